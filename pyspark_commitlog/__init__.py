@@ -1,0 +1,1 @@
+"""Kafka's commit log, native to Spark."""

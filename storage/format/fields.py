@@ -1,0 +1,49 @@
+"""What all message formats share: where length and magic lie, the attribute bits, the values that mean "none".
+
+Nothing in here may change: these are facts of Kafka's files (spec 1.1, 1.2, 2.1).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+# Positions in the first bytes of an entry, the same for every magic.
+BASE_OFFSET_AT = 0  # i64
+LENGTH_AT = 8  # i32: the bytes after this field
+LOG_OVERHEAD = 12  # offset and length
+MAGIC_AT = 16  # i8
+HEADER_UP_TO_MAGIC = 17
+
+# Attribute bits (spec 1.2). Legacy formats know the codec and, from magic 1 on, the timestamp type.
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+# "None", as the fields say it.
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+INT32_MAX = 2**31 - 1
+
+
+class Codec(IntEnum):
+    """Compression codecs by their number in the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    """What a record's timestamp says; the numbers are those of Spark's ``timestampType`` column."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1

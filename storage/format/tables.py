@@ -1,0 +1,160 @@
+"""The two tables that every format fills: headers of batches, and records in Arrow-shaped columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.format.fields import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    NO_SEQUENCE,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# One row a batch, in native byte order, whatever the magic. A field that a format lacks holds its "none".
+HEADERS = np.dtype(
+    [
+        ("position", np.int64),  # of the batch, in the buffer that was scanned
+        ("size", np.int64),  # bytes of the batch, with the 12 of offset and length
+        ("base_offset", np.int64),  # legacy: the same as last_offset, the first inner one is known only by decoding
+        ("last_offset", np.int64),
+        ("magic", np.int8),
+        ("crc", np.uint32),
+        ("attributes", np.int16),
+        ("leader_epoch", np.int32),
+        ("base_timestamp", np.int64),  # the delete horizon where attributes say so
+        ("max_timestamp", np.int64),  # legacy: the outer timestamp; magic 0: -1
+        ("producer_id", np.int64),
+        ("producer_epoch", np.int16),
+        ("base_sequence", np.int32),
+        ("count", np.int64),  # records as the header tells; legacy: -1, unknown
+    ],
+    align=True,
+)
+
+
+@dataclass(frozen=True)
+class BatchHeaders:
+    """Headers of batches that follow one another in a buffer.
+
+    ``table`` has the dtype :data:`HEADERS`, shape (batches,). Indexing with a slice, a mask or indices gives another
+    ``BatchHeaders``; a field is read as ``headers.table["last_offset"]``.
+    """
+
+    table: npt.NDArray[np.void]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, rows: Any) -> BatchHeaders:
+        return BatchHeaders(self.table[rows])
+
+    @property
+    def codec(self) -> npt.NDArray[np.int16]:
+        return self.table["attributes"] & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> npt.NDArray[np.int8]:
+        """0 CreateTime, 1 LogAppendTime, -1 for magic 0."""
+        appended = (self.table["attributes"] & TIMESTAMP_TYPE_MASK) != 0
+        return np.where(self.table["magic"] == 0, np.int8(-1), appended.astype(np.int8))
+
+    @property
+    def is_transactional(self) -> Bools:
+        return self._has(TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> Bools:
+        return self._has(CONTROL_MASK)
+
+    @property
+    def has_delete_horizon(self) -> Bools:
+        return self._has(DELETE_HORIZON_MASK)
+
+    @property
+    def end(self) -> int:
+        """Position behind the last batch; 0 if there is none."""
+        return int(self.table["position"][-1] + self.table["size"][-1]) if len(self) else 0
+
+    def _has(self, mask: int) -> Bools:
+        found: Bools = ((self.table["attributes"] & mask) != 0) & (self.table["magic"] >= 2)
+        return found
+
+
+@dataclass(frozen=True)
+class BinaryColumn:
+    """n byte strings, some of them null, in Arrow's binary layout.
+
+    String i is ``data[offsets[i]:offsets[i + 1]]``. A null one has no bytes.
+    """
+
+    data: Bytes  # shape (bytes,)
+    offsets: Int32s  # shape (n + 1,)
+    valid: Bools | None  # shape (n,); None: no nulls
+
+    @classmethod
+    def from_list(cls, strings: list[bytes | None]) -> BinaryColumn:
+        lengths = [0 if s is None else len(s) for s in strings]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        valid = None if None not in strings else np.array([s is not None for s in strings], dtype=np.bool_)
+        return cls(np.frombuffer(b"".join(s or b"" for s in strings), dtype=np.uint8), offsets, valid)
+
+    def to_list(self) -> list[bytes | None]:
+        data, offsets = self.data.tobytes(), self.offsets.tolist()
+        strings: list[bytes | None] = [data[a:b] for a, b in pairwise(offsets)]
+        if self.valid is None:
+            return strings
+        return [s if there else None for s, there in zip(strings, self.valid.tolist(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class HeadersColumn:
+    """The record headers of n records: record i has ``keys`` and ``values`` [offsets[i], offsets[i + 1])."""
+
+    offsets: Int32s  # shape (n + 1,)
+    keys: BinaryColumn  # UTF-8, never null
+    values: BinaryColumn
+
+
+@dataclass(frozen=True)
+class Records:
+    """n records in columns; the shapes are those of Arrow's arrays, so that handing them on copies nothing."""
+
+    offsets: Int64s  # shape (n,)
+    timestamps: Int64s  # shape (n,), ms, -1 none
+    timestamp_types: npt.NDArray[np.int8]  # shape (n,), as TimestampType
+    keys: BinaryColumn | None  # None: not asked for
+    values: BinaryColumn | None  # None: not asked for
+    headers: HeadersColumn | None  # None: not asked for, or no record has any
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Decoded(NamedTuple):
+    """What decoding a run of batches gives."""
+
+    records: Records
+    counts: Int64s  # shape (batches,): records found in each batch, in the order of the headers given
+
+
+def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
+    """The sequence of the last record of a batch; sequences wrap from 2^31 - 1 to 0 (spec 1.3)."""
+    if base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (base_sequence + last_offset_delta) % 2**31
