@@ -1,0 +1,106 @@
+"""LeaderEpochCache: since which offset which leader epoch holds (spec 6.5, Kafka's LeaderEpochFileCache)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pyspark_commitlog.storage.format.checkpoints import EpochEntry, encode_leader_epochs
+from pyspark_commitlog.storage.format.fields import NO_LEADER_EPOCH
+
+NO_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """Up to which offset (exclusive) an epoch wrote; (-1, -1) where that is not known."""
+
+    epoch: int
+    end_offset: int
+
+
+def _keep_nothing(_: bytes) -> None:
+    """For a cache without a checkpoint: a reader's, or the scratch one of a recovery."""
+
+
+class LeaderEpochCache:
+    """Epochs and the offsets at which they begin, both increasing.
+
+    Every change hands the bytes of the new ``leader-epoch-checkpoint`` to ``write``, after the change in memory; what
+    ``write`` raises is passed on. The checkpoint can be rebuilt from the batch headers of the log.
+    """
+
+    def __init__(self, entries: Iterable[EpochEntry] = (), write: Callable[[bytes], None] = _keep_nothing) -> None:
+        """``entries`` as read from a checkpoint: any that does not begin above its predecessors replaces them."""
+        self._entries: list[EpochEntry] = []
+        self._write = write
+        for entry in entries:
+            self._put(entry)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """Ascending."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> EpochEntry | None:
+        """The epoch that is being written."""
+        return self._entries[-1] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Say that ``epoch`` begins at ``start_offset``; nothing changes where it is the latest and began before.
+
+        Entries that contradict it, of the same or a later epoch or offset, are dropped. ValueError for negative ones.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} at offset {start_offset}: neither can be negative")
+        latest = self.latest
+        if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
+            self._put(EpochEntry(epoch, start_offset))
+            self._write(self.to_bytes())
+
+    def clear(self) -> None:
+        """Drop all, as an append of a format without epochs does."""
+        if self._entries:
+            self._replace([])
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that begin at or above ``end_offset``, the new end of the log."""
+        if self._entries and self._entries[-1].start_offset >= end_offset:
+            self._replace([entry for entry in self._entries if entry.start_offset < end_offset])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop the epochs that ended before ``start_offset``; the one in force there begins there from now on."""
+        before = [entry for entry in self._entries if entry.start_offset <= start_offset]
+        if before and before != [EpochEntry(before[-1].epoch, start_offset)]:
+            self._replace([EpochEntry(before[-1].epoch, start_offset), *self._entries[len(before) :]])
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in force at ``offset``; -1 where that is not known."""
+        epochs = [entry.epoch for entry in self._entries if entry.start_offset <= offset]
+        return epochs[-1] if epochs else NO_LEADER_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Where the largest known epoch not above ``epoch`` ends."""
+        latest = self.latest
+        if latest is None or epoch == NO_LEADER_EPOCH or epoch > latest.epoch:
+            return EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)
+        if epoch == latest.epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        higher = next(entry for entry in self._entries if entry.epoch > epoch)
+        lower = [entry.epoch for entry in self._entries if entry.epoch <= epoch]
+        return EpochEndOffset(lower[-1] if lower else epoch, higher.start_offset)
+
+    def to_bytes(self) -> bytes:
+        """The ``leader-epoch-checkpoint``."""
+        return encode_leader_epochs(self._entries)
+
+    def _put(self, new: EpochEntry) -> None:
+        while self._entries and (
+            self._entries[-1].epoch >= new.epoch or self._entries[-1].start_offset >= new.start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(new)
+
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        self._entries = entries
+        self._write(self.to_bytes())
