@@ -1,1 +1,29 @@
-"""Kafka's commit log, native to Spark."""
+"""Kafka's commit log, native to Spark.
+
+The public face: Spark finds ``format("commitlog")`` by itself, because this module's name begins with ``pyspark_`` and
+holds a ``DefaultSource``. The names load when they are first used, so that importing
+``pyspark_commitlog.storage`` does not import Spark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_commitlog.pipeline.datasource import CommitLogDataSource, DefaultSource
+    from pyspark_commitlog.pipeline.sink import commitlog_sink
+
+__all__ = ["CommitLogDataSource", "DefaultSource", "commitlog_sink"]
+
+_HOMES = {
+    "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
+    "DefaultSource": "pyspark_commitlog.pipeline.datasource",
+    "commitlog_sink": "pyspark_commitlog.pipeline.sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
