@@ -1,0 +1,430 @@
+"""Topic and cleaner settings: Kafka's keys, defaults and bounds (spec 13; Kafka 3.9.1's LogConfig, CleanerConfig).
+
+One :class:`Key` a field says everything about a setting: its Kafka name, type, default, bounds, the broker's keys it
+falls back on, and a sentence for people. Checking, errors, rendering and the documentation are all driven by it. A
+config is checked when it is built, by whatever way, and never changes.
+
+(Longer than modules here should be by the table of keys, which is worth seeing in one piece.)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol, Self
+
+from pyspark_commitlog.storage.errors import InvalidConfigError
+
+INT64_MAX = 2**63 - 1  # Kafka's way to say "never" and "no limit" where a key knows no -1
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+
+class Kind(NamedTuple):
+    """A type of Kafka's configs: ``parse`` raises ValueError for what is not of it (ConfigDef.parseType)."""
+
+    name: str
+    parse: Callable[[object], Any]
+    render: Callable[[Any], str]
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")  # int() alone would take 1_000 and the digits of other scripts
+_BOOLEANS = {"true": True, "false": False}
+
+
+def _integer(bits: int) -> Callable[[object], int]:
+    def parse(value: object) -> int:
+        if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise ValueError
+        return value
+
+    return parse
+
+
+def _double(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError
+    return float(value)
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, str):
+        value = _BOOLEANS.get(value.strip().lower())
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value.strip()
+
+
+def _list(value: object) -> frozenset[str]:
+    if isinstance(value, str):
+        value = value.split(",") if value.strip() else ()
+    if not isinstance(value, Iterable):
+        raise ValueError
+    return frozenset(_string(item) for item in value)
+
+
+INT = Kind("a whole number of 32 bits", _integer(32), str)
+LONG = Kind("a whole number of 64 bits", _integer(64), str)
+DOUBLE = Kind("a number", _double, repr)
+BOOLEAN = Kind("true or false", _boolean, lambda value: str(value).lower())
+STRING = Kind("a text", _string, str)
+LIST = Kind("a comma-separated list", _list, lambda items: ",".join(sorted(items)))
+
+
+class Bounds(Protocol):
+    """Which values of its type a key takes; ``str`` of it completes the sentence "must be …"."""
+
+    def holds(self, value: Any) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Anything:
+    """Every value of the type."""
+
+    def holds(self, value: Any) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Between:
+    """From ``low`` to ``high``, both included, or one of ``also``."""
+
+    low: float
+    high: float = float("inf")
+    also: tuple[int, ...] = ()
+
+    def holds(self, value: Any) -> bool:
+        return value in self.also or self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        limits = f"at least {self.low}" if self.high == float("inf") else f"from {self.low} to {self.high}"
+        return ", or ".join([limits, *map(str, self.also)])
+
+
+@dataclass(frozen=True)
+class NotZero:
+    """What the broker's retention keys take: any negative number means without limit, zero means nothing."""
+
+    def holds(self, value: Any) -> bool:
+        return bool(value != 0)
+
+    def __str__(self) -> str:
+        return "at least 1, or negative for no limit"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few texts or, for a list, any of them."""
+
+    choices: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool:
+        return ({value} if isinstance(value, str) else value) <= set(self.choices)
+
+    def __str__(self) -> str:
+        return "of " + ", ".join(self.choices)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Texts of a certain form, or a list of such."""
+
+    pattern: str
+    example: str
+
+    def holds(self, value: Any) -> bool:
+        return all(re.fullmatch(self.pattern, text) for text in ([value] if isinstance(value, str) else value))
+
+    def __str__(self) -> str:
+        return f"such as {self.example}"
+
+
+ANYTHING = Anything()
+THROTTLED = Matching(r"\*|\d+:\d+", "0:1,1:2 (partition:broker) or *")
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """A broker's key that sets the default of a topic's (ServerTopicConfigSynonyms); ``convert`` leads to its unit."""
+
+    name: str
+    kind: Kind
+    bounds: Bounds
+    convert: Callable[[Any], Any] = lambda value: value
+
+    def read(self, value: object) -> Any:
+        return self.convert(_checked(self.name, value, self.kind, self.bounds))
+
+
+@dataclass(frozen=True)
+class Key:
+    """A setting: all that is known of it. ``has_effect`` is False for what only a broker can do."""
+
+    name: str
+    kind: Kind
+    default: Any
+    bounds: Bounds
+    doc: str
+    synonyms: tuple[Synonym, ...] = ()
+    has_effect: bool = True
+
+    def check(self, value: object) -> Any:
+        """``value`` in the type of the key, or InvalidConfigError with key, value and bounds."""
+        return _checked(self.name, value, self.kind, self.bounds)
+
+
+def _checked(name: str, value: object, kind: Kind, bounds: Bounds) -> Any:
+    try:
+        parsed = kind.parse(value)
+        if bounds.holds(parsed):
+            return parsed
+    except (ValueError, OverflowError):
+        pass  # told below, together with the bounds
+    raise InvalidConfigError(f"{name} = {value!r}: must be {', '.join(filter(None, [kind.name, str(bounds)]))}")
+
+
+def _key(
+    name: str, kind: Kind, default: Any, bounds: Bounds, doc: str, *synonyms: str | Synonym, has_effect: bool = True
+) -> Any:
+    """A dataclass field for a key; a synonym given by its name alone has type, bounds and unit of the key."""
+    whole = tuple(Synonym(given, kind, bounds) if isinstance(given, str) else given for given in synonyms)
+    return field(
+        default=default, metadata={"key": Key(name, kind, default, bounds, " ".join(doc.split()), whole, has_effect)}
+    )
+
+
+def _hours(name: str, at_least: int) -> Synonym:
+    return Synonym(name, INT, Between(at_least), lambda hours: hours * HOUR_MS)
+
+
+def _retention(name: str, kind: Kind, unit_ms: int) -> Synonym:
+    return Synonym(name, kind, NotZero(), lambda duration: max(duration * unit_ms, -1))
+
+
+def keys_of(config: type[LogConfig | CleanerConfig]) -> dict[str, Key]:
+    """The keys of a config class by the names of its fields, in the order of the class."""
+    return {one.name: one.metadata["key"] for one in fields(config)}
+
+
+def _check_all(config: LogConfig | CleanerConfig) -> None:
+    for name, key in keys_of(type(config)).items():
+        object.__setattr__(config, name, key.check(getattr(config, name)))  # frozen: set only while being built
+
+
+def _values(config: type[LogConfig | CleanerConfig], broker: Mapping[str, object]) -> dict[str, Any]:
+    """What the broker's keys say, by field: of each key's synonyms the first that is set."""
+    return {
+        name: synonym.read(broker[synonym.name])
+        for name, key in keys_of(config).items()
+        for synonym in reversed(key.synonyms)  # the first is read last, and stays
+        if synonym.name in broker
+    }
+
+
+# One key: field and type; Kafka's name, type, default, bounds; meaning; the broker's keys, the first that is set wins.
+# fmt: off
+@dataclass(frozen=True)
+class LogConfig:
+    """The settings of a topic; building one with a bad value raises InvalidConfigError.
+
+    :meth:`from_mapping` takes Kafka's names, the constructor the same values by field.
+    """
+
+    segment_bytes: int = _key("segment.bytes", INT, 1 << 30, Between(14),
+        "A segment is closed before it would grow beyond this many bytes.", "log.segment.bytes")
+    segment_ms: int = _key("segment.ms", LONG, 7 * DAY_MS, Between(1),
+        "A segment is closed when its records' times span more than this, so that retention and compaction reach it.",
+        "log.roll.ms", _hours("log.roll.hours", 1))
+    segment_jitter_ms: int = _key("segment.jitter.ms", LONG, 0, Between(0),
+        "Each segment's segment.ms is shortened by a random part of this, so that partitions do not roll all at once.",
+        "log.roll.jitter.ms", _hours("log.roll.jitter.hours", 0))
+    segment_index_bytes: int = _key("segment.index.bytes", INT, 10 << 20, Between(4),
+        "Room of each index file; a segment is closed when one is full.", "log.index.size.max.bytes")
+    index_interval_bytes: int = _key("index.interval.bytes", INT, 4096, Between(0),
+        "An index entry is added after at least this many bytes of records.", "log.index.interval.bytes")
+    flush_messages: int = _key("flush.messages", LONG, INT64_MAX, Between(1),
+        "Sync after this many records.", "log.flush.interval.messages")
+    flush_ms: int = _key("flush.ms", LONG, INT64_MAX, Between(0),
+        "Sync when the last one is this long ago.", "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+    retention_bytes: int = _key("retention.bytes", LONG, -1, ANYTHING,
+        "Old segments are deleted while a partition keeps at least this many bytes; -1: no limit.",
+        "log.retention.bytes")
+    retention_ms: int = _key("retention.ms", LONG, 7 * DAY_MS, Between(-1),
+        "Segments whose newest record is older are deleted; -1: no limit.",
+        _retention("log.retention.ms", LONG, 1), _retention("log.retention.minutes", INT, MINUTE_MS),
+        _retention("log.retention.hours", INT, HOUR_MS))
+    max_message_bytes: int = _key("max.message.bytes", INT, (1 << 20) + 12, Between(0),
+        "The largest record batch, as it is on the disk, header included.", "message.max.bytes")
+    delete_retention_ms: int = _key("delete.retention.ms", LONG, DAY_MS, Between(0),
+        "Compaction keeps tombstones and transaction markers this long after it first could drop them.",
+        "log.cleaner.delete.retention.ms")
+    min_compaction_lag_ms: int = _key("min.compaction.lag.ms", LONG, 0, Between(0),
+        "Records younger than this are not compacted.", "log.cleaner.min.compaction.lag.ms")
+    max_compaction_lag_ms: int = _key("max.compaction.lag.ms", LONG, INT64_MAX, Between(1),
+        "Records older than this are compacted even where little is dirty.", "log.cleaner.max.compaction.lag.ms")
+    min_cleanable_dirty_ratio: float = _key("min.cleanable.dirty.ratio", DOUBLE, 0.5, Between(0, 1),
+        "A log is compacted when more than this part of it is dirty.", "log.cleaner.min.cleanable.ratio")
+    cleanup_policy: frozenset[str] = _key("cleanup.policy", LIST, frozenset({"delete"}), OneOf(("compact", "delete")),
+        "delete: old segments go by time and size; compact: old values of a key go; both at once are allowed.",
+        "log.cleanup.policy")
+    file_delete_delay_ms: int = _key("file.delete.delay.ms", LONG, MINUTE_MS, Between(0),
+        "Segments taken out of a log stay this long under the name .deleted, for readers on their way.",
+        "log.segment.delete.delay.ms")
+    compression_type: str = _key("compression.type", STRING, "producer",
+        OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+        "The codec that batches are kept in; producer: as they come.", "compression.type")
+    compression_gzip_level: int = _key("compression.gzip.level", INT, -1, Between(1, 9, also=(-1,)),
+        "Level of gzip; -1: that of zlib.", "compression.gzip.level")
+    compression_lz4_level: int = _key("compression.lz4.level", INT, 9, Between(1, 17),
+        "Level of LZ4.", "compression.lz4.level")
+    compression_zstd_level: int = _key("compression.zstd.level", INT, 3, Between(-131072, 22),
+        "Level of zstd.", "compression.zstd.level")
+    preallocate: bool = _key("preallocate", BOOLEAN, False, ANYTHING,
+        "A new segment's file has segment.bytes from the start.", "log.preallocate")
+    message_timestamp_type: str = _key("message.timestamp.type", STRING, "CreateTime",
+        OneOf(("CreateTime", "LogAppendTime")),
+        "Whether records keep the time they come with or get that of the append.", "log.message.timestamp.type")
+    message_timestamp_before_max_ms: int = _key("message.timestamp.before.max.ms", LONG, INT64_MAX, Between(0),
+        "Records that come this long after their own time are refused.", "log.message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = _key("message.timestamp.after.max.ms", LONG, INT64_MAX, Between(0),
+        "Records that come this long before their own time are refused.", "log.message.timestamp.after.max.ms")
+    message_timestamp_difference_max_ms: int = _key("message.timestamp.difference.max.ms", LONG, INT64_MAX, Between(0),
+        "Deprecated: the value of message.timestamp.before.max.ms and after.max.ms where those are not limited.",
+        "log.message.timestamp.difference.max.ms")
+    message_format_version: str = _key("message.format.version", STRING, "3.0-IV1",
+        Matching(r"\d+\.\d+(\.\d+)?(-IV\d+)?", "3.0-IV1"), "Ignored, as by Kafka since 3.0: batches are magic 2.",
+        "log.message.format.version", has_effect=False)
+    message_downconversion_enable: bool = _key("message.downconversion.enable", BOOLEAN, True, ANYTHING,
+        "Whether old consumers get old formats.", "log.message.downconversion.enable", has_effect=False)
+    min_insync_replicas: int = _key("min.insync.replicas", INT, 1, Between(1),
+        "Replicas that must have a record.", "min.insync.replicas", has_effect=False)
+    unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", BOOLEAN, False, ANYTHING,
+        "Whether a replica that lags may lead.", "unclean.leader.election.enable", has_effect=False)
+    leader_replication_throttled_replicas: frozenset[str] = _key("leader.replication.throttled.replicas", LIST,
+        frozenset(), THROTTLED, "Replicas throttled on the leader.", has_effect=False)
+    follower_replication_throttled_replicas: frozenset[str] = _key("follower.replication.throttled.replicas", LIST,
+        frozenset(), THROTTLED, "Replicas throttled on the follower.", has_effect=False)
+    remote_storage_enable: bool = _key("remote.storage.enable", BOOLEAN, False, ANYTHING,
+        "Whether closed segments move to remote storage.", has_effect=False)
+    remote_log_copy_disable: bool = _key("remote.log.copy.disable", BOOLEAN, False, ANYTHING,
+        "Whether they stop doing so.", has_effect=False)
+    remote_log_delete_on_disable: bool = _key("remote.log.delete.on.disable", BOOLEAN, False, ANYTHING,
+        "Whether they are deleted there then.", has_effect=False)
+    local_retention_ms: int = _key("local.retention.ms", LONG, -2, Between(-2),
+        "retention.ms of what is also in remote storage.", "log.local.retention.ms", has_effect=False)
+    local_retention_bytes: int = _key("local.retention.bytes", LONG, -2, Between(-2),
+        "retention.bytes of what is also in remote storage.", "log.local.retention.bytes", has_effect=False)
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        _check_all(self)
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise InvalidConfigError(
+                f"min.compaction.lag.ms = {self.min_compaction_lag_ms}: must be at most max.compaction.lag.ms, "
+                f"which is {self.max_compaction_lag_ms}"
+            )
+        for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+            if getattr(self, name) == INT64_MAX:
+                object.__setattr__(self, name, self.message_timestamp_difference_max_ms)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object], *, broker: Mapping[str, object] | None = None) -> Self:
+        """From Kafka's names: a topic's own settings, then what ``broker`` says, then the defaults.
+
+        Values are of their type or the text of it, as in a properties file. An unknown topic key or a bad value raises
+        InvalidConfigError. ``broker`` may hold any of a broker's keys; :meth:`without_effect` tells which do nothing.
+        """
+        fields_by_name = {key.name: name for name, key in keys_of(cls).items()}
+        for given in mapping:
+            if given not in fields_by_name:
+                raise InvalidConfigError(f"unknown topic config {given}{_did_you_mean(given)}")
+        own = {fields_by_name[given]: value for given, value in mapping.items()}
+        return cls(**_values(cls, broker or {}) | own)
+
+    def to_mapping(self) -> dict[str, str]:
+        """Every key by Kafka's name with its value as text; :meth:`from_mapping` of it gives an equal config."""
+        return {key.name: key.kind.render(getattr(self, name)) for name, key in keys_of(type(self)).items()}
+
+    @staticmethod
+    def without_effect(mapping: Mapping[str, object]) -> list[str]:
+        """The keys of ``mapping``, a topic's or a broker's, that change nothing here, in its order: worth a warning."""
+        keys = [key for config in (LogConfig, CleanerConfig) for key in keys_of(config).values() if key.has_effect]
+        known = {key.name for key in keys} | {synonym.name for key in keys for synonym in key.synonyms}
+        return [given for given in mapping if given not in known]
+
+    @property
+    def compact(self) -> bool:
+        """Whether old values of a key go."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """After how long a segment is closed: soon enough for the compaction lag (LogConfig.maxSegmentMs)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+
+# fmt: off
+@dataclass(frozen=True)
+class CleanerConfig:
+    """The settings of compaction that are not a topic's; a broker's names only.
+
+    Where Kafka sets no bounds, values that no compaction could work with are refused here.
+    """
+
+    threads: int = _key("log.cleaner.threads", INT, 1, Between(1),
+        "Compactions at a time; they share the buffers below.", "log.cleaner.threads")
+    dedupe_buffer_size: int = _key("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, Between(1),
+        "Bytes for the maps of key to newest offset, 24 for a key.", "log.cleaner.dedupe.buffer.size")
+    io_buffer_size: int = _key("log.cleaner.io.buffer.size", INT, 512 << 10, Between(0),
+        "Bytes for reading and writing.", "log.cleaner.io.buffer.size")
+    io_buffer_load_factor: float = _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, Between(0, 1),
+        "How full a map may be before a compaction ends early.", "log.cleaner.io.buffer.load.factor")
+    io_max_bytes_per_second: float = _key("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, Between(0),
+        "Bytes read and written a second, all compactions together.", "log.cleaner.io.max.bytes.per.second")
+    backoff_ms: int = _key("log.cleaner.backoff.ms", LONG, 15_000, Between(0),
+        "Pause when no log needs compaction.", "log.cleaner.backoff.ms")
+    enable: bool = _key("log.cleaner.enable", BOOLEAN, True, ANYTHING,
+        "Whether logs are compacted at all.", "log.cleaner.enable")
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        _check_all(self)
+
+    @classmethod
+    def from_mapping(cls, broker: Mapping[str, object]) -> Self:
+        """From a broker's keys; those that are not the cleaner's are passed over."""
+        return cls(**_values(cls, broker))
+
+
+def _did_you_mean(given: str) -> str:
+    """The topic key that ``given`` may stand for: a broker's name of it, or one spelled nearly so."""
+    topic_keys = keys_of(LogConfig).values()
+    names = {synonym.name: key.name for key in topic_keys for synonym in key.synonyms}
+    names |= {key.name: key.name for key in topic_keys}
+    if given in names:
+        return f": a broker's key, {names[given]} for a topic"
+    near = difflib.get_close_matches(given, names, n=1)
+    return f": did you mean {names[near[0]]}?" if near else ": no topic key has a name like it"
