@@ -1,0 +1,99 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** Follows the steps read from standard input, a JSON line each, and prints where each record went, in order. */
+public final class Produce {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        Properties properties = new Properties();
+        JSON.readTree(in.readLine()).fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (var producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            if (properties.containsKey("transactional.id")) {
+                producer.initTransactions();
+            }
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                step(producer, JSON.readTree(line), sent);
+            }
+            producer.flush();
+            report(sent);
+        }
+    }
+
+    private static void step(KafkaProducer<byte[], byte[]> producer, JsonNode step, List<Future<RecordMetadata>> sent)
+            throws Exception {
+        switch (step.get("do").asText()) {
+            case "send" -> sent.add(producer.send(record(step)));
+            case "flush" -> producer.flush();
+            case "begin" -> producer.beginTransaction();
+            case "commit" -> producer.commitTransaction();
+            case "abort" -> {
+                // Without the flush the client throws away what it has not sent yet, and the log holds no aborted records.
+                producer.flush();
+                producer.abortTransaction();
+            }
+            case "offsets" -> producer.sendOffsetsToTransaction(
+                    offsets(step.get("offsets")), new ConsumerGroupMetadata(step.get("group").asText()));
+            case "halt" -> {
+                producer.flush();
+                report(sent);
+                Runtime.getRuntime().halt(0);
+            }
+            default -> throw new IllegalArgumentException("unknown step " + step);
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(JsonNode step) throws IOException {
+        List<Header> headers = new ArrayList<>();
+        for (JsonNode header : step.get("headers")) {
+            headers.add(new RecordHeader(header.get(0).asText(), header.get(1).binaryValue()));
+        }
+        JsonNode partition = step.get("partition");
+        JsonNode timestamp = step.get("timestamp_ms");
+        return new ProducerRecord<>(
+                step.get("topic").asText(),
+                partition.isNull() ? null : Integer.valueOf(partition.asInt()),
+                timestamp.isNull() ? null : Long.valueOf(timestamp.asLong()),
+                step.get("key").binaryValue(),
+                step.get("value").binaryValue(),
+                headers);
+    }
+
+    private static Map<TopicPartition, OffsetAndMetadata> offsets(JsonNode rows) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (JsonNode row : rows) {
+            offsets.put(new TopicPartition(row.get(0).asText(), row.get(1).asInt()), new OffsetAndMetadata(row.get(2).asLong()));
+        }
+        return offsets;
+    }
+
+    private static void report(List<Future<RecordMetadata>> sent) throws Exception {
+        for (Future<RecordMetadata> future : sent) {
+            RecordMetadata where = future.get();
+            System.out.println(JSON.writeValueAsString(Map.of(
+                    "topic", where.topic(), "partition", where.partition(), "offset", where.offset(), "timestamp_ms", where.timestamp())));
+        }
+        System.out.flush();
+    }
+}

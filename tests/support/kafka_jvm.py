@@ -1,0 +1,241 @@
+"""Kafka 3.9.1's jars, and the JVM that runs them.
+
+The jars come from Maven Central through the Ivy that pyspark ships, once per user, into ``spark-commitlog/kafka-3.9.1``
+under ``$XDG_CACHE_HOME`` or ``~/.cache``. Why so: docs/decisions/real_kafka_in_tests.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+KAFKA_VERSION = "3.9.1"
+JAVA_SOURCES = Path(__file__).parent / "java"
+
+# One-shot programs are over before the second compiler pays; a small heap keeps several JVMs at once harmless.
+QUICK = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Dcommitlog.level=WARN",
+)
+
+# The tools' own dependency on Connect (Jersey, Jetty) doubles the download and serves nothing here.
+_IVY_MODULE = f"""\
+<ivy-module version="2.0">
+  <info organisation="spark-commitlog" module="kafka-for-tests"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default->default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default->default">
+      <exclude org="org.apache.kafka" module="connect-runtime"/>
+    </dependency>
+    <dependency org="org.slf4j" name="slf4j-reload4j" rev="1.7.36" conf="default->default"/>
+  </dependencies>
+</ivy-module>
+"""
+
+# Without the two properties Ivy asks the server for sources and documentation of every module.
+_IVY_SETTINGS = """\
+<ivysettings>
+  <property name="ivy.maven.lookup.sources" value="false"/>
+  <property name="ivy.maven.lookup.javadoc" value="false"/>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir="{cache}"/>
+  <timeout-constraints>
+    <timeout-constraint name="patient" connectionTimeout="20000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers>
+    <ibiblio name="central" m2compatible="true" root="https://repo1.maven.org/maven2" timeoutConstraint="patient"/>
+  </resolvers>
+</ivysettings>
+"""
+
+# PR_SET_PDEATHSIG outlives exec, so the JVM dies with us however we die; the check closes the gap before prctl.
+_DIE_WITH_PARENT = """\
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class JavaMissingError(RuntimeError):
+    """There is no Java here that can run Kafka 3.9.1; the message says what to install."""
+
+
+class JavaError(RuntimeError):
+    """A Java program failed; the message holds what it printed to standard error."""
+
+
+@functools.cache
+def java() -> Path:
+    """The ``java`` of ``JAVA_HOME``, else of ``PATH``.
+
+    Raises:
+        JavaMissingError: none there, older than 17, or without the compiler (a JRE).
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    need = "real Kafka in tests needs a JDK of version 17 or newer"
+    if found is None:
+        raise JavaMissingError(f"no java in {where}: {need}")
+    listing = subprocess.run([found, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"^java\.base@(\d+)", listing, re.MULTILINE)
+    if version is None or int(version[1]) < 17:
+        raise JavaMissingError(f"{found} ({where}) is version {version[1] if version else 'before 9'}: {need}")
+    if not re.search(r"^jdk\.compiler@", listing, re.MULTILINE):
+        raise JavaMissingError(f"{found} ({where}) is a JRE, its module jdk.compiler is missing: {need}")
+    return Path(found)
+
+
+def cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spark-commitlog" / f"kafka-{KAFKA_VERSION}"
+
+
+def cached(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
+    """The directory ``name-<hash of recipe>`` of the cache, filled by ``fill`` unless it is there already, whole.
+
+    One process fills while others wait. A directory gets its name only when it is filled and a list of its files and
+    their sizes is written, so what a killed process leaves is never taken for whole; what lost bytes is filled anew.
+    """
+    root = cache_directory()
+    root.mkdir(parents=True, exist_ok=True)
+    target = root / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    with _locked(root / f"{name}.lock"):
+        if not _is_whole(target):
+            for leftover in root.glob(f"{name}.partial-*"):
+                shutil.rmtree(leftover)
+            partial = Path(tempfile.mkdtemp(prefix=f"{name}.partial-", dir=root))
+            fill(partial)
+            (partial / "files.json").write_text(json.dumps(_sizes(partial)))
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+    return target
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != "files.json")
+    return {str(path.relative_to(directory)): path.stat().st_size for path in files}
+
+
+def _is_whole(directory: Path) -> bool:
+    try:
+        expected = json.loads((directory / "files.json").read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+    return bool(expected == _sizes(directory))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def jars() -> list[Path]:
+    """Kafka's jars and what they need, sorted; resolved on first use.
+
+    Raises:
+        JavaError: Ivy could not resolve or download them.
+        JavaMissingError: see :func:`java`.
+    """
+    return sorted(cached("jars", _IVY_MODULE, _resolve).glob("*.jar"))
+
+
+def _resolve(target: Path) -> None:
+    # Ivy's own cache stays after a failure, so the next try goes on where this one ended.
+    ivy_cache = cache_directory() / "ivy"
+    with tempfile.TemporaryDirectory() as temporary:
+        module, settings = Path(temporary, "ivy.xml"), Path(temporary, "ivysettings.xml")
+        module.write_text(_IVY_MODULE)
+        settings.write_text(_IVY_SETTINGS.format(cache=ivy_cache))
+        ivy = next(Path(pyspark.__path__[0], "jars").glob("ivy-*.jar"))
+        options = [*QUICK, f"-Divy.default.ivy.user.dir={ivy_cache}", "-cp", str(ivy), "org.apache.ivy.Main"]
+        options += ["-warn", "-settings", str(settings), "-ivy", str(module), "-types", "jar", "bundle"]
+        _run([str(java()), *options, "-retrieve", f"{target}/[artifact]-[revision].[ext]"], timeout_s=900)
+    shutil.rmtree(ivy_cache)
+
+
+@functools.cache
+def classpath() -> str:
+    """Kafka's jars, our small programs of ``tests/support/java``, compiled, and the log4j configuration beside them."""
+    libraries = os.pathsep.join(map(str, jars()))
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+
+    def compile_sources(target: Path) -> None:
+        # javac by its module: a JDK's bin need not be in PATH.
+        options = [
+            "-m",
+            "jdk.compiler/com.sun.tools.javac.Main",
+            "-cp",
+            libraries,
+            "-d",
+            str(target),
+            "-Xlint:all",
+            "-Werror",
+        ]
+        _run([str(java()), *QUICK, *options, *map(str, sources)], timeout_s=120)
+
+    recipe = libraries + "".join(source.read_text() for source in sources)
+    classes = cached("classes", recipe, compile_sources)
+    return os.pathsep.join([str(JAVA_SOURCES), str(classes), libraries])
+
+
+def dying_with_us(command: Sequence[str]) -> list[str]:
+    """``command``, made so that Linux kills it when the calling thread or process ends, for whatever reason."""
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
+
+
+def jvm(*options: str) -> list[str]:
+    """The start of a command line: the JVM with Kafka on its class path; the main class comes next."""
+    return dying_with_us([str(java()), *QUICK, *options, "-cp", classpath()])
+
+
+def run_main(
+    main: str, arguments: Sequence[str], *, stdin: str = "", timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run a main class to its end. Arguments go through a file, so their length has no limit.
+
+    Raises:
+        JavaError: the exit status is not 0, or ``timeout_s`` is over.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".args") as file:
+        file.write("\n".join(_quoted(argument) for argument in (main, *arguments)))
+        file.flush()
+        return _run([*jvm(), f"@{file.name}"], stdin=stdin, timeout_s=timeout_s)
+
+
+def _quoted(argument: str) -> str:
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def _run(command: Sequence[str], *, timeout_s: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise JavaError(f"not done after {timeout_s} s: {' '.join(command[-3:])}\n{late.stderr!r}") from late
+    if done.returncode != 0:
+        tail = (done.stderr.strip() or done.stdout.strip())[-8000:]
+        raise JavaError(f"exit status {done.returncode}: {' '.join(command[-3:])}\n{tail}")
+    return done
