@@ -488,7 +488,7 @@ class TransactionIndex:
             raise self._corrupt("a partial entry at the end", len(self.entries))
         before = self.base_offset - 1
         for n, entry in enumerate(self.entries):
-            if entry.last_offset <= before or not entry.first_offset <= entry.last_offset:
+            if entry.last_offset <= before or entry.first_offset >= entry.last_offset:
                 raise self._corrupt(f"{entry} does not follow marker {before}", n)
             before = entry.last_offset
 

@@ -1,0 +1,441 @@
+"""ProducerStateManager: who wrote what last, and which transactions are open (spec 6.4, 5.5).
+
+The state makes retries harmless (the last five batches of a producer are known by their sequences), fences older
+producers (by epoch), and tells how far a reader of committed records may read.
+
+It changes in two steps, so that an append that fails leaves no trace: :meth:`ProducerStateManager.prepare` checks a set
+of batches against the state and returns what would change; :meth:`ProducerStateManager.apply` changes it, once the
+batches are in the log. Transaction verification (KIP-890's guards) is left to the coordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, encode_snapshot
+from pyspark_commitlog.storage.format.fields import (
+    INT32_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+)
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s, last_sequence
+
+BATCHES_CACHED: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
+NO_OFFSET: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
+
+logger = logging.getLogger(__name__)
+
+
+class Origin(Enum):
+    """Where an append comes from, and so what is checked (Kafka's AppendOrigin)."""
+
+    CLIENT = "client"  # epochs and sequences
+    COORDINATOR = "coordinator"  # epochs: offset commits and markers
+    REPLICATION = "replication"  # nothing: a leader, or the log itself on recovery, has accepted it before
+    RAFT_LEADER = "raft leader"  # epochs
+
+
+class Marker(NamedTuple):
+    """What the record of a control batch says."""
+
+    is_commit: bool  # else abort
+    coordinator_epoch: int
+    timestamp: int  # ms, of the record
+
+
+class ProducerBatch(NamedTuple):
+    """A batch that a producer wrote."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int  # records, less one
+    timestamp: int  # ms, the largest of the batch
+
+    @property
+    def first_sequence(self) -> int:
+        if self.last_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.last_sequence - self.offset_delta) % (INT32_MAX + 1)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerState(NamedTuple):
+    """What is known of a producer (Kafka's ProducerStateEntry); a change makes another one."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP  # ms, of the last batch or marker
+    current_txn_first_offset: int = NO_OFFSET  # of the open transaction
+    batches: tuple[ProducerBatch, ...] = ()  # of this epoch, the last five at most, the newest last
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 where this epoch wrote nothing yet."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last data batch of this epoch; -1 where there is none."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.current_txn_first_offset != NO_OFFSET
+
+    @classmethod
+    def from_entry(cls, entry: ProducerEntry) -> ProducerState:
+        batch = ProducerBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+        return cls(
+            producer_id=entry.producer_id,
+            epoch=entry.producer_epoch,
+            coordinator_epoch=entry.coordinator_epoch,
+            last_timestamp=entry.timestamp,
+            current_txn_first_offset=entry.current_txn_first_offset,
+            batches=(batch,) if entry.last_offset >= 0 else (),
+        )
+
+    def to_entry(self) -> ProducerEntry:
+        return ProducerEntry(
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            last_sequence=self.last_sequence,
+            last_offset=self.last_offset,
+            offset_delta=self.batches[-1].offset_delta if self.batches else 0,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=self.current_txn_first_offset,
+        )
+
+    def find(self, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+        """The cached batch with these sequences."""
+        return next(
+            (b for b in self.batches if (b.first_sequence, b.last_sequence) == (first_sequence, last_sequence)), None
+        )
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that its marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # of the marker
+    aborted: bool
+    last_stable_offset: int  # when the marker is appended
+
+    @property
+    def index_entry(self) -> AbortedTxn:
+        """What an aborted one leaves in the ``.txnindex``."""
+        return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+
+
+@dataclass(frozen=True)
+class ProducerUpdate:
+    """What a set of batches does to the state that it was prepared from."""
+
+    map_end_offset: int
+    states: Mapping[int, ProducerState]  # new states by producer id
+    ongoing: dict[int, int]  # open transactions behind the set: producer ids by first offset; not to be changed
+    completed: tuple[CompletedTxn, ...]  # in the order of their markers
+    duplicate: ProducerBatch | None  # the batch of the log that the set repeats: then nothing is to be written
+
+
+class _Batch(NamedTuple):
+    """A row of BatchHeaders, as far as it matters here."""
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+    @property
+    def last_sequence(self) -> int:
+        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+    def __str__(self) -> str:
+        return f"producer {self.producer_id}, epoch {self.epoch}, batch at offset {self.base_offset}"
+
+
+class ProducerStateManager:
+    """The producers of one partition. Belongs to one thread at a time, the one that holds its log's lock."""
+
+    def __init__(
+        self,
+        partition: str = "",
+        *,
+        map_end_offset: int = 0,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        """Knows nobody yet. ``partition`` is what errors call it."""
+        self.partition = partition
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.reset(map_end_offset)
+
+    def reset(self, map_end_offset: int) -> None:
+        """Forget everything: the state of a log that begins at ``map_end_offset``."""
+        self.map_end_offset = map_end_offset  # the state is that of the log below this offset
+        self._producers: dict[int, ProducerState] = {}
+        self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never changed
+        self._unreplicated: dict[int, int] = {}  # offset of the marker by first offset; not ascending
+
+    @property
+    def producers(self) -> Mapping[int, ProducerState]:
+        """By producer id; a live view."""
+        return MappingProxyType(self._producers)
+
+    @property
+    def ongoing(self) -> Mapping[int, int]:
+        """Producer ids of open transactions by first offset, ascending; a live view."""
+        return MappingProxyType(self._ongoing)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or ended above the high watermark."""
+        unstable = [*self._unreplicated, *self._first_ongoing()]
+        return min(unstable) if unstable else None
+
+    def last_entry(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    def prepare(
+        self, headers: BatchHeaders, origin: Origin, markers: Mapping[int, Marker] = MappingProxyType({})
+    ) -> ProducerUpdate:
+        """What appending the batches would do; the state stays as it is.
+
+        ``headers`` carry the offsets the batches will have. ``markers`` are the records of commit and abort batches by
+        the base offset of the batch; a control batch without one (it is empty, or of another kind) changes nothing.
+
+        Raises InvalidProducerEpochError for an older epoch than the one known, OutOfOrderSequenceError (CLIENT only)
+        for a gap in the sequences, InvalidTxnStateError for a plain write of a producer with an open transaction,
+        TransactionCoordinatorFencedError for a marker of an older coordinator; with REPLICATION none of them.
+        """
+        change = _Change(self, origin)
+        for batch, transactional, control in _rows_with_producer(headers, origin):
+            duplicate = None if origin is not Origin.CLIENT or control else self._find_duplicate(batch)
+            if duplicate is not None:
+                return ProducerUpdate(self.map_end_offset, {}, self._ongoing, (), duplicate)
+            if not control:
+                change.write(batch, transactional)
+            elif batch.base_offset in markers:
+                change.end(batch, markers[batch.base_offset])
+        end_offset = int(headers.table["last_offset"][-1]) + 1 if len(headers) else self.map_end_offset
+        return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
+
+    def apply(self, update: ProducerUpdate) -> None:
+        """Make the change: the batches are in the log. Between prepare and apply the state must not change.
+
+        Transactions that ended hold back the first unstable offset until the high watermark passes their marker.
+        """
+        self._producers.update(update.states)
+        self._ongoing = update.ongoing
+        self._unreplicated.update((txn.first_offset, txn.last_offset) for txn in update.completed)
+        self.map_end_offset = update.map_end_offset
+
+    def replay(
+        self, headers: BatchHeaders, markers: Mapping[int, Marker] = MappingProxyType({})
+    ) -> tuple[CompletedTxn, ...]:
+        """Prepare and apply what is in the log already; the transactions that ended in it."""
+        update = self.prepare(headers, Origin.REPLICATION, markers)
+        self.apply(update)
+        return update.completed
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below it are stable."""
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def on_log_start_offset_increased(self, log_start_offset: int) -> None:
+        """Transactions whose marker lies below it are gone from the log."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    def remove_expired(self, now_ms: int) -> list[int]:
+        """Forget producers without an open transaction that were idle for the expiration time; their ids."""
+        expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return expired
+
+    def entries(self) -> list[ProducerEntry]:
+        """What a snapshot at ``map_end_offset`` keeps."""
+        return [state.to_entry() for state in self._producers.values()]
+
+    def to_bytes(self) -> bytes:
+        """The ``.snapshot`` at ``map_end_offset``."""
+        return encode_snapshot(self.entries())
+
+    def load(self, entries: Iterable[ProducerEntry], now_ms: int, map_end_offset: int) -> None:
+        """Become what the snapshot at ``map_end_offset`` tells, without the producers that expired since."""
+        self.reset(map_end_offset)
+        states = [ProducerState.from_entry(entry) for entry in entries]
+        self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now_ms)}
+        open_states = [state for state in self._producers.values() if state.in_transaction]
+        self._ongoing = {s.current_txn_first_offset: s.producer_id for s in sorted(open_states, key=_txn_first_offset)}
+
+    def _find_duplicate(self, batch: _Batch) -> ProducerBatch | None:
+        known = self._producers.get(batch.producer_id)
+        if known is None or known.epoch != batch.epoch:
+            return None
+        return known.find(batch.base_sequence, batch.last_sequence)
+
+    def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
+        return not state.in_transaction and now_ms - state.last_timestamp >= self.producer_id_expiration_ms
+
+    def _first_ongoing(self) -> list[int]:
+        return [next(iter(self._ongoing))] if self._ongoing else []
+
+
+class _Change:
+    """A set of batches on its way through the checks, one after the other: later ones see what earlier ones did."""
+
+    def __init__(self, manager: ProducerStateManager, origin: Origin) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.ongoing: dict[int, int] = manager._ongoing  # copied before the first change
+        self.completed: list[CompletedTxn] = []
+        self._manager = manager
+        self._origin = origin
+
+    def write(self, batch: _Batch, transactional: bool) -> None:
+        """A data batch."""
+        known = self._known(batch)
+        self._check_epoch(known, batch)
+        if self._origin is Origin.CLIENT:
+            self._check_sequence(known, batch)
+        if known.in_transaction and not transactional:
+            self._refuse(InvalidTxnStateError, batch, "a plain write while a transaction of it is open")
+        kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.epoch else ()
+        newest = ProducerBatch(
+            batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
+        )
+        opens = transactional and not known.in_transaction
+        self.states[batch.producer_id] = known._replace(
+            epoch=batch.epoch,
+            last_timestamp=batch.max_timestamp,
+            current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
+            batches=(*kept, newest),
+        )
+        if opens:
+            self._own_ongoing()[batch.base_offset] = batch.producer_id
+
+    def end(self, batch: _Batch, marker: Marker) -> None:
+        """A commit or abort marker. One without an open transaction completes none, but fences all the same."""
+        known = self._known(batch)
+        self._check_epoch(known, batch)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            reason = f"a marker of coordinator epoch {marker.coordinator_epoch}, {known.coordinator_epoch} is known"
+            self._refuse(TransactionCoordinatorFencedError, batch, reason)
+        if known.in_transaction:
+            self._complete(known, batch.base_offset, aborted=not marker.is_commit)
+        self.states[batch.producer_id] = known._replace(
+            epoch=batch.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            last_timestamp=marker.timestamp,
+            current_txn_first_offset=NO_OFFSET,
+            batches=known.batches if known.epoch == batch.epoch else (),
+        )
+
+    def _complete(self, known: ProducerState, marker_offset: int, *, aborted: bool) -> None:
+        ongoing = self._own_ongoing()
+        first_offset = known.current_txn_first_offset
+        ongoing.pop(first_offset, None)  # missing where a sound-looking snapshot gave two producers one first offset
+        last_stable_offset = next(iter(ongoing), marker_offset + 1)
+        self.completed.append(CompletedTxn(known.producer_id, first_offset, marker_offset, aborted, last_stable_offset))
+
+    def _known(self, batch: _Batch) -> ProducerState:
+        producer_id = batch.producer_id
+        known = self.states.get(producer_id) or self._manager._producers.get(producer_id)
+        return known or ProducerState(producer_id)
+
+    def _own_ongoing(self) -> dict[int, int]:
+        if self.ongoing is self._manager._ongoing:
+            self.ongoing = dict(self.ongoing)
+        return self.ongoing
+
+    def _check_epoch(self, known: ProducerState, batch: _Batch) -> None:
+        if batch.epoch < known.epoch:
+            self._refuse(InvalidProducerEpochError, batch, f"epoch {known.epoch} is known: a newer producer took over")
+
+    def _check_sequence(self, known: ProducerState, batch: _Batch) -> None:
+        """An unknown producer may begin anywhere, a new epoch at 0, the next batch where the last one ended."""
+        last = known.last_sequence if known.epoch == batch.epoch else NO_SEQUENCE
+        expected = 0 if last == INT32_MAX else last + 1
+        if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
+            reason = f"sequence {batch.base_sequence}, {expected} is next (epoch {known.epoch} wrote up to {last})"
+            self._refuse(OutOfOrderSequenceError, batch, reason)
+
+    def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
+        """What is in the log already cannot be refused: it is told and taken, as Kafka's followers do."""
+        message = f"{self._manager.partition or 'log'}: {batch}: {reason}"
+        if self._origin is not Origin.REPLICATION:
+            raise error(message)
+        logger.warning("%s", message)
+
+
+def _rows_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[tuple[_Batch, bool, bool]]:
+    """(batch, whether it is transactional, whether it is a control batch) of those with a producer id."""
+    rows = np.flatnonzero(headers.table["producer_id"] > NO_PRODUCER_ID)
+    if not len(rows):
+        return ()
+    chosen = headers[rows]
+    if origin is Origin.REPLICATION and not (chosen.is_transactional | chosen.is_control).any():
+        chosen = chosen[_last_of_each(chosen.table["producer_id"], BATCHES_CACHED)]
+    fields = ["producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"]
+    batches = map(_Batch, *(chosen.table[field].tolist() for field in fields))
+    return zip(batches, chosen.is_transactional.tolist(), chosen.is_control.tolist(), strict=True)
+
+
+def _last_of_each(producer_ids: Int64s, count: int) -> Int64s:
+    """The places, ascending, of the last ``count`` occurrences of every producer id; shape (n,) -> (at most n,).
+
+    Plain batches before those leave no trace in the state, and a log may hold millions.
+    """
+    order = np.argsort(producer_ids, kind="stable")
+    ids = producer_ids[order]
+    has_followers = np.zeros(len(ids), dtype=np.bool_)
+    if len(ids) > count:
+        has_followers[:-count] = ids[count:] == ids[:-count]
+    return np.sort(order[~has_followers])
+
+
+def _txn_first_offset(state: ProducerState) -> int:
+    return state.current_txn_first_offset
+
+
+def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int]) -> list[int]:
+    """The snapshots to remove when a log is opened, ascending (spec 5.5, removeStraySnapshots).
+
+    Kept are those at the base of a segment and, if it lies above the last base, the newest of all.
+    """
+    bases = set(segment_bases)
+    strays = sorted(set(snapshot_offsets) - bases)
+    if strays and strays[-1] >= max(bases, default=0):
+        strays.pop()
+    return strays
+
+
+def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
+    """The snapshots to remove when a log is truncated, ascending: those that speak of records it does not hold."""
+    return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)
