@@ -1,0 +1,235 @@
+"""Kafka's message schemas: structs of versioned fields, as the records of its internal topics are written (spec 14.2).
+
+A table of fields says from which version on a field is there; one that a version lacks reads as the default of the
+dataclass. Up to some version lengths are fixed integers; from there on the schema is flexible: lengths are varints, one
+above the length, and every struct ends with tagged fields.
+
+Malformed bytes raise InvalidRecordError with the position in the bytes given; a length never makes more room than there
+are bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+
+Buffer = bytes | memoryview
+
+
+class Reader:
+    """Where in the bytes reading stands."""
+
+    def __init__(self, data: Buffer, flexible: bool) -> None:
+        self.data = memoryview(data)
+        self.at = 0
+        self.flexible = flexible
+
+    def take(self, length: int) -> memoryview:
+        if length > len(self.data) - self.at:
+            raise self.bad(f"{length} bytes are announced, {len(self.data) - self.at} are left")
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def fixed(self, code: str) -> int:
+        (value,) = struct.unpack(f">{code}", self.take(struct.calcsize(f">{code}")))
+        return int(value)
+
+    def unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise self.bad("a varint of more than 5 bytes")
+
+    def length(self, code: str) -> int | None:
+        """None: null."""
+        length = self.unsigned_varint() - 1 if self.flexible else self.fixed(code)
+        return None if length < 0 else length
+
+    def bad(self, reason: str) -> InvalidRecordError:
+        return InvalidRecordError(reason, position=self.at)
+
+
+class Writer:
+    """The bytes so far."""
+
+    def __init__(self, flexible: bool) -> None:
+        self.data = bytearray()
+        self.flexible = flexible
+
+    def fixed(self, code: str, value: int) -> None:
+        self.data += struct.pack(f">{code}", value)
+
+    def unsigned_varint(self, value: int) -> None:
+        while value >= 0x80:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def length(self, code: str, length: int | None) -> None:
+        if self.flexible:
+            self.unsigned_varint(0 if length is None else length + 1)
+        else:
+            self.fixed(code, -1 if length is None else length)
+
+
+class Kind(Protocol):
+    """How a value of a field is read and written."""
+
+    def read(self, reader: Reader, version: int) -> Any: ...
+
+    def write(self, writer: Writer, version: int, value: Any) -> None: ...
+
+
+class Int(NamedTuple):
+    """A big-endian integer; ``code`` as the struct module has it."""
+
+    code: str
+
+    def read(self, reader: Reader, version: int) -> int:
+        return reader.fixed(self.code)
+
+    def write(self, writer: Writer, version: int, value: int) -> None:
+        writer.fixed(self.code, value)
+
+
+class Bytes(NamedTuple):
+    """Bytes, never null."""
+
+    def read(self, reader: Reader, version: int) -> bytes:
+        length = reader.length("i")
+        if length is None:
+            raise reader.bad("null bytes where some must be")
+        return bytes(reader.take(length))
+
+    def write(self, writer: Writer, version: int, value: bytes) -> None:
+        writer.length("i", len(value))
+        writer.data += value
+
+
+class String(NamedTuple):
+    """UTF-8 text."""
+
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> str | None:
+        length = reader.length("h")
+        if length is None:
+            if self.nullable:
+                return None
+            raise reader.bad("a null string where one must be")
+        try:
+            return bytes(reader.take(length)).decode()
+        except UnicodeDecodeError as error:
+            raise reader.bad(f"not UTF-8: {error.reason}") from None
+
+    def write(self, writer: Writer, version: int, value: str | None) -> None:
+        data = None if value is None else value.encode()
+        writer.length("h", None if data is None else len(data))
+        writer.data += data or b""
+
+
+class Array(NamedTuple):
+    """Elements of one kind, as a tuple."""
+
+    of: Kind
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> tuple[Any, ...] | None:
+        count = reader.length("i")
+        if count is None:
+            if self.nullable:
+                return None
+            raise reader.bad("a null array where one must be")
+        if count > len(reader.data) - reader.at:  # an element has a byte at least
+            raise reader.bad(f"{count} elements are announced, {len(reader.data) - reader.at} bytes are left")
+        return tuple(self.of.read(reader, version) for _ in range(count))
+
+    def write(self, writer: Writer, version: int, value: tuple[Any, ...] | None) -> None:
+        writer.length("i", None if value is None else len(value))
+        for element in value or ():
+            self.of.write(writer, version, element)
+
+
+class Field(NamedTuple):
+    """A field of a struct, and the versions that have it."""
+
+    name: str
+    kind: Kind
+    versions: range = range(100)
+    tag: int | None = None  # None: in its place; else behind the others, and only where it is not the default
+
+
+class Struct(NamedTuple):
+    """Fields in order; ``make`` is the dataclass they become, whose defaults stand for fields that are not there."""
+
+    make: type[Any]
+    fields: tuple[Field, ...]
+
+    def read(self, reader: Reader, version: int) -> Any:
+        in_place = [f for f in self.fields if f.tag is None and version in f.versions]
+        values = {f.name: f.kind.read(reader, version) for f in in_place}
+        if reader.flexible:
+            values.update(self._read_tagged(reader, version))
+        return self.make(**values)
+
+    def write(self, writer: Writer, version: int, value: Any) -> None:
+        for f in self.fields:
+            if f.tag is None and version in f.versions:
+                f.kind.write(writer, version, getattr(value, f.name))
+        if writer.flexible:
+            self._write_tagged(writer, version, value)
+
+    def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
+        """Tags that are not known are passed over: a later release may have added them."""
+        known = {f.tag: f for f in self.fields if f.tag is not None}
+        values = {}
+        for _ in range(reader.unsigned_varint()):
+            tag, size = reader.unsigned_varint(), reader.unsigned_varint()
+            inner = Reader(reader.take(size), flexible=True)
+            if tag in known:
+                values[known[tag].name] = known[tag].kind.read(inner, version)
+        return values
+
+    def _write_tagged(self, writer: Writer, version: int, value: Any) -> None:
+        defaults = self.make.__dataclass_fields__
+        tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != defaults[f.name].default]
+        writer.unsigned_varint(len(tagged))
+        for f in sorted(tagged, key=lambda f: f.tag or 0):
+            inner = Writer(flexible=True)
+            f.kind.write(inner, version, getattr(value, f.name))
+            writer.unsigned_varint(f.tag or 0)
+            writer.unsigned_varint(len(inner.data))
+            writer.data += inner.data
+
+
+class Schema(NamedTuple):
+    """A struct behind its version."""
+
+    struct: Struct
+    versions: range
+    flexible_from: int = 100
+
+    def decode(self, data: Buffer) -> Any:
+        """InvalidRecordError for a version that is not known; bytes behind the last field are passed over."""
+        reader = Reader(data, flexible=False)
+        version = reader.fixed("h")
+        if version not in self.versions:
+            name = self.struct.make.__name__
+            raise InvalidRecordError(f"{name} of version {version}, up to {self.versions[-1]} is known", position=0)
+        reader.flexible = version >= self.flexible_from
+        return self.struct.read(reader, version)
+
+    def encode(self, version: int, value: Any) -> bytes:
+        writer = Writer(flexible=version >= self.flexible_from)
+        writer.fixed("h", version)
+        self.struct.write(writer, version, value)
+        return bytes(writer.data)
+
+
+INT16, INT32, INT64 = Int("h"), Int("i"), Int("q")
