@@ -21,14 +21,28 @@ from types import TracebackType
 from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
 
 from tests.support import kafka_jvm
-from tests.support.kafka_clients import Consumed, ProducerRecord, SendOffsets, Sent, Step, java_consume, java_produce
+from tests.support.kafka_clients import (
+    Action,
+    Consumed,
+    Isolation,
+    ProducerRecord,
+    SendOffsets,
+    Sent,
+    Step,
+    java_consume,
+    java_produce,
+)
 from tests.support.kafka_jvm import JavaError, JavaMissingError
 
 __all__ = [
+    "CHECKPOINTS",
+    "CLEAN_SHUTDOWN",
+    "Action",
     "Broker",
     "BrokerError",
     "Consumed",
     "DumpOutput",
+    "Isolation",
     "JavaError",
     "JavaMissingError",
     "ProducerRecord",
@@ -116,8 +130,8 @@ class Broker:
     """One KRaft node, broker and controller, on loopback.
 
     ``home`` holds its configuration, its metadata log and the text it printed; topics lie in the ``log_dir`` of
-    :meth:`start`. A context manager: leaving it kills the process if it still runs. The process dies with the thread that
-    started it, too, so start it from the main one.
+    :meth:`start`. A context manager: leaving it kills the process if it still runs. The process also dies with the
+    thread that started it, so start it from the main one.
     """
 
     def __init__(self, home: Path) -> None:
@@ -270,7 +284,7 @@ def _java_properties(properties: Mapping[str, str]) -> str:
 
 
 def _formatted_storage() -> Path:
-    """Directories ``metadata`` and ``log`` as ``kafka-storage format`` leaves them; formatted once a user, then copied."""
+    """Directories ``metadata`` and ``log`` as ``kafka-storage format`` leaves them; made once a user, then copied."""
 
     def run_format(target: Path) -> None:
         config = target / "server.properties"
@@ -312,10 +326,10 @@ def create_topics(bootstrap: str, topics: Mapping[str, Topic]) -> None:
 def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]], *, clean: bool = True) -> None:
     """Restart a running ``broker`` over the partition directories of ``topics`` (name -> topic configs) in ``source``.
 
-    A KRaft broker sets aside (``-stray``) every directory whose topic id it does not know, so the topics are created on
-    it first; then, while it is stopped, everything in their directories but ``partition.metadata`` makes room for a copy
-    of what lies in ``source``, which stays as it is. The entries of these topics in the four checkpoint files become those
-    of ``source``, or vanish where it has none.
+    A KRaft broker sets aside (``-stray``) every directory whose topic id it does not know, so the topics are created
+    first; then, while it is stopped, everything in their directories but ``partition.metadata`` makes room for a copy
+    of what lies in ``source``, which stays as it is. The entries of these topics in the four checkpoint files become
+    those of ``source``, or vanish where it has none.
 
     With ``clean`` the broker finds ``.kafka_cleanshutdown`` and trusts the files; without, it recovers them from the
     recovery points on.

@@ -15,6 +15,7 @@ from tests.support import kafka_jvm
 _PRODUCER = {"acks": "all", "linger.ms": "60000", "delivery.timeout.ms": "120000"}
 
 Headers = tuple[tuple[str, bytes | None], ...]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class SendOffsets:
     offsets: Mapping[tuple[str, int], int]
 
 
+Action = ProducerRecord | Step | SendOffsets
+
+
 @dataclass(frozen=True)
 class Sent:
     """Where a record went. ``timestamp_ms`` is -1 for a producer without acks."""
@@ -74,14 +78,14 @@ class Consumed:
 def java_produce(
     bootstrap: str,
     topic: str,
-    steps: Iterable[ProducerRecord | Step | SendOffsets],
+    steps: Iterable[Action],
     props: Mapping[str, str] | None = None,
 ) -> list[Sent]:
     """Send records to ``topic``, in order, with one Java producer; returns where each went, in order.
 
-    ``props`` are the producer's. It is idempotent unless ``enable.idempotence`` is "false"; a ``transactional.id`` makes
+    ``props`` are the producer's. It is idempotent unless ``enable.idempotence`` is "false"; ``transactional.id`` makes
     it transactional, and then ``steps`` must hold Step.BEGIN, and Step.COMMIT or Step.ABORT. ``linger.ms`` is 60000:
-    records between two steps that flush go to a partition as one batch, as long as ``batch.size`` (16384) holds them.
+    records between two steps that flush go to a partition as one batch, if ``batch.size`` (16384 bytes) holds them.
 
     Raises:
         JavaError: any error of the producer, with Java's class and message in it.
@@ -94,7 +98,7 @@ def java_produce(
 def java_consume(
     bootstrap: str,
     topic: str,
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+    isolation: Isolation = "read_committed",
     *,
     start: Mapping[int, int] | None = None,
     props: Mapping[str, str] | None = None,
@@ -119,7 +123,7 @@ def java_consume(
     return sorted(map(_consumed, done.stdout.splitlines()), key=lambda record: record.partition)
 
 
-def _step(step: ProducerRecord | Step | SendOffsets, topic: str) -> dict[str, Any]:
+def _step(step: Action, topic: str) -> dict[str, Any]:
     match step:
         case Step():
             return {"do": step.value}

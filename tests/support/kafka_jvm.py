@@ -81,7 +81,12 @@ class JavaMissingError(RuntimeError):
 
 
 class JavaError(RuntimeError):
-    """A Java program failed; the message holds what it printed to standard error."""
+    """A Java program failed. The message ends with its standard error; ``stdout`` is what it had printed before."""
+
+    def __init__(self, program: str, what: str, stdout: str, stderr: str) -> None:
+        super().__init__(f"{program}: {what}\n{(stderr.strip() or stdout.strip())[-8000:]}")
+        self.stdout = stdout
+        self.stderr = stderr
 
 
 @functools.cache
@@ -172,7 +177,8 @@ def _resolve(target: Path) -> None:
         ivy = next(Path(pyspark.__path__[0], "jars").glob("ivy-*.jar"))
         options = [*QUICK, f"-Divy.default.ivy.user.dir={ivy_cache}", "-cp", str(ivy), "org.apache.ivy.Main"]
         options += ["-warn", "-settings", str(settings), "-ivy", str(module), "-types", "jar", "bundle"]
-        _run([str(java()), *options, "-retrieve", f"{target}/[artifact]-[revision].[ext]"], timeout_s=900)
+        options += ["-retrieve", f"{target}/[artifact]-[revision].[ext]"]
+        _run("Ivy", [str(java()), *options], timeout_s=900)
     shutil.rmtree(ivy_cache)
 
 
@@ -194,7 +200,7 @@ def classpath() -> str:
             "-Xlint:all",
             "-Werror",
         ]
-        _run([str(java()), *QUICK, *options, *map(str, sources)], timeout_s=120)
+        _run("javac", [str(java()), *QUICK, *options, *map(str, sources)], timeout_s=120)
 
     recipe = libraries + "".join(source.read_text() for source in sources)
     classes = cached("classes", recipe, compile_sources)
@@ -222,7 +228,7 @@ def run_main(
     with tempfile.NamedTemporaryFile("w", suffix=".args") as file:
         file.write("\n".join(_quoted(argument) for argument in (main, *arguments)))
         file.flush()
-        return _run([*jvm(), f"@{file.name}"], stdin=stdin, timeout_s=timeout_s)
+        return _run(main, [*jvm(), f"@{file.name}"], stdin=stdin, timeout_s=timeout_s)
 
 
 def _quoted(argument: str) -> str:
@@ -230,12 +236,17 @@ def _quoted(argument: str) -> str:
     return f'"{escaped}"'
 
 
-def _run(command: Sequence[str], *, timeout_s: float, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired as late:
-        raise JavaError(f"not done after {timeout_s} s: {' '.join(command[-3:])}\n{late.stderr!r}") from late
-    if done.returncode != 0:
-        tail = (done.stderr.strip() or done.stdout.strip())[-8000:]
-        raise JavaError(f"exit status {done.returncode}: {' '.join(command[-3:])}\n{tail}")
-    return done
+def _run(
+    program: str, command: Sequence[str], *, timeout_s: float, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise JavaError(program, f"not done after {timeout_s} s", *process.communicate()) from None
+    if process.returncode != 0:
+        raise JavaError(program, f"exit status {process.returncode}", stdout, stderr)
+    return subprocess.CompletedProcess(command, 0, stdout, stderr)

@@ -1,0 +1,381 @@
+"""Each helper is held against what another of Kafka's own programs says about the same bytes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import kafka_jvm
+from tests.support.kafka import (
+    CLEAN_SHUTDOWN,
+    Action,
+    Broker,
+    BrokerError,
+    Isolation,
+    JavaError,
+    JavaMissingError,
+    ProducerRecord,
+    SendOffsets,
+    Step,
+    Topic,
+    create_topics,
+    dump_log,
+    java_consume,
+    java_produce,
+    mount,
+)
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+FIRST_LOG = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker.start()
+
+
+def first_log(broker: Broker, topic: str, partition: int = 0) -> Path:
+    return broker.log_dir / f"{topic}-{partition}" / FIRST_LOG
+
+
+def values(broker: Broker, topic: str, isolation: Isolation = "read_committed") -> list[bytes | None]:
+    return [record.value for record in java_consume(broker.bootstrap, topic, isolation)]
+
+
+def batch_fields(dump: str, field: str) -> list[str]:
+    """The values of one field, a batch each, from the lines that describe batches."""
+    return re.findall(rf"^baseOffset: .* {field}: (\S+)", dump, flags=re.MULTILINE)
+
+
+# Java and the jars
+
+
+def fake_java(directory: Path, modules: str) -> None:
+    directory.mkdir()
+    program = directory / "java"
+    program.write_text(f"#!/bin/sh\necho '{modules}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        pytest.param(None, r"no java in PATH: .* needs a JDK of version 17", id="no java at all"),
+        pytest.param("java.base@11.0.2\njdk.compiler@11.0.2", r"is version 11: .* JDK of version 17", id="java 11"),
+        pytest.param("java.base@17.0.15", r"is a JRE, its module jdk.compiler is missing", id="a JRE without compiler"),
+        pytest.param("", r"is version before 9", id="java 8, which knows no modules"),
+    ],
+)
+def test_a_java_that_cannot_serve_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modules: str | None, message: str
+) -> None:
+    if modules is not None:
+        fake_java(tmp_path / "bin", modules)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(JavaMissingError, match=message):
+        kafka_jvm.java.__wrapped__()
+
+
+def test_java_home_goes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    fake_java(tmp_path / "home" / "bin", "java.base@21\njdk.compiler@21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert kafka_jvm.java.__wrapped__() == tmp_path / "home" / "bin" / "java"
+
+
+def test_the_jars_of_this_release_are_resolved() -> None:
+    names = {jar.name for jar in kafka_jvm.jars()}
+    assert {"kafka_2.13-3.9.1.jar", "kafka-tools-3.9.1.jar", "kafka-clients-3.9.1.jar"} <= names
+    assert any(name.startswith("slf4j-reload4j-") for name in names)
+
+
+def write_and_count(target: Path) -> None:
+    """Fills a cached directory slowly, and leaves a mark beside it for every time it was asked to."""
+    (target / "part-1").write_bytes(b"one")
+    time.sleep(0.2)
+    (target / "part-2").write_bytes(b"two")
+    (target.parent / f"filled-{os.getpid()}-{time.monotonic_ns()}").touch()
+
+
+def die_half_way(target: Path) -> None:
+    (target / "part-1").write_bytes(b"one")
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "spark-commitlog" / "kafka-3.9.1"
+
+
+def times_filled(cache: Path) -> int:
+    return len(list(cache.glob("filled-*")))
+
+
+def test_two_processes_at_once_fill_the_cache_once(cache: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=kafka_jvm.cached, args=("things", "recipe", write_and_count)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert times_filled(cache) == 1
+
+
+def test_what_an_interrupted_fill_leaves_is_not_taken_for_whole(cache: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        kafka_jvm.cached("things", "recipe", die_half_way)
+    assert len(list(cache.glob("things.partial-*"))) == 1
+    filled = kafka_jvm.cached("things", "recipe", write_and_count)
+    assert (filled / "part-2").read_bytes() == b"two"
+    assert not list(cache.glob("things.partial-*"))
+
+
+@pytest.mark.parametrize("lost", ["part-1", "files.json"])
+def test_a_cached_directory_that_lost_a_file_is_filled_anew(cache: Path, lost: str) -> None:
+    (kafka_jvm.cached("things", "recipe", write_and_count) / lost).unlink()
+    filled = kafka_jvm.cached("things", "recipe", write_and_count)
+    assert sorted(path.name for path in filled.iterdir()) == ["files.json", "part-1", "part-2"]
+    assert times_filled(cache) == 2
+
+
+def test_a_cached_file_cut_short_is_filled_anew(cache: Path) -> None:
+    os.truncate(kafka_jvm.cached("things", "recipe", write_and_count) / "part-2", 1)
+    assert (kafka_jvm.cached("things", "recipe", write_and_count) / "part-2").read_bytes() == b"two"
+
+
+# Producer, consumer, dump
+
+
+def test_a_record_comes_back_as_it_was_sent(broker: Broker) -> None:
+    create_topics(broker.bootstrap, {"echo": Topic(2)})
+    sent = java_produce(
+        broker.bootstrap,
+        "echo",
+        [
+            ProducerRecord(b"\xff\x00", b"key", 1, 1_600_000_000_000, (("h", b"1"), ("h", None), ("", b""))),
+            ProducerRecord(None, b"tombstone", 1, 0),
+            ProducerRecord(b"", None, 0, 5),
+        ],
+    )
+    assert [(where.partition, where.offset, where.timestamp_ms) for where in sent] == [
+        (1, 0, 1_600_000_000_000),
+        (1, 1, 0),
+        (0, 0, 5),
+    ]
+    empty, full, tombstone = java_consume(broker.bootstrap, "echo")
+    assert (empty.partition, empty.key, empty.value, empty.timestamp_type) == (0, None, b"", "CreateTime")
+    assert (full.key, full.value, full.timestamp_ms) == (b"key", b"\xff\x00", 1_600_000_000_000)
+    assert full.headers == (("h", b"1"), ("h", None), ("", b""))
+    assert (tombstone.offset, tombstone.key, tombstone.value, tombstone.leader_epoch) == (1, b"tombstone", None, 0)
+
+
+def test_every_codec_is_on_disk_as_asked_and_a_flush_ends_a_batch(broker: Broker) -> None:
+    create_topics(broker.bootstrap, {f"codec-{codec}": Topic() for codec in CODECS})
+    three_and_two: list[Action] = [
+        *[ProducerRecord(b"v" * 99, partition=0)] * 3,
+        Step.FLUSH,
+        *[ProducerRecord(b"w", partition=0)] * 2,
+    ]
+    for codec in CODECS:
+        java_produce(broker.bootstrap, f"codec-{codec}", three_and_two, {"compression.type": codec})
+    logs = {codec: first_log(broker, f"codec-{codec}") for codec in CODECS}
+    dumps = dump_log(logs.values()).by_file()
+    assert list(dumps) == list(logs.values())
+    for codec, log in logs.items():
+        assert batch_fields(dumps[log], "compresscodec") == [codec, codec]
+        assert batch_fields(dumps[log], "count") == ["3", "2"]
+
+
+def test_a_producer_is_idempotent_unless_told_otherwise(broker: Broker) -> None:
+    create_topics(
+        broker.bootstrap, {"idempotent": Topic(), "plain": Topic(1, {"message.timestamp.type": "LogAppendTime"})}
+    )
+    java_produce(broker.bootstrap, "idempotent", [ProducerRecord(b"a"), Step.FLUSH, ProducerRecord(b"b")])
+    java_produce(broker.bootstrap, "plain", [ProducerRecord(b"a", timestamp_ms=1)], {"enable.idempotence": "false"})
+    idempotent, plain = dump_log([first_log(broker, "idempotent"), first_log(broker, "plain")]).by_file().values()
+    assert batch_fields(idempotent, "baseSequence") == ["0", "1"]
+    assert batch_fields(plain, "producerId") == ["-1"]
+    (record,) = java_consume(broker.bootstrap, "plain", start={0: 0})
+    assert record.timestamp_type == "LogAppendTime"
+    assert record.timestamp_ms > 1_600_000_000_000
+
+
+def test_isolation_levels_differ_by_aborted_and_open_transactions(broker: Broker) -> None:
+    create_topics(broker.bootstrap, {"txn": Topic()})
+    java_produce(
+        broker.bootstrap,
+        "txn",
+        [
+            Step.BEGIN,
+            ProducerRecord(b"committed"),
+            SendOffsets("readers", {("txn", 0): 41}),
+            Step.COMMIT,
+            Step.BEGIN,
+            ProducerRecord(b"aborted"),
+            Step.ABORT,
+            Step.BEGIN,
+            ProducerRecord(b"open"),
+            Step.HALT,
+        ],
+        {"transactional.id": "writer"},
+    )
+    assert values(broker, "txn") == [b"committed"]
+    assert values(broker, "txn", "read_uncommitted") == [b"committed", b"aborted", b"open"]
+    log = dump_log([first_log(broker, "txn")], "--print-data-log").stdout
+    assert re.findall(r"endTxnMarker: (\w+)", log) == ["COMMIT", "ABORT"]
+    offsets = sorted(broker.log_dir.glob(f"__consumer_offsets-*/{FIRST_LOG}"))
+    decoded = dump_log(offsets, "--offsets-decoder").stdout
+    assert re.search(r'"group":"readers","topic":"txn","partition":0.*"offset":41', decoded)
+
+
+def test_a_consumer_starts_where_it_is_told(broker: Broker) -> None:
+    create_topics(broker.bootstrap, {"from": Topic(2)})
+    java_produce(broker.bootstrap, "from", [ProducerRecord(b"%d" % n, partition=n % 2) for n in range(6)])
+    assert [(r.partition, r.offset) for r in java_consume(broker.bootstrap, "from", start={1: 2})] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]
+
+
+def test_an_error_of_the_java_client_tells_its_class(broker: Broker) -> None:
+    with pytest.raises(JavaError, match=r"Produce: exit status 1\n(.|\n)*TimeoutException: Topic nowhere"):
+        java_produce(broker.bootstrap, "nowhere", [ProducerRecord(b"")], {"max.block.ms": "500"})
+
+
+def test_a_dump_of_a_file_that_is_none_of_kafkas_fails_with_the_tools_words(tmp_path: Path) -> None:
+    (tmp_path / "notes.log").write_text("not a segment")
+    with pytest.raises(JavaError, match=r"DumpLogSegments: exit status 1\n(.|\n)*notes"):
+        dump_log([tmp_path / "notes.log"])
+
+
+def test_a_path_with_a_comma_is_refused_before_the_tool_splits_it() -> None:
+    with pytest.raises(ValueError, match="without commas"):
+        dump_log([Path("a,b.log")])
+
+
+# The broker's life
+
+
+def test_a_clean_stop_leaves_its_mark_a_kill_does_not_and_both_keep_the_records(broker: Broker) -> None:
+    create_topics(broker.bootstrap, {"kept": Topic()})
+    java_produce(broker.bootstrap, "kept", [ProducerRecord(b"1"), Step.FLUSH, ProducerRecord(b"2")])
+    bootstrap = broker.bootstrap
+    broker.stop()
+    assert not broker.running
+    assert (broker.log_dir / CLEAN_SHUTDOWN).exists()
+    broker.start()
+    assert broker.problems() == []
+    broker.kill()
+    assert not (broker.log_dir / CLEAN_SHUTDOWN).exists()
+    broker.start()
+    assert "Recovering" in broker.log_text()
+    assert broker.bootstrap == bootstrap
+    assert values(broker, "kept") == [b"1", b"2"]
+
+
+def test_a_broker_is_not_started_twice(broker: Broker) -> None:
+    with pytest.raises(BrokerError, match="runs already"):
+        broker.start()
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with (
+        Broker(tmp_path) as broker,
+        pytest.raises(BrokerError, match=r"ended with status 1 (.|\n)*log\.segment\.bytes"),
+    ):
+        broker.start(props={"log.segment.bytes": "1"})
+    with pytest.raises(BrokerError, match="does not run"):
+        broker.stop()
+
+
+def test_a_program_of_ours_dies_with_a_test_run_that_is_killed() -> None:
+    """A stand-in for pytest starts a sleeper the way brokers are started, tells its process id, and is killed."""
+    starter = """
+        import subprocess, time
+        from tests.support.kafka_jvm import dying_with_us
+        print(subprocess.Popen(dying_with_us(["/bin/sleep", "300"]), start_new_session=True).pid, flush=True)
+        time.sleep(300)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(starter)], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        sleeper = Path("/proc") / run.stdout.readline().strip()
+        while b"sleep" not in (sleeper / "comm").read_bytes():
+            time.sleep(0.01)
+        run.kill()
+    deadline = time.monotonic() + 20
+    while sleeper.exists() and " Z " not in (sleeper / "stat").read_text():
+        assert time.monotonic() < deadline, "the sleeper outlived its starter"
+        time.sleep(0.01)
+
+
+# Mounting
+
+
+@pytest.fixture
+def written(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Path]:
+    """A topic no broker knows, and a directory that holds it: written by the broker, under another name, and copied."""
+    topic = re.sub(r"\W", "-", request.node.name)[:60]
+    create_topics(broker.bootstrap, {f"orig-{topic}": Topic(2)})
+    steps: list[Action] = []
+    for n in range(10):
+        steps += [ProducerRecord(b"%d" % n, partition=n % 2), Step.FLUSH]
+    java_produce(broker.bootstrap, f"orig-{topic}", steps)
+    for partition in range(2):
+        shutil.copytree(broker.log_dir / f"orig-{topic}-{partition}", tmp_path / f"{topic}-{partition}")
+        (tmp_path / f"{topic}-{partition}" / "partition.metadata").unlink()
+    return topic, tmp_path
+
+
+def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
+    lines = (broker.log_dir / name).read_text().splitlines()[2:]
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in map(str.split, lines)}
+
+
+def test_a_mounted_directory_is_served_and_goes_on(broker: Broker, written: tuple[str, Path]) -> None:
+    topic, source = written
+    (source / "recovery-point-offset-checkpoint").write_text(f"0\n2\n{topic} 0 5\n{topic} 1 5\n")
+    mount(broker, source, {topic: {"retention.ms": "-1"}})
+    assert broker.problems() == []
+    assert not list(broker.log_dir.glob("*-stray"))
+    assert [(r.partition, r.offset, r.value) for r in java_consume(broker.bootstrap, topic)] == [
+        (n % 2, n // 2, b"%d" % n) for n in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+    ]
+    (sent,) = java_produce(broker.bootstrap, topic, [ProducerRecord(b"next", partition=1)])
+    assert sent.offset == 5
+    assert checkpoint(broker, "recovery-point-offset-checkpoint")[topic, 0] == 5
+    assert values(broker, f"orig-{topic}", "read_uncommitted")
+
+
+def test_a_mounted_directory_is_recovered_without_the_mark_of_a_clean_stop(
+    broker: Broker, written: tuple[str, Path]
+) -> None:
+    topic, source = written
+    torn = source / f"{topic}-0" / FIRST_LOG
+    os.truncate(torn, torn.stat().st_size - 1)
+    mount(broker, source, {topic: {}}, clean=False)
+    assert values(broker, topic) == [b"0", b"2", b"4", b"6", b"1", b"3", b"5", b"7", b"9"]
+    assert any(f"partition={topic}-0" in problem for problem in broker.problems())
+
+
+def test_a_directory_with_a_partition_missing_is_not_mounted(broker: Broker, written: tuple[str, Path]) -> None:
+    topic, source = written
+    shutil.rmtree(source / f"{topic}-0")
+    with pytest.raises(ValueError, match=r"must be 0, 1, 2, ..., found \[1\]"):
+        mount(broker, source, {topic: {}})
+    assert broker.running
