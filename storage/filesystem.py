@@ -327,7 +327,7 @@ class LocalLock:
         self.release()
 
 
-_CLOSED = -1  # no descriptor: the system answers EBADF, never with another file that got the old number
+_CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never for another file
 _OPEN_FLAGS: dict[OpenMode, int] = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
     "write": os.O_RDWR | os.O_CLOEXEC,

@@ -1,0 +1,168 @@
+"""What only the file system of the machine can show: descriptors, the system's short answers, and other processes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+
+
+@contextmanager
+def broker(path: str) -> Iterator[str]:
+    """Another process that asks for the lock as Java does, says whether it was granted, and holds it."""
+    command = [sys.executable, "-c", BROKER, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.communicate("stop")
+
+
+BROKER = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("granted", flush=True)
+    except OSError:
+        print("refused", flush=True)
+    sys.stdin.read()
+"""
+
+
+def re_path(path: object) -> str:
+    return re.escape(str(path))
+
+
+def test_a_new_file_respects_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        LocalFileSystem().open(str(tmp_path / "a"), "create").close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_create_does_not_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError) as raised:  # noqa: PT011
+        LocalFileSystem().open(str(tmp_path / "a"), "create")
+    assert raised.value.errno == errno.ELOOP
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_files_and_locks_are_not_passed_on_to_programs(tmp_path: Path) -> None:
+    disk = LocalFileSystem()
+    path = str(tmp_path / "a")
+    lock = disk.lock(path)
+    assert lock is not None
+    script = (
+        f"import os; f = '/proc/self/fd/'; print([n for n in os.listdir(f) if os.path.realpath(f + n) == {path!r}])"
+    )
+    with disk.open(path, "read"):
+        answer = subprocess.run([sys.executable, "-c", script], close_fds=False, capture_output=True, check=True)
+    lock.release()
+    assert answer.stdout == b"[]\n"
+
+
+def test_a_short_write_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
+    with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
+        file.write(2, b"0123456789")
+    assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
+
+
+def test_a_short_read_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    pread, preadv = os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 3), position))
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, position: preadv(fd, [buffers[0][:3]], position))
+    with LocalFileSystem().open(str(tmp_path / "a"), "read") as file:
+        assert bytes(file.read(1, 8)) == b"12345678"
+        assert bytes(file.read(5, 100)) == b"56789"
+
+
+def test_an_error_of_a_descriptor_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    disk = LocalFileSystem()
+    with disk.open(str(tmp_path / "a"), "create") as file, pytest.raises(OSError, match=re_path(tmp_path / "a")):
+        file.sync()
+    with pytest.raises(OSError, match=re_path(tmp_path)):
+        disk.sync_directory(str(tmp_path))
+
+
+def test_a_lock_is_on_the_file_that_has_the_name_when_it_is_granted(tmp_path: Path) -> None:
+    """The holder removes the file before it lets go: who waited must not end up with a lock on the removed one."""
+    disk, path = LocalFileSystem(), str(tmp_path / "lock")
+    holder = disk.lock(path)
+    assert holder is not None
+    granted: list[object] = []
+    thread = threading.Thread(target=lambda: granted.append(disk.lock(path)))
+    thread.start()
+    thread.join(0.05)
+    disk.remove(path)
+    holder.release()
+    thread.join()
+    assert disk.lock(path, wait=False) is None
+    assert os.path.samestat(os.fstat(granted[0]._descriptor), os.stat(path))  # type: ignore[attr-defined]
+    granted[0].release()  # type: ignore[attr-defined]
+
+
+def test_releasing_frees_the_lock_although_a_forked_child_has_the_file_open(tmp_path: Path) -> None:
+    disk, path = LocalFileSystem(), str(tmp_path / "lock")
+    lock = disk.lock(path)
+    assert lock is not None
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(read_end, 1)  # holds the inherited descriptor until told
+        os._exit(0)
+    lock.release()
+    again = disk.lock(path, wait=False)
+    os.write(write_end, b"x")
+    os.waitpid(child, 0)
+    os.close(read_end)
+    os.close(write_end)
+    assert again is not None
+    again.release()
+
+
+def test_a_broker_and_we_keep_each_other_out(tmp_path: Path) -> None:
+    """Java's FileChannel.lock is a POSIX lock of the process: here another process takes it by lockf."""
+    disk, path = LocalFileSystem(), str(tmp_path / ".lock")
+    ours = disk.lock_shared_with_broker(path)
+    assert ours is not None
+    with broker(path) as answer:
+        assert answer == "refused"
+    disk.open(path, "read").close()  # would lose a plain POSIX lock
+    with broker(path) as answer:
+        assert answer == "refused"
+    ours.release()
+    with broker(path) as answer:
+        assert answer == "granted"
+        assert disk.lock_shared_with_broker(path) is None
+    after = disk.lock_shared_with_broker(path)
+    assert after is not None
+    after.release()
+
+
+def test_the_lock_of_this_process_does_not_count_as_a_brokers(tmp_path: Path) -> None:
+    """A lockf of our own process is another owner than an open file description, and so in the way as well."""
+    disk, path = LocalFileSystem(), str(tmp_path / ".lock")
+    with open(path, "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        assert disk.lock_shared_with_broker(path) is None
