@@ -1,15 +1,23 @@
-"""Kafka's Java producer and consumer, a JVM a call (about a second); the programs are in ``tests/support/java``."""
+"""Kafka's Java producer and consumer, a new one a call; the programs are in ``tests/support/java``.
+
+A JVM costs a second, so the first call starts one and later calls use it again; calls of several threads get one each.
+"""
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
+import os
+import subprocess
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 from tests.support import kafka_jvm
+from tests.support.kafka_jvm import JavaError
 
 # Batches end where a test says so (a flush, a commit, batch.size), not where the sender thread happened to look.
 _PRODUCER = {"acks": "all", "linger.ms": "60000", "delivery.timeout.ms": "120000"}
@@ -37,7 +45,7 @@ class Step(StrEnum):
     COMMIT = "commit"
     ABORT = "abort"  # sends what is buffered first, so that the log holds the aborted records
     FLUSH = "flush"
-    HALT = "halt"  # sends what is buffered and dies: an open transaction stays open; later steps are not done
+    VANISH = "vanish"  # sends what is buffered and is gone, as after a crash: an open transaction stays open
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,12 @@ def java_produce(
     Raises:
         JavaError: any error of the producer, with Java's class and message in it.
     """
-    lines = [_PRODUCER | {"bootstrap.servers": bootstrap} | dict(props or {}), *(_step(step, topic) for step in steps)]
-    done = kafka_jvm.run_main("Produce", [], stdin="".join(json.dumps(line) + "\n" for line in lines))
-    return [Sent(**json.loads(line)) for line in done.stdout.splitlines()]
+    request = {
+        "do": "produce",
+        "props": _PRODUCER | {"bootstrap.servers": bootstrap} | dict(props or {}),
+        "steps": [_step(step, topic) for step in steps],
+    }
+    return [Sent(**row) for row in _ask(request, timeout_s=120)]
 
 
 def java_consume(
@@ -114,13 +125,70 @@ def java_consume(
     """
     defaults = {"bootstrap.servers": bootstrap, "isolation.level": isolation, "auto.offset.reset": "none"}
     request = {
+        "do": "consume",
         "topic": topic,
         "props": defaults | dict(props or {}),
         "start": dict(start or {}),
         "timeout_ms": round(timeout_s * 1000),
     }
-    done = kafka_jvm.run_main("Consume", [], stdin=json.dumps(request), timeout_s=timeout_s + 30)
-    return sorted(map(_consumed, done.stdout.splitlines()), key=lambda record: record.partition)
+    rows = _ask(request, timeout_s=timeout_s + 30)
+    return sorted(map(_consumed, rows), key=lambda record: record.partition)
+
+
+_idle: list[subprocess.Popen[str]] = []
+os.register_at_fork(after_in_child=_idle.clear)  # two processes on one pair of pipes would read each other's answers
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _idle:
+        with _idle.pop() as process:
+            process.kill()
+
+
+def _ask(request: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+    """The rows a JVM running ``Clients`` answers ``request`` with."""
+    process = _idle_or_new()
+    watch = threading.Timer(timeout_s, process.kill)
+    watch.start()
+    try:
+        rows = _answer(process, request)
+    except BrokenPipeError:
+        rows = []
+    finally:
+        watch.cancel()
+    if not rows or "end" not in rows[-1]:
+        with process:
+            process.kill()
+        raise JavaError("Clients", f"ended, or was ended after {timeout_s} s, within its answer", str(rows), "")
+    _idle.append(process)
+    if failure := rows.pop()["end"]:
+        raise JavaError(str(request["do"]), "failed", str(rows), failure)
+    return rows
+
+
+def _idle_or_new() -> subprocess.Popen[str]:
+    while _idle:
+        process = _idle.pop()
+        if process.poll() is None:
+            return process
+        process.communicate()
+    command = [*kafka_jvm.jvm(), "Clients"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def _answer(process: subprocess.Popen[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows up to the one that says "end"; without that one if the process ended before."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    rows: list[dict[str, Any]] = []
+    for line in process.stdout:
+        rows.append(json.loads(line))
+        if "end" in rows[-1]:
+            break
+    return rows
 
 
 def _step(step: Action, topic: str) -> dict[str, Any]:
@@ -140,10 +208,11 @@ def _step(step: Action, topic: str) -> dict[str, Any]:
     }
 
 
-def _consumed(line: str) -> Consumed:
-    fields = json.loads(line)
+def _consumed(fields: Mapping[str, Any]) -> Consumed:
     headers = tuple((name, _decoded(value)) for name, value in fields["headers"])
-    return Consumed(**fields | {"key": _decoded(fields["key"]), "value": _decoded(fields["value"]), "headers": headers})
+    return Consumed(
+        **{**fields, "key": _decoded(fields["key"]), "value": _decoded(fields["value"]), "headers": headers}
+    )
 
 
 def _encoded(data: bytes | None) -> str | None:

@@ -229,7 +229,7 @@ def test_isolation_levels_differ_by_aborted_and_open_transactions(broker: Broker
             Step.ABORT,
             Step.BEGIN,
             ProducerRecord(b"open"),
-            Step.HALT,
+            Step.VANISH,
         ],
         {"transactional.id": "writer"},
     )
@@ -254,7 +254,7 @@ def test_a_consumer_starts_where_it_is_told(broker: Broker) -> None:
 
 
 def test_an_error_of_the_java_client_tells_its_class(broker: Broker) -> None:
-    with pytest.raises(JavaError, match=r"Produce: exit status 1\n(.|\n)*TimeoutException: Topic nowhere"):
+    with pytest.raises(JavaError, match=r"^produce: failed\n(.|\n)*TimeoutException: Topic nowhere"):
         java_produce(broker.bootstrap, "nowhere", [ProducerRecord(b"")], {"max.block.ms": "500"})
 
 

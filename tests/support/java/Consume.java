@@ -1,8 +1,6 @@
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedWriter;
-import java.io.OutputStreamWriter;
-import java.nio.charset.StandardCharsets;
+import java.io.PrintStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -18,16 +16,14 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Reads every partition of a topic up to the end the broker names when asked first; prints a JSON line a record. */
-public final class Consume {
-    private static final ObjectMapper JSON = new ObjectMapper();
+final class Consume {
+    private Consume() {}
 
-    public static void main(String[] arguments) throws Exception {
-        JsonNode request = JSON.readTree(System.in);
+    static void run(JsonNode request, PrintStream out) throws JsonProcessingException {
         Properties properties = new Properties();
         request.get("props").fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
         long deadline = System.currentTimeMillis() + request.get("timeout_ms").asLong();
-        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-                var out = new BufferedWriter(new OutputStreamWriter(System.out, StandardCharsets.UTF_8))) {
+        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             List<TopicPartition> partitions = new ArrayList<>();
             for (PartitionInfo info : consumer.partitionsFor(request.get("topic").asText())) {
                 partitions.add(new TopicPartition(info.topic(), info.partition()));
@@ -43,8 +39,7 @@ public final class Consume {
                 }
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     if (record.offset() < ends.get(new TopicPartition(record.topic(), record.partition()))) {
-                        out.write(JSON.writeValueAsString(asMap(record)));
-                        out.newLine();
+                        out.println(Clients.JSON.writeValueAsString(asMap(record)));
                     }
                 }
             }

@@ -1,9 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
-import java.nio.charset.StandardCharsets;
+import java.io.PrintStream;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -20,24 +18,25 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Follows the steps read from standard input, a JSON line each, and prints where each record went, in order. */
-public final class Produce {
-    private static final ObjectMapper JSON = new ObjectMapper();
+/** Follows the steps of a request with one producer and prints where each record went, a JSON line each, in order. */
+final class Produce {
+    private Produce() {}
 
-    public static void main(String[] arguments) throws Exception {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    static void run(JsonNode request, PrintStream out) throws Exception {
         Properties properties = new Properties();
-        JSON.readTree(in.readLine()).fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
+        request.get("props").fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (var producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
             if (properties.containsKey("transactional.id")) {
                 producer.initTransactions();
             }
-            for (String line = in.readLine(); line != null; line = in.readLine()) {
-                step(producer, JSON.readTree(line), sent);
+            for (JsonNode step : request.get("steps")) {
+                step(producer, step, sent);
             }
             producer.flush();
-            report(sent);
+        }
+        for (Future<RecordMetadata> future : sent) {
+            out.println(Clients.JSON.writeValueAsString(asMap(future.get())));
         }
     }
 
@@ -55,10 +54,10 @@ public final class Produce {
             }
             case "offsets" -> producer.sendOffsetsToTransaction(
                     offsets(step.get("offsets")), new ConsumerGroupMetadata(step.get("group").asText()));
-            case "halt" -> {
+            case "vanish" -> {
+                // Closed at once a producer says no word to the coordinator; closed with patience it would abort.
                 producer.flush();
-                report(sent);
-                Runtime.getRuntime().halt(0);
+                producer.close(Duration.ZERO);
             }
             default -> throw new IllegalArgumentException("unknown step " + step);
         }
@@ -88,12 +87,11 @@ public final class Produce {
         return offsets;
     }
 
-    private static void report(List<Future<RecordMetadata>> sent) throws Exception {
-        for (Future<RecordMetadata> future : sent) {
-            RecordMetadata where = future.get();
-            System.out.println(JSON.writeValueAsString(Map.of(
-                    "topic", where.topic(), "partition", where.partition(), "offset", where.offset(), "timestamp_ms", where.timestamp())));
-        }
-        System.out.flush();
+    private static Map<String, Object> asMap(RecordMetadata where) {
+        return Map.of(
+                "topic", where.topic(),
+                "partition", where.partition(),
+                "offset", where.offset(),
+                "timestamp_ms", where.timestamp());
     }
 }
