@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +24,14 @@ from tests.support import kafka_jvm
 from tests.support.kafka_clients import (
     Action,
     Consumed,
+    DumpOutput,
+    FileDump,
     Isolation,
     ProducerRecord,
     SendOffsets,
     Sent,
     Step,
+    dump_log,
     java_consume,
     java_produce,
 )
@@ -42,6 +45,7 @@ __all__ = [
     "BrokerError",
     "Consumed",
     "DumpOutput",
+    "FileDump",
     "Isolation",
     "JavaError",
     "JavaMissingError",
@@ -97,33 +101,6 @@ _PROPERTIES = {
 
 class BrokerError(RuntimeError):
     """The broker did not start or stop as asked; the message ends with its last log lines."""
-
-
-@dataclass(frozen=True)
-class DumpOutput:
-    """What ``kafka.tools.DumpLogSegments`` printed."""
-
-    stdout: str
-    stderr: str
-
-    def by_file(self) -> dict[Path, str]:
-        """The text of each file, its line ``Dumping <path>`` left out, in the order asked for."""
-        parts = re.split(r"^Dumping (.+)\n", self.stdout, flags=re.MULTILINE)
-        return {Path(path): text for path, text in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def dump_log(files: Iterable[Path], *flags: str) -> DumpOutput:
-    """Dump ``files`` (.log, .index, .timeindex, .txnindex, .snapshot) in one JVM; ``flags`` as ``--print-data-log``.
-
-    Raises:
-        JavaError: the tool threw, which ends its work on the files that follow, too.
-        ValueError: no file, or a path with a comma, at which the tool would split it.
-    """
-    paths = [str(path) for path in files]
-    if not paths or any("," in path for path in paths):
-        raise ValueError(f"need paths without commas, got {paths}")
-    done = kafka_jvm.run_main("kafka.tools.DumpLogSegments", ["--files", ",".join(paths), *flags], timeout_s=300)
-    return DumpOutput(done.stdout, done.stderr)
 
 
 class Broker:
@@ -330,6 +307,10 @@ def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]],
     first; then, while it is stopped, everything in their directories but ``partition.metadata`` makes room for a copy
     of what lies in ``source``, which stays as it is. The entries of these topics in the four checkpoint files become
     those of ``source``, or vanish where it has none.
+
+    Internal topics go the same way; the broker must have been started with their partition counts
+    (``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``, both 2 unless said otherwise). Their
+    coordinators load after the start: ask until they answer.
 
     With ``clean`` the broker finds ``.kafka_cleanshutdown`` and trusts the files; without, it recovers them from the
     recovery points on.

@@ -1,4 +1,4 @@
-"""Kafka's Java producer and consumer, a new one a call; the programs are in ``tests/support/java``.
+"""Kafka's dump tool, and its Java producer and consumer, new ones a call; the programs are in ``tests/support/java``.
 
 A JVM costs a second, so the first call starts one and later calls use it again; calls of several threads get one each.
 """
@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal
 
 from tests.support import kafka_jvm
@@ -81,6 +82,53 @@ class Consumed:
     value: bytes | None
     headers: Headers
     leader_epoch: int | None
+
+
+@dataclass(frozen=True)
+class FileDump:
+    """What the dump tool printed about one file, and the exception it ended with, if any, as Java prints it."""
+
+    stdout: str
+    stderr: str
+    failure: str | None
+
+
+@dataclass(frozen=True)
+class DumpOutput:
+    """What the dump tool printed, by file, in the order asked for."""
+
+    files: Mapping[Path, FileDump]
+
+    @property
+    def stdout(self) -> str:
+        return "".join(file.stdout for file in self.files.values())
+
+    @property
+    def stderr(self) -> str:
+        return "".join(file.stderr for file in self.files.values())
+
+
+def dump_log(files: Iterable[Path], *flags: str, check: bool = True) -> DumpOutput:
+    """``kafka.tools.DumpLogSegments`` on each of ``files``, as the command line prints it, called a file at a time.
+
+    ``files`` are .log, .index, .timeindex, .txnindex or .snapshot; ``flags`` as ``--print-data-log``. The first line of
+    each text is ``Dumping <path>``. For an index file the tool reads its .log too, for a .timeindex also its .index, and
+    fails where that is missing (leaving an empty one behind).
+
+    Raises:
+        JavaError: the tool threw at a file, and ``check`` is set; without, the failure stands beside that file.
+        ValueError: a path with a comma, at which the tool would split it.
+    """
+    paths = list(files)
+    if split := [str(path) for path in paths if "," in str(path)]:
+        raise ValueError(f"need paths without commas, got {split}")
+    request = {"do": "dump", "files": list(map(str, paths)), "flags": flags}
+    rows = _ask(request, timeout_s=600)
+    dumps = {path: FileDump(**row) for path, row in zip(paths, rows, strict=True)}
+    for path, dump in dumps.items():
+        if check and dump.failure:
+            raise JavaError(f"DumpLogSegments {path}", dump.failure, dump.stdout, dump.stderr)
+    return DumpOutput(dumps)
 
 
 def java_produce(

@@ -31,7 +31,7 @@ QUICK = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
-    "-Djava.awt.headless=true",
+    "-Dfile.encoding=UTF-8",
     "-Dcommitlog.level=WARN",
 )
 
@@ -217,36 +217,22 @@ def jvm(*options: str) -> list[str]:
     return dying_with_us([str(java()), *QUICK, *options, "-cp", classpath()])
 
 
-def run_main(
-    main: str, arguments: Sequence[str], *, stdin: str = "", timeout_s: float = 120
-) -> subprocess.CompletedProcess[str]:
-    """Run a main class to its end. Arguments go through a file, so their length has no limit.
+def run_main(main: str, arguments: Sequence[str], *, timeout_s: float = 120) -> str:
+    """Run a main class to its end; returns what it printed.
 
     Raises:
         JavaError: the exit status is not 0, or ``timeout_s`` is over.
     """
-    with tempfile.NamedTemporaryFile("w", suffix=".args") as file:
-        file.write("\n".join(_quoted(argument) for argument in (main, *arguments)))
-        file.flush()
-        return _run(main, [*jvm(), f"@{file.name}"], stdin=stdin, timeout_s=timeout_s)
+    return _run(main, [*jvm(), main, *arguments], timeout_s=timeout_s)
 
 
-def _quoted(argument: str) -> str:
-    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{escaped}"'
-
-
-def _run(
-    program: str, command: Sequence[str], *, timeout_s: float, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+def _run(program: str, command: Sequence[str], *, timeout_s: float) -> str:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            stdout, stderr = process.communicate(stdin, timeout_s)
+            stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             raise JavaError(program, f"not done after {timeout_s} s", *process.communicate()) from None
     if process.returncode != 0:
         raise JavaError(program, f"exit status {process.returncode}", stdout, stderr)
-    return subprocess.CompletedProcess(command, 0, stdout, stderr)
+    return stdout

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
 from tests.support import kafka_jvm
 from tests.support.kafka import (
@@ -193,11 +194,12 @@ def test_every_codec_is_on_disk_as_asked_and_a_flush_ends_a_batch(broker: Broker
     for codec in CODECS:
         java_produce(broker.bootstrap, f"codec-{codec}", three_and_two, {"compression.type": codec})
     logs = {codec: first_log(broker, f"codec-{codec}") for codec in CODECS}
-    dumps = dump_log(logs.values()).by_file()
+    dumps = dump_log(logs.values()).files
     assert list(dumps) == list(logs.values())
     for codec, log in logs.items():
-        assert batch_fields(dumps[log], "compresscodec") == [codec, codec]
-        assert batch_fields(dumps[log], "count") == ["3", "2"]
+        assert dumps[log].stdout.startswith(f"Dumping {log}\n")
+        assert batch_fields(dumps[log].stdout, "compresscodec") == [codec, codec]
+        assert batch_fields(dumps[log].stdout, "count") == ["3", "2"]
 
 
 def test_a_producer_is_idempotent_unless_told_otherwise(broker: Broker) -> None:
@@ -206,9 +208,9 @@ def test_a_producer_is_idempotent_unless_told_otherwise(broker: Broker) -> None:
     )
     java_produce(broker.bootstrap, "idempotent", [ProducerRecord(b"a"), Step.FLUSH, ProducerRecord(b"b")])
     java_produce(broker.bootstrap, "plain", [ProducerRecord(b"a", timestamp_ms=1)], {"enable.idempotence": "false"})
-    idempotent, plain = dump_log([first_log(broker, "idempotent"), first_log(broker, "plain")]).by_file().values()
-    assert batch_fields(idempotent, "baseSequence") == ["0", "1"]
-    assert batch_fields(plain, "producerId") == ["-1"]
+    idempotent, plain = dump_log([first_log(broker, "idempotent"), first_log(broker, "plain")]).files.values()
+    assert batch_fields(idempotent.stdout, "baseSequence") == ["0", "1"]
+    assert batch_fields(plain.stdout, "producerId") == ["-1"]
     (record,) = java_consume(broker.bootstrap, "plain", start={0: 0})
     assert record.timestamp_type == "LogAppendTime"
     assert record.timestamp_ms > 1_600_000_000_000
@@ -258,10 +260,32 @@ def test_an_error_of_the_java_client_tells_its_class(broker: Broker) -> None:
         java_produce(broker.bootstrap, "nowhere", [ProducerRecord(b"")], {"max.block.ms": "500"})
 
 
-def test_a_dump_of_a_file_that_is_none_of_kafkas_fails_with_the_tools_words(tmp_path: Path) -> None:
-    (tmp_path / "notes.log").write_text("not a segment")
-    with pytest.raises(JavaError, match=r"DumpLogSegments: exit status 1\n(.|\n)*notes"):
-        dump_log([tmp_path / "notes.log"])
+def test_where_the_dump_tool_throws_its_exception_stands_beside_that_file(tmp_path: Path) -> None:
+    bad, good = tmp_path / "00000000000000000007.log", tmp_path / FIRST_LOG
+    bad.write_bytes(bytes(100))
+    good.write_bytes(b"")
+    with pytest.raises(JavaError, match=r"00000000000000000007\.log: .*CorruptRecordException: Found record size 0"):
+        dump_log([bad, good])
+    dumps = dump_log([bad, good], check=False).files
+    assert "CorruptRecordException" in (dumps[bad].failure or "")
+    assert dumps[good].failure is None
+    assert dumps[good].stdout == f"Dumping {good}\nLog starting offset: 0\n"
+
+
+def test_the_dump_tool_complains_apart_from_what_it_prints(tmp_path: Path) -> None:
+    (tmp_path / FIRST_LOG).write_bytes(b"")
+    (tmp_path / "00000000000000000000.index").write_bytes(b"")
+    stray = tmp_path / "00000000000000000000.timeindex"
+    stray.write_bytes((1_600_000_000_000).to_bytes(8, "big") + (3).to_bytes(4, "big"))
+    dump = dump_log([stray])
+    assert dump.stdout == f"Dumping {stray}\ntimestamp: 1600000000000 offset: 3\n"
+    assert dump.stderr.splitlines()[-1] == "Indexed offset: 3, found log offset: -1"
+
+
+def test_a_flag_that_the_dump_tool_does_not_know_fails_with_its_words(tmp_path: Path) -> None:
+    (tmp_path / FIRST_LOG).write_bytes(b"")
+    with pytest.raises(JavaError, match="no-such-flag is not a recognized option"):
+        dump_log([tmp_path / FIRST_LOG], "--no-such-flag")
 
 
 def test_a_path_with_a_comma_is_refused_before_the_tool_splits_it() -> None:
@@ -371,6 +395,21 @@ def test_a_mounted_directory_is_recovered_without_the_mark_of_a_clean_stop(
     mount(broker, source, {topic: {}}, clean=False)
     assert values(broker, topic) == [b"0", b"2", b"4", b"6", b"1", b"3", b"5", b"7", b"9"]
     assert any(f"partition={topic}-0" in problem for problem in broker.problems())
+
+
+def test_a_mounted_offsets_topic_is_the_one_the_group_coordinator_reads(broker: Broker, tmp_path: Path) -> None:
+    create_topics(broker.bootstrap, {"read": Topic()})
+    steps: list[Action] = [Step.BEGIN, ProducerRecord(b""), SendOffsets("moved", {("read", 0): 7}), Step.COMMIT]
+    java_produce(broker.bootstrap, "read", steps, {"transactional.id": "mover"})
+    for partition in range(2):
+        shutil.copytree(
+            broker.log_dir / f"__consumer_offsets-{partition}", tmp_path / f"__consumer_offsets-{partition}"
+        )
+    with Broker(tmp_path / "other").start() as other:
+        mount(other, tmp_path, {"__consumer_offsets": {"cleanup.policy": "compact"}}, clean=False)
+        consumer = KafkaConsumer(bootstrap_servers=other.bootstrap, group_id="moved")
+        assert consumer.committed(TopicPartition("read", 0)) == 7
+        consumer.close()
 
 
 def test_a_directory_with_a_partition_missing_is_not_mounted(broker: Broker, written: tuple[str, Path]) -> None:

@@ -31,6 +31,7 @@ public final class Clients {
             switch (request.get("do").asText()) {
                 case "produce" -> Produce.run(request, out);
                 case "consume" -> Consume.run(request, out);
+                case "dump" -> Dump.run(request, out);
                 default -> throw new IllegalArgumentException("unknown request " + request.get("do"));
             }
             return null;
