@@ -195,9 +195,14 @@ class _PairIndex:
         return self._file.path
 
     @property
+    def room(self) -> int:
+        """Entries that may still be appended."""
+        return self.max_entries - self.RESERVED_ENTRIES - len(self)
+
+    @property
     def is_full(self) -> bool:
         """The segment must roll before the next append."""
-        return len(self) >= self.max_entries - self.RESERVED_ENTRIES
+        return self.room <= 0
 
     @property
     def size_in_bytes(self) -> int:

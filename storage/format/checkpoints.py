@@ -18,8 +18,8 @@ import numpy as np
 from crc32c import crc32c
 
 from pyspark_commitlog.storage.errors import CorruptCheckpointError, CorruptSnapshotError
+from pyspark_commitlog.storage.filesystem import Buffer
 
-Buffer = bytes | bytearray | memoryview
 TopicPartition = tuple[str, int]
 
 # --- Producer snapshot. Nothing in these layouts may change.

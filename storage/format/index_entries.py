@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_commitlog.storage.errors import CorruptIndexError
+from pyspark_commitlog.storage.filesystem import Buffer
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Int64s
-
-Buffer = bytes | bytearray | memoryview
 
 # Nothing in these layouts may change.
 OFFSET_ENTRY = np.dtype(

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from pyspark_commitlog.storage.filesystem import Buffer
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.schema import (
     INT16,
     INT32,
     INT64,
     Array,
-    Buffer,
     Bytes,
     Field,
     Reader,

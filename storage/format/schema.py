@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
-
-Buffer = bytes | memoryview
+from pyspark_commitlog.storage.filesystem import Buffer
 
 
 class Reader:
