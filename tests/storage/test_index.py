@@ -363,7 +363,7 @@ def test_a_full_index_takes_no_more_unless_it_is_rebuilt(disk: MemoryFileSystem)
     assert not index.is_full
     index.append(BASE + 2, 20)
     assert index.is_full
-    with pytest.raises(ValueError, match="room is for 2"):
+    with pytest.raises(ValueError, match="1 entries more than its 2, room is for 0"):
         index.append(BASE + 3, 30)
     index.append(BASE + 3, 30, skip_full_check=True)
     assert offset_index(disk).offsets.tolist() == [BASE + 1, BASE + 2, BASE + 3]
@@ -435,13 +435,13 @@ def test_a_time_entry_that_goes_back_is_refused(disk: MemoryFileSystem, timestam
 def test_the_last_slot_is_kept_for_the_entry_that_closes_the_segment(disk: MemoryFileSystem) -> None:
     index = time_index(disk, max_bytes=36)
     index.append(10, BASE + 1)
-    assert not index.is_full
+    assert (index.is_full, index.room) == (False, 1)
     index.append(20, BASE + 2)
-    assert index.is_full
-    with pytest.raises(ValueError, match="room is for 2"):
+    assert (index.is_full, index.room) == (True, 0)
+    with pytest.raises(ValueError, match="room is for 0"):
         index.append(30, BASE + 3)
     index.append(30, BASE + 3, skip_full_check=True)
-    assert len(index) == 3
+    assert (len(index), index.room) == (3, 0)
 
 
 # --- the transaction index

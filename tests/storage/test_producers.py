@@ -540,7 +540,7 @@ def test_random_appends_meet_the_same_fate_as_under_simpler_rules(
             update = log.write(producer_id, epoch, sequence, records)
             found = "written" if update.duplicate is None else "duplicate"
         except AppendError as error:
-            found = outcomes[type(error)]  # type: ignore[index]
+            found = outcomes[type(error)]
         assert found == expected
 
 
