@@ -321,15 +321,25 @@ def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]],
     """
     partitions = {name: _partition_count(source, name) for name in topics}
     create_topics(broker.bootstrap, {name: Topic(partitions[name], configs) for name, configs in topics.items()})
+    directories = [f"{name}-{number}" for name, count in partitions.items() for number in range(count)]
+    _await_files([broker.log_dir / directory / "partition.metadata" for directory in directories])
     broker.stop()
-    for name, count in partitions.items():
-        for number in range(count):
-            _replace_partition(source / f"{name}-{number}", broker.log_dir / f"{name}-{number}")
+    for directory in directories:
+        _replace_partition(source / directory, broker.log_dir / directory)
     for checkpoint in CHECKPOINTS:
         _replace_entries(source / checkpoint, broker.log_dir / checkpoint, set(topics))
     if not clean:
         (broker.log_dir / CLEAN_SHUTDOWN).unlink()
     broker.start()
+
+
+def _await_files(paths: list[Path]) -> None:
+    """A broker names itself leader of a new partition a moment before it makes the directory."""
+    deadline = time.monotonic() + 30
+    while missing := [str(path) for path in paths if not path.exists()]:
+        if time.monotonic() > deadline:
+            raise BrokerError(f"the broker did not make {missing} within 30 s")
+        time.sleep(0.02)
 
 
 def _partition_count(source: Path, topic: str) -> int:

@@ -109,10 +109,10 @@ class DumpOutput:
 
 
 def dump_log(files: Iterable[Path], *flags: str, check: bool = True) -> DumpOutput:
-    """``kafka.tools.DumpLogSegments`` on each of ``files``, as the command line prints it, called a file at a time.
+    """``kafka.tools.DumpLogSegments`` on each of ``files``, as if the command were called a file at a time.
 
     ``files`` are .log, .index, .timeindex, .txnindex or .snapshot; ``flags`` as ``--print-data-log``. The first line of
-    each text is ``Dumping <path>``. For an index file the tool reads its .log too, for a .timeindex also its .index, and
+    each text is ``Dumping <path>``. For an index file the tool also reads its .log, for a .timeindex its .index too, and
     fails where that is missing (leaving an empty one behind).
 
     Raises:
