@@ -1,0 +1,66 @@
+# Two commands: make demo, make test. Everything they need is made in .venv.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3.11
+
+# Spark's workers must run the Python of .venv; without this they take the system's.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+export SPARK_CONF_DIR := $(CURDIR)/conf
+unexport SPARK_HOME PYTHONPATH
+
+.PHONY: help demo test lint types unit install java python bench wheel clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: java install  ## write 336,776 flights to a topic, read them back, compare; again: goes on where it stopped
+	@$(BIN)/python jobs/demo.py
+
+test: java lint types unit  ## everything CI runs: lint, types, tests
+
+lint: install  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install  ## mypy, strict
+	$(BIN)/mypy
+
+unit: install  ## the tests, two at a time
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+bench: java install  ## write and read speed beside Spark's own floor
+	@$(BIN)/python benchmarks/throughput.py
+
+install: $(VENV)/installed  ## the environment in .venv; again only when pyproject.toml changed
+
+$(VENV)/installed: pyproject.toml | python
+	@echo "Making the environment in $(VENV) (some minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --editable '.[demo,dev]' | sed -un 's/^\(Collecting\|Installing\|Successfully installed\) \([^ ]*\).*/  \1 \2/p'
+	@touch $@
+
+# A shim may exist without the version behind it, so the programs are run, not looked for.
+python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null || { \
+	  echo "Python 3.11 is missing: '$(PYTHON)' is not there, is another version, or lacks venv."; \
+	  echo "Install it (Debian: apt-get install python3.11 python3.11-venv) or name yours: make PYTHON=/path/to/python3.11"; \
+	  exit 1; } >&2
+
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p;T;q' || true); \
+	[[ "$$version" -ge 17 ]] || { \
+	  echo "Java 17 is missing: '$$java' is $${version:+version $$version, or }not there."; \
+	  echo "Install it (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME to yours."; \
+	  exit 1; } >&2
+
+wheel: install  ## a wheel in dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+clean:  ## remove what the demo and the tests made; the environment stays
+	rm -rf data dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,0 +1,62 @@
+"""Flights from CSV files into a topic, each file once: ``spark-submit jobs/ingest.py [--config conf/local.toml]``.
+
+Stop it when you like (Ctrl-C, SIGTERM): it ends the file in hand, and goes on with the next one when started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.pipeline import flights
+from pyspark_commitlog.pipeline.session import Settings
+from pyspark_commitlog.pipeline.streaming import run_available
+from pyspark_commitlog.pipeline.writer import Written
+
+
+def main() -> int:
+    options = _arguments()
+    settings = Settings.load(options.config)
+    topic = settings.topic(options.topic)
+    sink = commitlog_sink(
+        topic=options.topic,
+        log_dir=settings.log_dir,
+        txnAppId=f"ingest-{options.topic}",
+        partitions=topic.partitions,
+        configs=topic.configs,
+    )
+    spark = SparkSession.builder.appName(f"ingest {options.topic}").getOrCreate()
+    records = flights.to_records(flights.read_stream(spark, options.input))
+    finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", _Progress())
+    print("Every file is in the topic." if finished else "Stopped between two files; the next run goes on there.")
+    spark.stop()
+    return 0
+
+
+class _Progress:
+    """A line a micro-batch."""
+
+    def __init__(self) -> None:
+        self._since_s = time.monotonic()
+
+    def __call__(self, batch_id: int, written: list[Written]) -> None:
+        seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
+        told = f"{sum(each.records for each in written):,} records" if written else "was written before"
+        print(f"  file {batch_id + 1}: {told}, {seconds:.1f} s", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", default="conf/local.toml", help="settings (conf/local.toml)")
+    parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the CSV files (data/flights)")
+    parser.add_argument("--topic", default="flights", help="the topic to write (flights)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Records to Arrow and back: the same buffers under another name, so that handing them on copies nothing.
+
+Only timestamps (milliseconds in records, microseconds in Spark) and null masks (a byte there, a bit here) are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_commitlog.pipeline.offsets import TopicPartition
+from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, InvalidRecordError, Records
+
+_US_PER_MS = 1000
+CREATE_TIME = 0
+
+
+def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of ``schema``, which are some of the source's (``schema.arrow_schema``)."""
+    arrays = [_TO_ARROW[name](records, source) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
+    """The rows of a batch with the columns of ``schema.WriteColumns``; offsets count from 0, as an append wants them.
+
+    A row without a timestamp gets ``now_ms``. Raises InvalidRecordError for a header without a key.
+    """
+    rows = batch.num_rows
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Records(
+        offsets=np.arange(rows, dtype=np.int64),
+        timestamps=_timestamps(columns.get("timestamp"), rows, now_ms),
+        timestamp_types=np.full(rows, CREATE_TIME, dtype=np.int8),
+        keys=_binary_column(columns["key"]) if "key" in columns else _nulls(rows),
+        values=_binary_column(columns["value"]),
+        headers=_headers_column(columns["headers"]) if "headers" in columns else None,
+    )
+
+
+def _binary(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
+    buffers = [_bitmap(column.valid), _buffer(column.offsets), _buffer(column.data)]
+    return pa.Array.from_buffers(kind, len(column), buffers)
+
+
+def _column_or_nulls(column: BinaryColumn | None, rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.binary()) if column is None else _binary(column, pa.binary())
+
+
+def _headers(records: Records, _source: TopicPartition) -> pa.Array:
+    """A list a record, null where it has no headers, as Spark's Kafka source has it."""
+    kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    headers = records.headers
+    if headers is None:
+        return pa.nulls(len(records), kind)
+    pairs = pa.StructArray.from_arrays(
+        [_binary(headers.keys, pa.string()), _binary(headers.values, pa.binary())], fields=list(kind.value_type)
+    )
+    some = np.diff(headers.offsets) > 0
+    return pa.Array.from_buffers(kind, len(records), [_bitmap(some), _buffer(headers.offsets)], children=[pairs])
+
+
+_TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
+    "key": lambda records, _: _column_or_nulls(records.keys, len(records)),
+    "value": lambda records, _: _column_or_nulls(records.values, len(records)),
+    "topic": lambda records, source: pa.repeat(pa.scalar(source.topic), len(records)),
+    "partition": lambda records, source: pa.array(np.full(len(records), source.partition, dtype=np.int32)),
+    "offset": lambda records, _: pa.array(records.offsets),
+    "timestamp": lambda records, _: pa.array(records.timestamps * _US_PER_MS).view(pa.timestamp("us", tz="UTC")),
+    "timestampType": lambda records, _: pa.array(records.timestamp_types.astype(np.int32)),
+    "headers": _headers,
+}
+
+
+def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[np.int64]:
+    if array is None:
+        return np.full(rows, now_ms, dtype=np.int64)
+    times_us: npt.NDArray[np.int64] = array.view(pa.int64()).fill_null(now_ms * _US_PER_MS).to_numpy()
+    return times_us // _US_PER_MS
+
+
+def _binary_column(array: pa.Array) -> BinaryColumn:
+    """``array`` is binary or string, perhaps a slice of a longer one."""
+    mask, offsets, data = array.buffers()
+    first, rows = array.offset, len(array)
+    return BinaryColumn(
+        data=np.empty(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8),
+        offsets=np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=first * 4),
+        valid=None if mask is None or array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False),
+    )
+
+
+def _headers_column(array: pa.ListArray) -> HeadersColumn:
+    pairs = array.values
+    keys = pairs.field("key")
+    if keys.null_count or pairs.null_count:
+        raise InvalidRecordError("a record header has no key")
+    return HeadersColumn(
+        offsets=array.offsets.to_numpy(), keys=_binary_column(keys), values=_binary_column(pairs.field("value"))
+    )
+
+
+def _nulls(rows: int) -> BinaryColumn:
+    return BinaryColumn(np.empty(0, np.uint8), np.zeros(rows + 1, np.int32), np.zeros(rows, np.bool_))
+
+
+def _buffer(array: npt.NDArray[np.generic]) -> pa.Buffer:
+    return pa.py_buffer(np.ascontiguousarray(array))
+
+
+def _bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

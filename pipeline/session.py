@@ -1,0 +1,71 @@
+"""A Spark session for Python programs, and conf/*.toml.
+
+Under ``spark-submit`` the settings come from conf/spark-defaults.conf: a jar asked for here would come too late.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from delta import configure_spark_with_delta_pip
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.storage import InvalidConfigError
+
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Rows a task gets at once. Spark's 10,000 leave each partition with small record batches; twice the speed here.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+
+
+def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with Delta's jar (fetched from Maven Central once), whose workers run this very Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (_SETTINGS | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    return configure_spark_with_delta_pip(builder).getOrCreate()
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """What a file in conf/ says of a topic: partitions, and Kafka's topic and producer settings by name."""
+
+    partitions: int | None = None
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """conf/local.toml or one like it. Paths are as seen from the working directory."""
+
+    log_dir: str
+    checkpoints: str
+    topics: dict[str, TopicSettings]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Settings:
+        """Raises InvalidConfigError naming the file where it is missing, is not TOML or lacks a key."""
+        try:
+            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            topics = {
+                name: TopicSettings(topic.pop("partitions", None), {key: str(value) for key, value in topic.items()})
+                for name, topic in found.get("topics", {}).items()
+            }
+            return cls(found["log_dir"], found["checkpoints"], topics)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise InvalidConfigError(f"settings file {path}: {error}") from None
+        except KeyError as error:
+            raise InvalidConfigError(f"settings file {path}: {error} is missing") from None
+
+    def topic(self, name: str) -> TopicSettings:
+        """Kafka's defaults for a topic the file does not name."""
+        return self.topics.get(name, TopicSettings())

@@ -1,0 +1,98 @@
+"""The folders at the root, imported as pyspark_commitlog.*: from a checkout, from a wheel, and from anywhere.
+
+Each test runs a program in a directory that holds its own ``pipeline`` and ``storage``, as a person's project may.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("storage", "pipeline", "jobs", "cli")
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_commitlog import commitlog_sink
+import pyspark_commitlog
+
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+numbers = spark.range(100).selectExpr("cast(id as string) as key", "cast(id * id as string) as value")
+commitlog_sink(topic="squares", log_dir="log", txnAppId="squares", partitions=2)(numbers, 0)
+read = spark.read.format("commitlog").option("subscribe", "squares").load("log")
+print("FROM", pyspark_commitlog.__file__)
+print("SUM", read.selectExpr("sum(cast(cast(value as string) as long))").first()[0])
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A working directory whose own packages have the names of our folders, and fail when imported."""
+    for name in FOLDERS:
+        package = tmp_path / "foreign" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"raise RuntimeError('the wrong {name} was imported')\n")
+    return tmp_path / "foreign"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by the way of an sdist, which is how an installer without the checkout builds it."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out], cwd=ROOT, check=True)
+    (sdist,) = out.glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, sdist]
+    subprocess.run(pip, check=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def run_in(directory: Path, python: Path) -> str:
+    """What PROGRAM prints, started by ``python`` in ``directory`` with the workers' Python set and nothing else."""
+    (directory / "program.py").write_text(PROGRAM)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    done = subprocess.run(
+        [python, "program.py"],
+        cwd=directory,
+        env=environment | {"PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_wheel_holds_every_module_of_the_folders(wheel: Path) -> None:
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
+    modules = [path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert packed == {f"pyspark_commitlog/{module}" for module in modules} | {"pyspark_commitlog/__init__.py"}
+
+
+def test_sink_and_source_work_from_a_directory_with_its_own_pipeline_and_storage(foreign: Path) -> None:
+    printed = run_in(foreign, Path(sys.executable))
+    assert f"SUM {sum(n * n for n in range(100))}" in printed
+
+
+def test_wheel_installed_in_a_clean_environment_works_without_the_checkout(
+    foreign: Path, wheel: Path, tmp_path: Path
+) -> None:
+    clean = tmp_path / "clean"
+    venv.create(clean, with_pip=False)
+    python = clean / "bin" / "python"
+    (packages,) = clean.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)  # what an installer does with a wheel of pure Python
+    # Dependencies come from here; a .pth found through a .pth is not followed, so the checkout stays out of sight.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    printed = run_in(foreign, python)
+    assert f"FROM {packages / 'pyspark_commitlog'}" in printed
+    assert f"SUM {sum(n * n for n in range(100))}" in printed
