@@ -120,10 +120,10 @@ def _used_entries(count: int, is_zero: Callable[[int], bool]) -> int:
     """
     if count <= 1 or not is_zero(count - 1):
         return count
-    low, high = 0, count - 1  # entries below low are used, entry high is zero
+    low, high = 0, count - 1  # entries below low are used, entry high is zero; entry 0 is asked for only if 1 is zero
     while low < high:
         middle = (low + high) // 2
-        if is_zero(middle) and not (middle == 0 and not is_zero(1)):
+        if is_zero(middle):
             high = middle
         else:
             low = middle + 1

@@ -29,11 +29,13 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, encode_snapshot
 from pyspark_commitlog.storage.format.fields import (
+    CONTROL_MASK,
     INT32_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
 )
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s, last_sequence
@@ -164,21 +166,30 @@ class ProducerUpdate:
 
 
 class _Batch(NamedTuple):
-    """A row of BatchHeaders, as far as it matters here."""
+    """A row of BatchHeaders, as far as it matters here; the fields are those of the table."""
 
     producer_id: int
-    epoch: int
+    producer_epoch: int
     base_sequence: int
     base_offset: int
     last_offset: int
     max_timestamp: int
+    attributes: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
 
     @property
     def last_sequence(self) -> int:
         return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     def __str__(self) -> str:
-        return f"producer {self.producer_id}, epoch {self.epoch}, batch at offset {self.base_offset}"
+        return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
 
 
 class ProducerStateManager:
@@ -236,12 +247,12 @@ class ProducerStateManager:
         TransactionCoordinatorFencedError for a marker of an older coordinator; with REPLICATION none of them.
         """
         change = _Change(self, origin)
-        for batch, transactional, control in _rows_with_producer(headers, origin):
-            duplicate = None if origin is not Origin.CLIENT or control else self._find_duplicate(batch)
+        for batch in _batches_with_producer(headers, origin):
+            duplicate = None if origin is not Origin.CLIENT or batch.is_control else self._find_duplicate(batch)
             if duplicate is not None:
                 return ProducerUpdate(self.map_end_offset, {}, self._ongoing, (), duplicate)
-            if not control:
-                change.write(batch, transactional)
+            if not batch.is_control:
+                change.write(batch)
             elif batch.base_offset in markers:
                 change.end(batch, markers[batch.base_offset])
         end_offset = int(headers.table["last_offset"][-1]) + 1 if len(headers) else self.map_end_offset
@@ -299,7 +310,7 @@ class ProducerStateManager:
 
     def _find_duplicate(self, batch: _Batch) -> ProducerBatch | None:
         known = self._producers.get(batch.producer_id)
-        if known is None or known.epoch != batch.epoch:
+        if known is None or known.epoch != batch.producer_epoch:
             return None
         return known.find(batch.base_sequence, batch.last_sequence)
 
@@ -320,21 +331,21 @@ class _Change:
         self._manager = manager
         self._origin = origin
 
-    def write(self, batch: _Batch, transactional: bool) -> None:
+    def write(self, batch: _Batch) -> None:
         """A data batch."""
         known = self._known(batch)
         self._check_epoch(known, batch)
         if self._origin is Origin.CLIENT:
             self._check_sequence(known, batch)
-        if known.in_transaction and not transactional:
+        if known.in_transaction and not batch.is_transactional:
             self._refuse(InvalidTxnStateError, batch, "a plain write while a transaction of it is open")
-        kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.epoch else ()
+        kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
         newest = ProducerBatch(
             batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
         )
-        opens = transactional and not known.in_transaction
+        opens = batch.is_transactional and not known.in_transaction
         self.states[batch.producer_id] = known._replace(
-            epoch=batch.epoch,
+            epoch=batch.producer_epoch,
             last_timestamp=batch.max_timestamp,
             current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
             batches=(*kept, newest),
@@ -352,11 +363,11 @@ class _Change:
         if known.in_transaction:
             self._complete(known, batch.base_offset, aborted=not marker.is_commit)
         self.states[batch.producer_id] = known._replace(
-            epoch=batch.epoch,
+            epoch=batch.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             last_timestamp=marker.timestamp,
             current_txn_first_offset=NO_OFFSET,
-            batches=known.batches if known.epoch == batch.epoch else (),
+            batches=known.batches if known.epoch == batch.producer_epoch else (),
         )
 
     def _complete(self, known: ProducerState, marker_offset: int, *, aborted: bool) -> None:
@@ -377,12 +388,12 @@ class _Change:
         return self.ongoing
 
     def _check_epoch(self, known: ProducerState, batch: _Batch) -> None:
-        if batch.epoch < known.epoch:
+        if batch.producer_epoch < known.epoch:
             self._refuse(InvalidProducerEpochError, batch, f"epoch {known.epoch} is known: a newer producer took over")
 
     def _check_sequence(self, known: ProducerState, batch: _Batch) -> None:
         """An unknown producer may begin anywhere, a new epoch at 0, the next batch where the last one ended."""
-        last = known.last_sequence if known.epoch == batch.epoch else NO_SEQUENCE
+        last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
         expected = 0 if last == INT32_MAX else last + 1
         if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
             reason = f"sequence {batch.base_sequence}, {expected} is next (epoch {known.epoch} wrote up to {last})"
@@ -396,17 +407,13 @@ class _Change:
         logger.warning("%s", message)
 
 
-def _rows_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[tuple[_Batch, bool, bool]]:
-    """(batch, whether it is transactional, whether it is a control batch) of those with a producer id."""
-    rows = np.flatnonzero(headers.table["producer_id"] > NO_PRODUCER_ID)
-    if not len(rows):
-        return ()
-    chosen = headers[rows]
-    if origin is Origin.REPLICATION and not (chosen.is_transactional | chosen.is_control).any():
-        chosen = chosen[_last_of_each(chosen.table["producer_id"], BATCHES_CACHED)]
-    fields = ["producer_id", "producer_epoch", "base_sequence", "base_offset", "last_offset", "max_timestamp"]
-    batches = map(_Batch, *(chosen.table[field].tolist() for field in fields))
-    return zip(batches, chosen.is_transactional.tolist(), chosen.is_control.tolist(), strict=True)
+def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
+    """Those that have a producer id; for REPLICATION without those that leave no trace."""
+    table = headers.table
+    rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
+    if origin is Origin.REPLICATION and not (table["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)).any():
+        rows = rows[_last_of_each(table["producer_id"][rows], BATCHES_CACHED)]
+    return map(_Batch, *(table[field][rows].tolist() for field in _Batch._fields))
 
 
 def _last_of_each(producer_ids: Int64s, count: int) -> Int64s:

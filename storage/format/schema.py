@@ -55,26 +55,16 @@ class Reader:
 
 
 class Writer:
-    """The bytes so far."""
+    """The bytes so far, of a version that is not flexible: Kafka still writes those."""
 
-    def __init__(self, flexible: bool) -> None:
+    def __init__(self) -> None:
         self.data = bytearray()
-        self.flexible = flexible
 
     def fixed(self, code: str, value: int) -> None:
         self.data += struct.pack(f">{code}", value)
 
-    def unsigned_varint(self, value: int) -> None:
-        while value >= 0x80:
-            self.data.append(value & 0x7F | 0x80)
-            value >>= 7
-        self.data.append(value)
-
     def length(self, code: str, length: int | None) -> None:
-        if self.flexible:
-            self.unsigned_varint(0 if length is None else length + 1)
-        else:
-            self.fixed(code, -1 if length is None else length)
+        self.fixed(code, -1 if length is None else length)
 
 
 class Kind(Protocol):
@@ -161,7 +151,7 @@ class Field(NamedTuple):
     name: str
     kind: Kind
     versions: range = range(100)
-    tag: int | None = None  # None: in its place; else behind the others, and only where it is not the default
+    tag: int | None = None  # None: in its place; else behind the others, in flexible versions only
 
 
 class Struct(NamedTuple):
@@ -181,8 +171,6 @@ class Struct(NamedTuple):
         for f in self.fields:
             if f.tag is None and version in f.versions:
                 f.kind.write(writer, version, getattr(value, f.name))
-        if writer.flexible:
-            self._write_tagged(writer, version, value)
 
     def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
         """Tags that are not known are passed over: a later release may have added them."""
@@ -194,17 +182,6 @@ class Struct(NamedTuple):
             if tag in known:
                 values[known[tag].name] = known[tag].kind.read(inner, version)
         return values
-
-    def _write_tagged(self, writer: Writer, version: int, value: Any) -> None:
-        defaults = self.make.__dataclass_fields__
-        tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != defaults[f.name].default]
-        writer.unsigned_varint(len(tagged))
-        for f in sorted(tagged, key=lambda f: f.tag or 0):
-            inner = Writer(flexible=True)
-            f.kind.write(inner, version, getattr(value, f.name))
-            writer.unsigned_varint(f.tag or 0)
-            writer.unsigned_varint(len(inner.data))
-            writer.data += inner.data
 
 
 class Schema(NamedTuple):
@@ -225,7 +202,8 @@ class Schema(NamedTuple):
         return self.struct.read(reader, version)
 
     def encode(self, version: int, value: Any) -> bytes:
-        writer = Writer(flexible=version >= self.flexible_from)
+        """``version`` is below the flexible ones; fields it lacks are left out."""
+        writer = Writer()
         writer.fixed("h", version)
         self.struct.write(writer, version, value)
         return bytes(writer.data)

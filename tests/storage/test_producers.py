@@ -488,6 +488,7 @@ def test_moving_the_log_start_drops_completed_transactions_below_it(log: Partiti
         pytest.param([10, 12, 15, 20, 23, 27], [0, 10, 20], [12, 15, 23], id="the newest beyond the last base stays"),
         pytest.param([10, 15], [0, 10, 20], [15], id="the newest stray lies below the last base"),
         pytest.param([3, 5], [], [3], id="no segments"),
+        pytest.param([0], [], [], id="the only one, no segments"),
         pytest.param([], [0], [], id="no snapshots"),
     ],
 )
