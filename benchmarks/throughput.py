@@ -104,7 +104,7 @@ def _strings(random: np.random.Generator, count: int, size: int) -> pa.Array:
 
 
 class ReadyBatches(DataSource):
-    """As many rows a partition as asked for, with the columns of the commitlog source, made before the first is given."""
+    """As many rows a partition as asked for: a batch with the columns of the commitlog source, again and again."""
 
     @classmethod
     def name(cls) -> str:

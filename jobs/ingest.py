@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline import flights
 from pyspark_commitlog.pipeline.session import Settings
+from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.streaming import run_available
 from pyspark_commitlog.pipeline.writer import Written
 

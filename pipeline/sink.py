@@ -6,7 +6,7 @@ How far a query got is a committed consumer offset: group = ``txnAppId``, topic 
 What holds today: the records are on the disk before that offset is, and the offset before Spark's own checkpoint. A
 driver that is killed between records and offset writes the batch again when it comes back, and its records are there
 twice. One Kafka transaction around both closes the gap: it begins where :meth:`CommitLogSink.__call__` has found the
-batch not done, and its commit takes the place of :meth:`CommitLogSink._commit`.
+batch not done, and its commit takes the place of :meth:`_Progress.commit`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from pyspark_commitlog.pipeline.schema import WriteColumns
-from pyspark_commitlog.pipeline.topics import Target, shared_manager
+from pyspark_commitlog.pipeline.topics import Target
 from pyspark_commitlog.pipeline.writer import WRITTEN, TaskWriter, Written
-from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, InvalidConfigError
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, InvalidConfigError, LogManager
 
 
 def commitlog_sink(
@@ -59,15 +59,14 @@ class CommitLogSink:
         columns = WriteColumns.of(frame, self._target.topic)
         _refuse_speculation(frame.sparkSession)
         run = _Run.of(frame.sparkSession, self._app_id)
-        manager = shared_manager(self._target.directory)
-        topic = self._target.prepare(manager)
-        progress = _Progress(GroupOffsets(manager), self._target.topic, run)
-        if progress.is_done(batch_id):
-            return []
-        writer = TaskWriter(self._target, len(topic.partitions))
-        rows = columns.select(frame).mapInArrow(writer, WRITTEN).collect()
-        written = [Written(*row) for row in rows]
-        progress.commit(batch_id, written)
+        with LogManager.open(self._target.directory, create=True) as manager:
+            topic = self._target.prepare(manager)
+            progress = _Progress(GroupOffsets(manager), topic.name, run)
+            if progress.is_done(batch_id):
+                return []
+            rows = columns.select(frame).mapInArrow(TaskWriter(self._target, topic), WRITTEN).collect()
+            written = [Written(*row) for row in rows]
+            progress.commit(batch_id, written)
         return written
 
 

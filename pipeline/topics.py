@@ -45,12 +45,13 @@ class Target:
 
 
 @cache
-def shared_manager(directory: str) -> LogManager:
-    """The manager of this process for ``directory``, made (with the directory) when first asked for.
+def shared_manager(directory: str, _topic_id: str | None) -> LogManager:
+    """The manager this process keeps for ``directory``; for tasks, which come to a worker one after the other.
 
-    It stays open as long as the process: a worker serves many tasks, and opening a log means reading its tail.
+    Opening a log to write means reading its tail, so it stays open as long as the process. The topic's id is there to
+    tell a topic from another of the same name that was made after the first was deleted.
     """
-    return LogManager.open(directory, create=True)
+    return LogManager.open(directory)
 
 
 def _batch_bytes(configs: Mapping[str, str]) -> int:

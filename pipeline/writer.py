@@ -19,6 +19,8 @@ from pyspark_commitlog.storage import (
     BatchFields,
     Codec,
     EncodedBatches,
+    LogConfig,
+    TopicDescription,
     encode_batches,
     target_compression,
     validate_columns,
@@ -64,10 +66,10 @@ class TaskWriter:
     """
 
     target: Target
-    partitions: int
+    topic: TopicDescription
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(self.target, self.partitions)
+        task = _Task(self.target, self.topic)
         for batch in batches:
             if batch.num_rows:
                 task.append(batch)
@@ -75,13 +77,14 @@ class TaskWriter:
 
 
 class _Task:
-    def __init__(self, target: Target, partitions: int) -> None:
-        manager = shared_manager(target.directory)
+    def __init__(self, target: Target, topic: TopicDescription) -> None:
+        manager = shared_manager(target.directory, topic.topic_id)
         self._target = target
-        self._logs = {number: manager.open_log(target.topic, number) for number in range(partitions)}
-        self._config = manager.config(target.topic)
+        self._logs = {number: manager.open_log(target.topic, number) for number in topic.partitions}
+        self._config = LogConfig.from_mapping(topic.configs)
         self._batch_bytes_max = min(target.batch_bytes, self._config.max_message_bytes - BATCH_HEADER_BYTES)
-        self._fields = BatchFields(compression=target_compression(self._config, Codec.NONE))
+        compression = target_compression(self._config, Codec.NONE)
+        self._fields = BatchFields(codec=compression.codec, level=compression.level)
         self._written: dict[int, Written] = {}
         context = TaskContext.get()
         self._sticky = context.partitionId() if context else 0  # tasks begin at different partitions, batches go round

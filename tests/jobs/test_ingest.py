@@ -1,0 +1,166 @@
+"""jobs/ingest.py under spark-submit, undisturbed and stopped in every way a person or a machine may stop it.
+
+The input is a few hundred flights made up for the test, in files of increasing modification time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.pipeline.flights import NAMES
+from pyspark_commitlog.storage import GroupOffsets, LogManager
+
+ROOT = Path(__file__).parents[2]
+FILES, ROWS = 6, 200
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A working directory with input and settings."""
+    (tmp_path / "input").mkdir()
+    for month in range(1, FILES + 1):
+        file = tmp_path / "input" / f"{month}.csv"
+        file.write_text("\n".join([",".join(NAMES), *(line(month, row) for row in range(ROWS))]) + "\n")
+        os.utime(file, (1_400_000_000 + month,) * 2)
+    settings = 'log_dir = "log"\ncheckpoints = "checkpoints"\n[topics.flights]\npartitions = 3\n"retention.ms" = -1\n'
+    (tmp_path / "local.toml").write_text(settings)
+    return tmp_path
+
+
+def line(month: int, row: int) -> str:
+    flight = dict.fromkeys(NAMES, "1") | {
+        "year": "2013",
+        "month": str(month),
+        "carrier": "UA",
+        "flight": str(row % 40),
+    }
+    return ",".join((flight | {"minute": str(row), "time_hour": f"2013-{month:02}-01T10:00:00Z"}).values())
+
+
+def start(work: Path) -> subprocess.Popen[str]:
+    """The job, in a process group of its own, as a shell starts one."""
+    command = [Path(sys.executable).with_name("spark-submit"), ROOT / "jobs/ingest.py"]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    return subprocess.Popen(
+        [*command, "--config", "local.toml", "--input", "input"],
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=(work / "stderr").open("a"),
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(work: Path) -> str:
+    """The job to its end; what it printed."""
+    with start(work) as job:
+        printed, _ = job.communicate()
+    assert job.returncode == 0, (work / "stderr").read_text()
+    return printed
+
+
+def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
+    """Partition, key, month and value of each record, by partition and offset."""
+    with LogManager.open(str(work / "log")) as manager:
+        for number in manager.topic("flights").partitions:
+            reader = manager.open_reader("flights", number)
+            for piece in reader.records(reader.log_start_offset, reader.log_end_offset):
+                assert piece.keys is not None
+                assert piece.values is not None
+                for key, value in zip(piece.keys.to_list(), piece.values.to_list(), strict=True):
+                    assert key is not None
+                    assert value is not None
+                    yield number, key.decode(), json.loads(value)["month"], value.decode()
+
+
+def assert_whole(work: Path) -> None:
+    """Every row of the input once, and each key's months in order in one partition."""
+    found = list(records(work))
+    rows = Counter((month, json.loads(value)["minute"]) for _, _, month, value in found)
+    assert rows == Counter((month, row) for month in range(1, FILES + 1) for row in range(ROWS))
+    for key in {key for _, key, _, _ in found}:
+        mine = [(number, month) for number, each, month, _ in found if each == key]
+        assert len({number for number, _ in mine}) == 1
+        assert [month for _, month in mine] == sorted(month for _, month in mine)
+
+
+def test_job_writes_every_row_once_and_a_second_run_adds_nothing(work: Path) -> None:
+    assert "Every file is in the topic." in run(work)
+    assert_whole(work)
+    assert run(work) == "Every file is in the topic.\n"
+    assert_whole(work)
+
+
+def to_the_jvm(number: int) -> Callable[[subprocess.Popen[str]], None]:
+    return lambda job: job.send_signal(number)
+
+
+def to_all(number: int) -> Callable[[subprocess.Popen[str]], None]:
+    return lambda job: os.killpg(job.pid, number)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(to_the_jvm(signal.SIGTERM), id="SIGTERM to spark-submit"),
+        pytest.param(to_all(signal.SIGINT), id="Ctrl-C, which reaches every process of the terminal"),
+        pytest.param(to_all(signal.SIGTERM), id="SIGTERM to every process"),
+    ],
+)
+def test_job_that_was_stopped_goes_on_as_if_undisturbed(
+    work: Path, stop: Callable[[subprocess.Popen[str]], None]
+) -> None:
+    with start(work) as job:
+        assert job.stdout is not None
+        assert "file 1" in job.stdout.readline()
+        stop(job)
+        printed, _ = job.communicate()
+    assert "Stopped between two files" in printed
+    assert f"file {FILES}" not in printed
+    run(work)
+    assert_whole(work)
+
+
+def test_kill_leaves_a_directory_that_opens_reads_and_goes_on(work: Path) -> None:
+    """A killed driver may have appended what it did not note: rows of that file may be there twice, none is missing."""
+    with start(work) as job:
+        assert job.stdout is not None
+        assert "file 1" in job.stdout.readline()
+        os.killpg(job.pid, signal.SIGKILL)
+    wait_for_no_writer(work)
+    before = list(records(work))
+    assert len(before) >= ROWS
+    run(work)
+    after = list(records(work))
+    assert {value for *_, value in after} >= {value for *_, value in before}
+    assert {(month, json.loads(value)["minute"]) for _, _, month, value in after} == {
+        (month, row) for month in range(1, FILES + 1) for row in range(ROWS)
+    }
+    with LogManager.open(str(work / "log")) as manager:
+        assert GroupOffsets(manager).fetch("ingest-flights")["__sink.flights", 0].offset == FILES
+
+
+def wait_for_no_writer(work: Path) -> None:
+    """Python workers are in a group of their own and end when they miss their JVM."""
+    deadline = time.monotonic() + 60
+    with (work / "log" / ".lock").open("r+b") as lock:
+        while time.monotonic() < deadline:
+            try:
+                os.lockf(lock.fileno(), os.F_TLOCK, 0)
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+    raise AssertionError("a worker still holds the directory a minute after its JVM was killed")

@@ -1,0 +1,40 @@
+"""What the tests with Spark share: one session a worker process, and log directories of their own."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores that keeps its own files in a temporary folder."""
+    warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
+    with (Path(tempfile.gettempdir()) / "spark-commitlog-tests.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # two sessions that fetch the same jar at once spoil each other's cache
+        session = spark_session(
+            "tests",
+            master="local[2]",
+            settings={
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.driver.memory": "1g",
+                "spark.sql.warehouse.dir": str(warehouse),
+            },
+        )
+    session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    """A path where a log directory may be made."""
+    return str(tmp_path / "log")
