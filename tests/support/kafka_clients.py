@@ -112,8 +112,8 @@ def dump_log(files: Iterable[Path], *flags: str, check: bool = True) -> DumpOutp
     """``kafka.tools.DumpLogSegments`` on each of ``files``, as if the command were called a file at a time.
 
     ``files`` are .log, .index, .timeindex, .txnindex or .snapshot; ``flags`` as ``--print-data-log``. The first line of
-    each text is ``Dumping <path>``. For an index file the tool also reads its .log, for a .timeindex its .index too, and
-    fails where that is missing (leaving an empty one behind).
+    each text is ``Dumping <path>``. For an index file the tool also reads its .log, for a .timeindex its .index too,
+    and fails where that is missing (leaving an empty one behind).
 
     Raises:
         JavaError: the tool threw at a file, and ``check`` is set; without, the failure stands beside that file.
