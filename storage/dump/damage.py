@@ -1,0 +1,169 @@
+"""What can still be read of a batch that the engine refuses.
+
+Everywhere else a wrong checksum ends the reading. A dump is made to look at damage, so like Kafka's tool it shows the
+records of such a batch as far as they decode, and the first one that does not as an error.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.dump.reading import BatchAt
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, LogStoreError
+from pyspark_commitlog.storage.filesystem import File
+from pyspark_commitlog.storage.format.compression import decompress
+from pyspark_commitlog.storage.format.fields import CODEC_MASK, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
+
+# Positions in an entry that are not in fields.py, since no other module needs them for all magics.
+_LEGACY_CRC_AT, _LEGACY_CHECKED_FROM = 12, 16
+_CRC_AT, _CHECKED_FROM, _COUNT_AT, _RECORDS_AT = 17, 21, 57, 61
+
+
+class Salvaged(NamedTuple):
+    """The first records of a batch, and why there are no more; the error's position is in the batch's buffer."""
+
+    records: Records
+    error: LogStoreError | None
+
+
+def records_of(file: File, batch: BatchAt) -> Records:
+    """The records of one batch, whatever its checksum says; CorruptionError if they do not decode."""
+    buffer = np.frombuffer(file.read(batch.position, batch.size), dtype=np.uint8)
+    scan = formats.scan(buffer)
+    if scan.error is not None:
+        raise scan.error.located(file.path, batch.position)
+    if not len(scan.headers):
+        raise CorruptRecordError("the file was cut while it was read", path=file.path, position=batch.position)
+    records, error = salvage(buffer, scan.headers[:1], ())
+    if isinstance(error, CorruptionError):
+        raise error.located(file.path, batch.position)
+    if error is not None:
+        raise error
+    return records
+
+
+def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Salvaged:
+    """The records of the one batch that ``header`` describes, as far as they decode."""
+    position, size = int(header.table["position"][0]), int(header.table["size"][0])
+    batch = bytearray(buffer[position : position + size].tobytes())
+    try:
+        return Salvaged(_decode(batch, columns), None)
+    except LogStoreError as error:
+        return Salvaged(_longest_prefix(batch, columns), _shifted(error, position))
+
+
+def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
+    """The records before the first that does not decode, found by halving: a prefix of good records is good."""
+    starts = _record_starts(batch)
+    good, bad = 0, len(starts)
+    records = _decode(_first_records(batch, starts, 0), columns) if starts else _none(columns)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            records, good = _decode(_first_records(batch, starts, middle), columns), middle
+        except LogStoreError:
+            bad = middle
+    return records
+
+
+def _record_starts(batch: bytearray) -> list[int]:
+    """Where the records of an uncompressed batch of magic 2 begin, as far as their lengths can be followed.
+
+    Empty for other batches: a compressed stream, and a legacy wrapper, are read as a whole or not at all.
+    """
+    if batch[MAGIC_AT] != 2 or _is_compressed(batch):
+        return []
+    (count,) = struct.unpack_from(">i", batch, _COUNT_AT)
+    starts, at = [], _RECORDS_AT
+    while at < len(batch) and len(starts) < count:
+        starts.append(at)
+        length, at = _varint(batch, at)
+        if length < 0:
+            break
+        at += length
+    return starts
+
+
+def _varint(batch: bytearray, at: int) -> tuple[int, int]:
+    """A zig-zag varint and the position behind it; -1 for one that is cut or too long."""
+    raw = 0
+    for shift, byte in enumerate(batch[at : at + 5]):
+        raw |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at + shift + 1
+    return -1, at
+
+
+def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray:
+    """The batch with only its first ``count`` records, which is fewer than it has."""
+    prefix = batch[: starts[count]]
+    struct.pack_into(">i", prefix, LENGTH_AT, len(prefix) - LOG_OVERHEAD)
+    struct.pack_into(">i", prefix, _COUNT_AT, count)
+    return prefix
+
+
+def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
+    """Decode after giving the batch the checksum its bytes have."""
+    if batch[MAGIC_AT] == 2:
+        struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CHECKED_FROM:]))
+    else:
+        struct.pack_into(">I", batch, _LEGACY_CRC_AT, zlib.crc32(memoryview(batch)[_LEGACY_CHECKED_FROM:]))
+    buffer = np.frombuffer(bytes(batch), dtype=np.uint8)
+    scan = formats.scan(buffer)
+    if scan.error is not None:
+        raise scan.error
+    return formats.decode(buffer, scan.headers, columns=columns).records
+
+
+def _none(columns: tuple[str, ...]) -> Records:
+    empty = np.zeros(0, dtype=np.uint8)
+    return formats.decode(empty, formats.scan(empty).headers, columns=columns).records
+
+
+def _is_compressed(batch: bytearray) -> bool:
+    return bool(batch[_CHECKED_FROM + 1] & CODEC_MASK)
+
+
+def _shifted(error: LogStoreError, position: int) -> LogStoreError:
+    if isinstance(error, CorruptionError) and error.position is not None:
+        return type(error)(error.reason, path=error.path, position=error.position + position)
+    return error
+
+
+class MessageChecksums(NamedTuple):
+    """Stored checksum of each legacy message, and whether it is right."""
+
+    crcs: list[int]
+    valid: list[bool]
+
+
+def message_checksums(buffer: Bytes, headers: BatchHeaders) -> MessageChecksums:
+    """Of every message a reader sees, in order: those inside a wrapper, not the wrapper."""
+    outer = MessageChecksums(headers.table["crc"].tolist(), formats.checksums_match(buffer, headers).tolist())
+    found = MessageChecksums([], [])
+    for at, codec in enumerate(headers.codec.tolist()):
+        messages = _inner_checksums(buffer, headers[at : at + 1]) if codec else outer
+        rows = slice(None) if codec else slice(at, at + 1)
+        found.crcs.extend(messages.crcs[rows])
+        found.valid.extend(messages.valid[rows])
+    return found
+
+
+def _inner_checksums(buffer: Bytes, wrapper: BatchHeaders) -> MessageChecksums:
+    row = wrapper.table[0]
+    position, magic = int(row["position"]), int(row["magic"])
+    message = buffer[position + LOG_OVERHEAD : position + int(row["size"])].tobytes()
+    key_size_at = 14 if magic == 1 else 6
+    (key_size,) = struct.unpack_from(">i", message, key_size_at)
+    value_at = key_size_at + 4 + max(key_size, 0) + 4
+    stream = np.frombuffer(message, dtype=np.uint8)[value_at:]
+    inner = decompress(int(wrapper.codec[0]), stream, magic=magic)
+    scan = formats.scan(inner)
+    return MessageChecksums(scan.headers.table["crc"].tolist(), formats.checksums_match(inner, scan.headers).tolist())

@@ -1,0 +1,260 @@
+"""How a dump looks: columns to lines, in the layouts that Kafka's releases print, or as JSON (spec 15.2, 15.3).
+
+A table is a mapping from column name to one value a row. A :class:`Line` says which columns a line shows and in what
+words, so a layout is data: what differs between releases is a row in a table below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Columns = Mapping[str, Sequence[Any]]
+Text = Callable[[Any], str]
+
+_BOOL = {True: "true", False: "false"}.__getitem__
+_TIMESTAMP_TYPE = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}.__getitem__
+
+
+def _optional_long(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _option(value: int | None) -> str:
+    return "None" if value is None else f"Some({value})"
+
+
+def _crc_or_null(value: int | None) -> str:
+    return "null" if value is None else str(value)
+
+
+def _key(value: str | None) -> str:
+    return "" if value is None else " key: " + value
+
+
+def _payload(value: str | None) -> str:
+    return "" if value is None else " payload: " + value
+
+
+def _control(fields: Mapping[str, object] | None) -> str:
+    return "".join(f" {name}: {value}" for name, value in fields.items()) if fields else ""
+
+
+class Part(NamedTuple):
+    """One column in a line: a ``%`` template with one place, the column, and how its values become text."""
+
+    template: str
+    column: str
+    text: Text | None = None  # None: the template formats the value itself
+
+
+class Line:
+    """A kind of line: parts in order."""
+
+    def __init__(self, *parts: Part) -> None:
+        self.parts = parts
+        self.template = "".join(part.template for part in parts)
+
+    def format(self, columns: Columns) -> list[str]:
+        """One line a row."""
+        texts = [columns[p.column] if p.text is None else map(p.text, columns[p.column]) for p in self.parts]
+        template = self.template
+        return [template % row for row in zip(*texts, strict=True)]
+
+
+def _parts(*parts: tuple[str, str] | tuple[str, str, Text]) -> tuple[Part, ...]:
+    return tuple(Part(*part) for part in parts)
+
+
+_BATCH_V2 = _parts(
+    ("baseOffset: %d", "baseOffset"),
+    (" lastOffset: %d", "lastOffset"),
+    (" count: %d", "count"),
+    (" baseSequence: %d", "baseSequence"),
+    (" lastSequence: %d", "lastSequence"),
+    (" producerId: %d", "producerId"),
+    (" producerEpoch: %d", "producerEpoch"),
+    (" partitionLeaderEpoch: %d", "partitionLeaderEpoch"),
+    (" isTransactional: %s", "isTransactional", _BOOL),
+    (" isControl: %s", "isControl", _BOOL),
+)
+_HORIZON = _parts((" deleteHorizonMs: %s", "deleteHorizonMs", _optional_long))
+_BATCH_LEGACY = _parts(("offset: %d", "lastOffset"))
+_PLACE = _parts(
+    (" position: %d", "position"),
+    (" %s", "timestampType", _TIMESTAMP_TYPE),
+    (": %d", "maxTimestamp"),
+    (" size: %d", "size"),
+    (" magic: %d", "magic"),
+)
+_CODEC = _parts((" compresscodec: %s", "compresscodec"))
+_CODEC_UPPER = _parts((" compresscodec: %s", "compresscodec", str.upper))
+_CHECKSUM = _parts((" crc: %d", "crc"), (" isvalid: %s", "isvalid", _BOOL))
+
+_RECORD = _parts(
+    ("| offset: %d", "offset"),
+    (" %s", "timestampType", _TIMESTAMP_TYPE),
+    (": %d", "timestamp"),
+    (" keySize: %d", "keySize"),
+    (" valueSize: %d", "valueSize"),
+)
+_RECORD_LOWER_CASE = _parts(
+    ("| offset: %d", "offset"),
+    (" %s", "timestampType", _TIMESTAMP_TYPE),
+    (": %d", "timestamp"),
+    (" keysize: %d", "keySize"),
+    (" valuesize: %d", "valueSize"),
+)
+_SEQUENCE = _parts((" sequence: %d", "sequence"), (" headerKeys: [%s]", "headerKeys", ",".join))
+# The brace that nothing opens is in Kafka's text.
+_RECORD_CHECKSUM = _parts((" isValid: %s", "isValid", _BOOL), (" crc: %d}", "crc"))
+_RECORD_CHECKSUM_BEHIND = _parts((" crc: %d", "crc"), (" isvalid: %s", "isValid", _BOOL))
+_CONTENTS = _parts(("%s", "control", _control), ("%s", "key", _key), ("%s", "payload", _payload))
+
+# 2.8 repeats much of the batch in each record.
+_RECORD_2_8 = _parts(
+    ("| offset: %d", "offset"),
+    (" isValid: %s", "isValid", _BOOL),
+    (" crc: %s", "crc", _crc_or_null),
+    (" keySize: %d", "keySize"),
+    (" valueSize: %d", "valueSize"),
+    (" %s", "timestampType", _TIMESTAMP_TYPE),
+    (": %d", "timestamp"),
+    (" baseOffset: %d", "batch.baseOffset"),
+    (" lastOffset: %d", "batch.lastOffset"),
+    (" baseSequence: %d", "batch.baseSequence"),
+    (" lastSequence: %d", "batch.lastSequence"),
+    (" producerEpoch: %d", "batch.producerEpoch"),
+    (" partitionLeaderEpoch: %d", "batch.partitionLeaderEpoch"),
+    (" batchSize: %d", "batch.size"),
+    (" magic: %d", "batch.magic"),
+    (" compressType: %s", "batch.compresscodec", str.upper),
+    (" position: %d", "batch.position"),
+)
+
+_PRODUCER = _parts(
+    ("producerId: %d", "producerId"),
+    (" producerEpoch: %d", "producerEpoch"),
+    (" coordinatorEpoch: %d", "coordinatorEpoch"),
+)
+_LAST_TIMESTAMP = _parts((" lastTimestamp: %d ", "lastTimestamp"))
+_LAST_BATCH = _parts(
+    ("firstSequence: %d", "firstSequence"),
+    (" lastSequence: %d", "lastSequence"),
+    (" lastOffset: %d", "lastOffset"),
+    (" offsetDelta: %d", "offsetDelta"),
+    (" timestamp: %d", "timestamp"),
+)
+_OPEN_TXN = _parts((" currentTxnFirstOffset: %s", "currentTxnFirstOffset", _optional_long))
+_OPEN_TXN_OPTION = _parts((" currentTxnFirstOffset: %s ", "currentTxnFirstOffset", _option))
+
+_SIDECARS = {
+    "offset entry": Line(*_parts(("offset: %d", "offset"), (" position: %d", "position"))),
+    "time entry": Line(*_parts(("timestamp: %d", "timestamp"), (" offset: %d", "offset"))),
+    "aborted transaction": Line(
+        *_parts(
+            ("version: %d", "version"),
+            (" producerId: %d", "producerId"),
+            (" firstOffset: %d", "firstOffset"),
+            (" lastOffset: %d", "lastOffset"),
+            (" lastStableOffset: %d", "lastStableOffset"),
+        )
+    ),
+}
+_MODERN_PRODUCERS = {
+    "producer": Line(*_PRODUCER, *_OPEN_TXN, *_LAST_TIMESTAMP, *_LAST_BATCH),
+    "producer without batch": Line(*_PRODUCER, *_OPEN_TXN, *_LAST_TIMESTAMP),
+}
+_OLD_PRODUCERS = {
+    "producer": Line(*_PRODUCER, *_OPEN_TXN_OPTION, *_LAST_BATCH),
+    "producer without batch": Line(*_PRODUCER, *_OPEN_TXN_OPTION),
+}
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """Lines as a release of Kafka prints them, by kind."""
+
+    starting_offset: str
+    kinds: Mapping[str, Line]
+    repeats_batch: bool = False  # record lines show columns of their batch, named "batch.<column>"
+
+    def lines(self, kind: str, columns: Columns) -> list[str]:
+        """One line a row of ``columns``."""
+        return self.kinds[kind].format(columns)
+
+    def note(self, text: str, **_fields: object) -> str:
+        """A line that stands alone."""
+        return text
+
+    def contents_only(self, columns: Columns) -> list[str]:
+        """Records without what is known about them: key and payload, as ``--skip-record-metadata`` asks."""
+        keys = ["" if key is None else f"| key: {key}" for key in columns["key"]]
+        return [key + payload for key, payload in zip(keys, map(_payload, columns["payload"]), strict=True)]
+
+
+class JsonLayout:
+    """One JSON object a line; ``kind`` tells what it is, the other names are those of Kafka's text."""
+
+    starting_offset = "Log starting offset: %d"
+    repeats_batch = False
+
+    def lines(self, kind: str, columns: Columns) -> list[str]:
+        names = [name for name in columns if "." not in name]
+        return [
+            self._object(kind, zip(names, row, strict=True)) for row in zip(*(columns[n] for n in names), strict=True)
+        ]
+
+    def note(self, text: str, **fields: object) -> str:
+        return self._object("note", {"text": text, **fields}.items())
+
+    def contents_only(self, columns: Columns) -> list[str]:
+        return self.lines("record", {name: columns[name] for name in ("key", "payload")})
+
+    def _object(self, kind: str, pairs: Iterable[tuple[str, object]]) -> str:
+        known = {"kind": kind}
+        for name, value in pairs:
+            if name == "timestampType":
+                known[name] = _TIMESTAMP_TYPE(value)
+            elif name != "control":
+                known[name] = value  # type: ignore[assignment]
+            elif isinstance(value, Mapping):
+                known.update(value)
+        return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+
+
+Layout = TextLayout | JsonLayout
+
+
+def _batches(horizon: tuple[Part, ...], codec: tuple[Part, ...]) -> dict[str, Line]:
+    return {
+        "batch": Line(*_BATCH_V2, *horizon, *_PLACE, *codec, *_CHECKSUM),
+        "legacy batch": Line(*_BATCH_LEGACY, *_PLACE, *codec, *_CHECKSUM),
+    }
+
+
+_MODERN_RECORDS = {
+    "record": Line(*_RECORD, *_SEQUENCE, *_CONTENTS),
+    "legacy record": Line(*_RECORD, *_RECORD_CHECKSUM, *_CONTENTS),
+}
+_RECORDS_2_8 = {
+    "record": Line(*_RECORD_2_8, *_SEQUENCE, *_CONTENTS),
+    "legacy record": Line(*_RECORD_2_8, *_RECORD_CHECKSUM_BEHIND, *_CONTENTS),
+}
+_OLD_RECORDS = {
+    "record": Line(*_RECORD_LOWER_CASE, *_SEQUENCE, *_CONTENTS),
+    "legacy record": Line(*_RECORD_LOWER_CASE, *_RECORD_CHECKSUM_BEHIND, *_CONTENTS),
+}
+_START, _OLD_START = "Log starting offset: %d", "Starting offset: %d"
+
+LAYOUTS: Mapping[str, Layout] = {
+    "kafka": TextLayout(_START, {**_batches(_HORIZON, _CODEC), **_MODERN_RECORDS, **_MODERN_PRODUCERS, **_SIDECARS}),
+    "3.0": TextLayout(_OLD_START, {**_batches((), _CODEC), **_MODERN_RECORDS, **_MODERN_PRODUCERS, **_SIDECARS}),
+    "2.8": TextLayout(
+        _OLD_START, {**_batches((), _CODEC_UPPER), **_RECORDS_2_8, **_OLD_PRODUCERS, **_SIDECARS}, repeats_batch=True
+    ),
+    "legacy": TextLayout(_OLD_START, {**_batches((), _CODEC_UPPER), **_OLD_RECORDS, **_OLD_PRODUCERS, **_SIDECARS}),
+    "json": JsonLayout(),
+}

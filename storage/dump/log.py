@@ -1,0 +1,267 @@
+"""The dump of a ``.log``: a line a batch and, if asked for, a line a record (``DumpLogSegments.dumpLog``).
+
+Lines are made from columns, a run of batches at a time: a record never becomes an object. Memory holds one window of
+the file and what its batches decompress to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.dump.damage import message_checksums, salvage
+from pyspark_commitlog.storage.dump.layouts import Layout
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
+from pyspark_commitlog.storage.dump.payloads import DECODERS, Contents, as_text
+from pyspark_commitlog.storage.dump.reading import Window, base_offset_of, end_of, opened, windows
+from pyspark_commitlog.storage.errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
+from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
+from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_SEQUENCE, Codec
+from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
+
+COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: they may be a hundred times as large inside
+
+BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
+
+_CODEC_NAMES = {codec.value: codec.name.lower() for codec in Codec}
+_CONTROL_KEY = struct.Struct(">hh")  # version, type
+_END_TXN_MARKER = struct.Struct(">hi")  # version, coordinator epoch
+_MARKERS = {0: "ABORT", 1: "COMMIT"}
+_OTHER_CONTROL_TYPES = {
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+
+
+class LogDump:
+    """The dump of one ``.log``, or of a ``.checkpoint``, which is a log too."""
+
+    def __init__(self, path: str, options: DumpOptions, layout: Layout, findings: DumpFindings) -> None:
+        self.path = path
+        self.options = options
+        self.layout = layout
+        self.findings = findings
+        self.last_offset: int | None = None  # of the last record shown
+        self.valid_bytes = 0  # in front of the first byte that is no batch
+
+    def lines(self, filesystem: FileSystem) -> Iterator[list[str]]:
+        """Raises CorruptionError, with path and position, behind the lines of everything before the damage."""
+        yield [self._start()]
+        with opened(filesystem, self.path) as file:
+            end = end_of(file, self.options.max_bytes)
+            for window in windows(file, end):
+                for rows in _runs(window.headers):
+                    yield from self._run(window, window.headers[rows])
+                self.valid_bytes = window.position + window.headers.end
+            trailing = end - self.valid_bytes
+            if trailing and self.options.max_bytes == INT32_MAX:
+                name = self.path.rpartition("/")[2]
+                yield [self.layout.note(f"Found {trailing} invalid bytes at the end of {name}")]
+
+    def _start(self) -> str:
+        if not self.path.endswith(".checkpoint"):
+            return self.layout.note(self.layout.starting_offset % base_offset_of(self.path))
+        name = self.path.rpartition("/")[2].removesuffix(".checkpoint")
+        if name == BOOTSTRAP_SNAPSHOT.removesuffix(".checkpoint"):
+            return self.layout.note("KRaft bootstrap snapshot")
+        offset, _, epoch = name.partition("-")
+        if not (offset.isdecimal() and epoch.isdecimal()):
+            raise NotALogDirError(f"{self.path}: the name of a snapshot is its end offset and its epoch")
+        return self.layout.note(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
+
+    def _run(self, window: Window, headers: BatchHeaders) -> Iterator[list[str]]:
+        """Batches of one kind, with their records if they are asked for."""
+        batches = _batch_columns(window, headers)
+        lines = self.layout.lines(_kind("batch", headers), batches)
+        if not self.options.prints_records:
+            yield lines
+            return
+        try:
+            records, counts = formats.decode(window.buffer, headers, columns=ALL_COLUMNS)
+        except LogStoreError:
+            yield from self._damaged_run(window, headers, batches, lines)
+            return
+        yield _interleave(lines, self._record_lines(window, headers, batches, records, counts), counts)
+
+    def _damaged_run(
+        self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], lines: list[str]
+    ) -> Iterator[list[str]]:
+        """Batch by batch, for a run in which not all is right."""
+        for at, line in enumerate(lines):
+            header = headers[at : at + 1]
+            columns = {name: values[at : at + 1] for name, values in batches.items()}
+            records, error = salvage(window.buffer, header, ALL_COLUMNS)
+            counts = np.array([len(records)], dtype=np.int64)
+            yield [line, *self._record_lines(window, header, columns, records, counts)]
+            if isinstance(error, CorruptionError):
+                raise error.located(self.path, window.position)
+            if error is not None:
+                raise error
+
+    def _record_lines(
+        self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], records: Records, counts: Int64s
+    ) -> list[str]:
+        self.findings.add_gaps(self.path, self.last_offset, records.offsets)
+        if len(records):
+            self.last_offset = int(records.offsets[-1])
+        control = np.repeat(headers.is_control, counts)
+        contents = self._contents(records, control)
+        if self.options.skip_record_metadata:
+            return self.layout.contents_only({"key": contents.keys, "payload": contents.payloads})
+        columns = _record_columns(records)
+        if headers.table["magic"][0] >= 2:
+            columns |= _sequence_columns(headers, records, counts)
+        else:
+            checksums = message_checksums(window.buffer, headers)
+            columns |= {"isValid": checksums.valid[: len(records)], "crc": checksums.crcs[: len(records)]}
+        columns |= {"control": _control(records, control), "key": contents.keys, "payload": contents.payloads}
+        if self.layout.repeats_batch:
+            columns = {"isValid": [True] * len(records), "crc": [None] * len(records)} | columns
+            columns |= _repeated(batches, counts)
+        return self.layout.lines(_kind("record", headers), columns)
+
+    def _contents(self, records: Records, control: Bools) -> Contents:
+        """Keys and payloads as text; none for control records, and none at all if they are not asked for."""
+        if not self.options.prints_contents:
+            return Contents([None] * len(records), [None] * len(records))
+        return DECODERS[self.options.decoder](records, control)
+
+
+def _runs(headers: BatchHeaders) -> Iterator[slice]:
+    """Slices of batches that are handled together: all of magic 2 or all legacy, and not too many compressed bytes."""
+    legacy = headers.table["magic"] < 2
+    compressed = np.cumsum(np.where(headers.codec != 0, headers.table["size"], 0)) // COMPRESSED_BYTES_MAX
+    cuts = np.flatnonzero(np.diff(legacy) | (np.diff(compressed) != 0)) + 1
+    yield from (slice(first, last) for first, last in pairwise([0, *cuts.tolist(), len(headers)]))
+
+
+def _kind(what: str, headers: BatchHeaders) -> str:
+    return what if headers.table["magic"][0] >= 2 else f"legacy {what}"
+
+
+def _interleave(batch_lines: list[str], record_lines: list[str], counts: Int64s) -> list[str]:
+    lines, at = [], 0
+    for line, count in zip(batch_lines, counts.tolist(), strict=True):
+        lines.append(line)
+        lines += record_lines[at : at + count]
+        at += count
+    return lines
+
+
+def _batch_columns(window: Window, headers: BatchHeaders) -> dict[str, list[Any]]:
+    """Columns of the lines "batch" and "legacy batch", under the names of Kafka's text."""
+    table = headers.table
+    columns: dict[str, npt.NDArray[Any] | list[Any]] = {
+        "baseOffset": table["base_offset"],
+        "lastOffset": table["last_offset"],
+    }
+    if table["magic"][0] >= 2:
+        horizons = zip(headers.has_delete_horizon.tolist(), table["base_timestamp"].tolist(), strict=True)
+        columns |= {
+            "count": table["count"],
+            "baseSequence": table["base_sequence"],
+            "lastSequence": _last_sequences(table),
+            "producerId": table["producer_id"],
+            "producerEpoch": table["producer_epoch"],
+            "partitionLeaderEpoch": table["leader_epoch"],
+            "isTransactional": headers.is_transactional,
+            "isControl": headers.is_control,
+            "deleteHorizonMs": [timestamp if there else None for there, timestamp in horizons],
+        }
+    columns |= {
+        "position": table["position"] + window.position,
+        "timestampType": headers.timestamp_type,
+        "maxTimestamp": table["max_timestamp"],
+        "size": table["size"],
+        "magic": table["magic"],
+        "compresscodec": [_CODEC_NAMES.get(codec, f"unknown({codec})") for codec in headers.codec.tolist()],
+        "crc": table["crc"],
+        "isvalid": formats.checksums_match(window.buffer, headers),
+    }
+    return {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
+
+
+def _last_sequences(table: npt.NDArray[np.void]) -> Int64s:
+    base = table["base_sequence"].astype(np.int64)
+    return np.where(base == NO_SEQUENCE, base, _advanced(base, table["last_offset"] - table["base_offset"]))
+
+
+def _advanced(sequences: Int64s, by: Int64s) -> Int64s:
+    """Sequences wrap from 2^31 - 1 to 0 (spec 1.3)."""
+    moved = sequences + by
+    return np.where(moved > INT32_MAX, moved - 2**31, moved)
+
+
+def _record_columns(records: Records) -> dict[str, Any]:
+    assert records.keys is not None
+    assert records.values is not None
+    return {
+        "offset": records.offsets.tolist(),
+        "timestampType": records.timestamp_types.tolist(),
+        "timestamp": records.timestamps.tolist(),
+        "keySize": _sizes(records.keys),
+        "valueSize": _sizes(records.values),
+    }
+
+
+def _sizes(column: BinaryColumn) -> list[int]:
+    """-1 for null."""
+    sizes = np.diff(column.offsets)
+    found: list[int] = (sizes if column.valid is None else np.where(column.valid, sizes, -1)).tolist()
+    return found
+
+
+def _sequence_columns(headers: BatchHeaders, records: Records, counts: Int64s) -> dict[str, Any]:
+    base_sequences = np.repeat(headers.table["base_sequence"].astype(np.int64), counts)
+    deltas = records.offsets - np.repeat(headers.table["base_offset"], counts)
+    sequences = np.where(base_sequences < 0, NO_SEQUENCE, _advanced(base_sequences, deltas))
+    return {"sequence": sequences.tolist(), "headerKeys": _header_keys(records)}
+
+
+def _header_keys(records: Records) -> list[list[str | None]]:
+    if records.headers is None:
+        return [[]] * len(records)
+    keys = as_text(records.headers.keys)
+    return [keys[a:b] for a, b in pairwise(records.headers.offsets.tolist())]
+
+
+def _control(records: Records, control: Bools) -> list[dict[str, object] | None]:
+    """What control records say; None for data."""
+    found: list[dict[str, object] | None] = [None] * len(records)
+    for row in np.flatnonzero(control).tolist():
+        key, value = _bytes_at(records.keys, row), _bytes_at(records.values, row)
+        try:
+            found[row] = _control_fields(key, value)
+        except struct.error:
+            reason = f"the control record at offset {records.offsets[row]} has a key of {len(key)} bytes and a value of"
+            raise InvalidRecordError(f"{reason} {len(value)}") from None
+    return found
+
+
+def _control_fields(key: bytes, value: bytes) -> dict[str, object]:
+    _, number = _CONTROL_KEY.unpack_from(key)
+    if number in _MARKERS:
+        _, coordinator_epoch = _END_TXN_MARKER.unpack_from(value)
+        return {"endTxnMarker": _MARKERS[number], "coordinatorEpoch": coordinator_epoch}
+    return {"controlType": f"{_OTHER_CONTROL_TYPES.get(number, 'UNKNOWN')}({number})"}
+
+
+def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:
+    assert column is not None
+    return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()
+
+
+def _repeated(batches: dict[str, list[Any]], counts: Int64s) -> dict[str, Any]:
+    """The columns of batches, once for each of their records, as ``batch.<name>``."""
+    rows = np.repeat(np.arange(len(counts)), counts).tolist()
+    return {f"batch.{name}": [values[row] for row in rows] for name, values in batches.items()}

@@ -1,0 +1,85 @@
+"""What is asked of a dump, and what it finds: the flags of ``kafka-dump-log`` and its report of findings (spec 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.tables import Int64s
+
+PayloadDecoder = Literal["string", "offsets", "transaction-log"]
+DumpFormat = Literal["kafka", "3.0", "2.8", "legacy", "json"]
+
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """The flags of ``kafka-dump-log``, with its defaults; ``DumpLogSegments`` says what each does."""
+
+    deep_iteration: bool = False  # records too, not only batches
+    print_data_log: bool = False  # keys and values too; implies deep_iteration
+    skip_record_metadata: bool = False  # of a record, only key and value
+    decoder: PayloadDecoder = "string"  # any other implies print_data_log
+    max_bytes: int = INT32_MAX  # of a .log, from its beginning
+    verify_index_only: bool = False  # compare an index with its log, print no entries
+    index_sanity_check: bool = False  # only what a broker checks of an index before it uses it
+    max_message_size: int = MAX_MESSAGE_SIZE  # bytes of the log read to find the batch of an index entry
+    format: DumpFormat = "kafka"
+
+    @property
+    def prints_contents(self) -> bool:
+        return self.print_data_log or self.decoder != "string"
+
+    @property
+    def prints_records(self) -> bool:
+        return self.deep_iteration or self.prints_contents
+
+
+Pairs = dict[str, list[tuple[int, int]]]  # by path
+
+
+@dataclass
+class DumpFindings:
+    """What does not fit together in the files dumped so far: reported behind all of them, in the words of Kafka's tool.
+
+    None of it is damage for certain: compaction leaves gaps, and releases before 3.0 index other offsets.
+    """
+
+    remarks: list[str] = field(default_factory=list)  # files that were passed over, or could not be right
+    index_mismatches: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch there)
+    time_mismatches: Pairs = field(default_factory=dict)  # (indexed, largest timestamp of the batch)
+    times_out_of_order: Pairs = field(default_factory=dict)  # (indexed, indexed before it)
+    offsets_not_found: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch; -1 none)
+    gaps: dict[str, list[Int64s]] = field(default_factory=dict)  # runs of (offset, the one behind it), shape (n, 2)
+
+    def lines(self) -> Iterator[str]:
+        """The report, in the order of ``DumpLogSegments``: within a file the last mismatch or gap comes first."""
+        yield from self.remarks
+        for path, pairs in self.index_mismatches.items():
+            yield f"Mismatches in :{path}"
+            yield from (f"  Index offset: {index}, log offset: {log}" for index, log in reversed(pairs))
+        for path, pairs in self.time_mismatches.items():
+            yield f"Found timestamp mismatch in :{path}"
+            yield from (f"  Index timestamp: {index}, log timestamp: {log}" for index, log in pairs)
+        for path, pairs in self.times_out_of_order.items():
+            yield f"Found out of order timestamp in :{path}"
+            yield from (f"  Index timestamp: {now}, Previously indexed timestamp: {before}" for now, before in pairs)
+        for pairs in self.offsets_not_found.values():
+            yield "The following indexed offsets are not found in the log."
+            yield from (f"Indexed offset: {index}, found log offset: {log}" for index, log in pairs)
+        for path, runs in self.gaps.items():
+            yield f"Non-consecutive offsets in {path}"
+            for run in reversed(runs):
+                yield from (f"  {first} is followed by {second}" for first, second in run[::-1].tolist())
+
+    def add_gaps(self, path: str, before: int | None, offsets: Int64s) -> None:
+        """Note where ``offsets`` do not follow one another; ``before`` is the offset in front of them."""
+        chain = offsets if before is None else np.concatenate(([before], offsets))
+        at = np.flatnonzero(np.diff(chain) != 1)
+        if len(at):
+            self.gaps.setdefault(path, []).append(np.stack((chain[at], chain[at + 1]), axis=1))

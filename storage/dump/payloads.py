@@ -1,0 +1,292 @@
+"""Keys and values as text: UTF-8, or the records of Kafka's internal topics (``DumpLogSegments``' message parsers)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.internal import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TransactionLogValue,
+    TransactionState,
+    decode_group_key,
+    decode_transaction_key,
+)
+from pyspark_commitlog.storage.format.schema import Array, Reader, String
+from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Records
+
+Texts = Sequence[str | None]
+Json = dict[str, Any]
+
+DELETED = "<DELETE>"  # in place of a null value: a tombstone
+
+
+class Contents(NamedTuple):
+    """Texts of n records; None where there is nothing to show."""
+
+    keys: Texts
+    payloads: Texts
+
+
+Parse = Callable[[int, bytes | None, bytes | None], tuple[str, str | None]]  # offset, key, value
+Decoder = Callable[[Records, Bools], Contents]  # records, and which of them are control records: nothing to show
+
+
+def as_text(column: BinaryColumn) -> list[str | None]:
+    """Strings of UTF-8, with U+FFFD for what is not; None for null."""
+    data = column.data.tobytes()
+    offsets = column.offsets.tolist()
+    texts: list[str | None]
+    if data.isascii():  # one conversion for all: a character is a byte
+        text = data.decode("ascii")
+        texts = [text[a:b] for a, b in pairwise(offsets)]
+    else:
+        texts = [data[a:b].decode("utf-8", "replace") for a, b in pairwise(offsets)]
+    if column.valid is not None:
+        for row in (~column.valid).nonzero()[0].tolist():
+            texts[row] = None
+    return texts
+
+
+def _strings(records: Records, control: Bools) -> Contents:
+    assert records.keys is not None
+    assert records.values is not None
+    keys, payloads = as_text(records.keys), as_text(records.values)
+    for row in control.nonzero()[0].tolist():
+        keys[row] = payloads[row] = None
+    return Contents(keys, payloads)
+
+
+def _each(parse: Parse) -> Decoder:
+    """A decoder of records one by one: internal topics are small."""
+
+    def decode(records: Records, control: Bools) -> Contents:
+        assert records.keys is not None
+        assert records.values is not None
+        rows = zip(records.offsets.tolist(), records.keys.to_list(), records.values.to_list(), strict=True)
+        pairs = [(None, None) if skip else parse(*row) for skip, row in zip(control.tolist(), rows, strict=True)]
+        return Contents([key for key, _ in pairs], [payload for _, payload in pairs])
+
+    return decode
+
+
+# --- __consumer_offsets
+
+
+def _parse_offsets(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
+    if key is None:
+        raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
+    try:
+        decoded = decode_group_key(key)
+        if decoded is None:
+            return f"Unknown record type {_version(key)} at offset {offset}, skipping.", None
+        key_text = _json({"type": str(_version(key)), "data": _group_key(decoded)})
+        return key_text, DELETED if value is None else _group_value(decoded, value)
+    except InvalidRecordError as error:
+        return f"Error at offset {offset}, skipping. {error}", None
+
+
+def _group_key(key: OffsetCommitKey | GroupMetadataKey) -> Json:
+    if isinstance(key, OffsetCommitKey):
+        return {"group": key.group, "topic": key.topic, "partition": key.partition}
+    return {"group": key.group}
+
+
+def _group_value(key: OffsetCommitKey | GroupMetadataKey, data: bytes) -> str:
+    version = _version(data)
+    decoded = (
+        _offset_commit(OffsetCommitValue.decode(data), version)
+        if isinstance(key, OffsetCommitKey)
+        else _group_metadata(GroupMetadataValue.decode(data), version)
+    )
+    return _json({"version": str(version), "data": decoded})
+
+
+def _offset_commit(value: OffsetCommitValue, version: int) -> Json:
+    shown: Json = {"offset": value.offset}
+    if version >= 3:
+        shown["leaderEpoch"] = value.leader_epoch
+    shown |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
+    if version == 1:
+        shown["expireTimestamp"] = value.expire_timestamp
+    return shown
+
+
+def _group_metadata(value: GroupMetadataValue, version: int) -> Json:
+    shown: Json = {
+        "protocolType": value.protocol_type,
+        "generation": value.generation,
+        "protocol": value.protocol,
+        "leader": value.leader,
+    }
+    if version >= 2:
+        shown["currentStateTimestamp"] = value.current_state_timestamp
+    consumers = value.protocol_type == "consumer"
+    return shown | {"members": [_member(member, version, consumers) for member in value.members]}
+
+
+def _member(member: MemberMetadata, version: int, consumer: bool) -> Json:
+    """``consumer``: subscription and assignment are of the consumers' own protocol, and shown decoded."""
+    shown: Json = {"memberId": member.member_id}
+    if version >= 3:
+        shown["groupInstanceId"] = member.group_instance_id
+    shown |= {"clientId": member.client_id, "clientHost": member.client_host}
+    if version >= 1:
+        shown["rebalanceTimeout"] = member.rebalance_timeout
+    return shown | {
+        "sessionTimeout": member.session_timeout,
+        "subscription": _embedded(member.subscription, _subscription if consumer else None),
+        "assignment": _embedded(member.assignment, _assignment if consumer else None),
+    }
+
+
+def _embedded(data: bytes, decode: Callable[[Reader, int], Json] | None) -> Json | str:
+    """Base64 where the bytes are of another protocol or do not decode."""
+    if decode is not None:
+        try:
+            reader = Reader(data, flexible=False)
+            return decode(reader, reader.fixed("h"))
+        except InvalidRecordError:
+            pass
+    return _base64(data)
+
+
+def _subscription(reader: Reader, version: int) -> Json:
+    """``ConsumerProtocolSubscription``, versions 0 to 3; later ones begin like 3."""
+    shown: Json = {"topics": list(Array(String()).read(reader, version) or ()), "userData": _user_data(reader)}
+    if version >= 1:
+        shown["ownedPartitions"] = _topic_partitions(reader)
+    if version >= 2:
+        shown["generationId"] = reader.fixed("i")
+    if version >= 3:
+        shown["rackId"] = String(nullable=True).read(reader, version)
+    return shown
+
+
+def _assignment(reader: Reader, version: int) -> Json:
+    """``ConsumerProtocolAssignment``."""
+    return {"assignedPartitions": _topic_partitions(reader), "userData": _user_data(reader)}
+
+
+def _topic_partitions(reader: Reader) -> list[Json]:
+    count = reader.length("i")
+    if count is None or count > len(reader.data) - reader.at:
+        raise reader.bad("a count of topics that cannot be")
+    return [
+        {"topic": String().read(reader, 0), "partitions": [reader.fixed("i") for _ in range(_count(reader))]}
+        for _ in range(count)
+    ]
+
+
+def _count(reader: Reader) -> int:
+    count = reader.length("i")
+    if count is None or count > len(reader.data) - reader.at:
+        raise reader.bad("a count of partitions that cannot be")
+    return count
+
+
+def _user_data(reader: Reader) -> str | None:
+    length = reader.length("i")
+    return None if length is None else _base64(bytes(reader.take(length)))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _version(data: bytes) -> int:
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+# --- __transaction_state
+
+
+def _parse_transactions(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
+    if key is None:
+        raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
+    decoded = decode_transaction_key(key)
+    if decoded is None:
+        return f"unknown::version={_version(key)}", None
+    payload = DELETED if value is None else _transaction(TransactionLogValue.decode(value))
+    return f"transaction_metadata::transactionalId={decoded.transactional_id}", payload
+
+
+def _transaction(value: TransactionLogValue) -> str:
+    partitions = ",".join(f"{topic}-{partition}" for topic, partition in _partitions_of(value))
+    return (
+        f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},"
+        f"state={_state_name(value.transaction_status)},partitions=[{partitions}],"
+        f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={value.transaction_timeout_ms}"
+    )
+
+
+def _state_name(state: TransactionState) -> str:
+    return "".join(word.capitalize() for word in state.name.split("_"))
+
+
+def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
+    """In the order in which Kafka's tool prints them: that of the hash set it keeps them in."""
+    if value.transaction_status is TransactionState.EMPTY:
+        return []
+    table = _HashSet()
+    for topic in value.transaction_partitions or ():
+        table.add_all([(topic.topic, partition) for partition in topic.partition_ids])
+    return table.elements()
+
+
+class _HashSet:
+    """The order of Scala's mutable.HashSet: by bucket, within a bucket by hash, then as added.
+
+    A bucket is the low bits of the hash; the table has 16 buckets, doubled as it fills to three quarters.
+    """
+
+    def __init__(self) -> None:
+        self.buckets = 16
+        self.hashes: dict[tuple[str, int], int] = {}
+
+    def add_all(self, elements: list[tuple[str, int]]) -> None:
+        needed = int((len(elements) + 1) / 0.75)
+        while self.buckets < needed:
+            self.buckets *= 2
+        for element in elements:
+            if element not in self.hashes:
+                if len(self.hashes) + 1 >= int(self.buckets * 0.75):
+                    self.buckets *= 2
+                self.hashes[element] = _improved_hash(*element)
+
+    def elements(self) -> list[tuple[str, int]]:
+        return sorted(self.hashes, key=lambda e: (self.hashes[e] & (self.buckets - 1), _signed(self.hashes[e])))
+
+
+def _improved_hash(topic: str, partition: int) -> int:
+    """TopicPartition.hashCode, its high half mixed into the low one as the set does."""
+    units = topic.encode("utf-16-be", "surrogatepass")
+    text = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        text = (31 * text + (high << 8 | low)) & 0xFFFFFFFF
+    code = (31 * (31 + partition) + text) & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
+
+def _signed(value: int) -> int:
+    return value - 2**32 if value >= 2**31 else value
+
+
+DECODERS: dict[str, Decoder] = {
+    "string": _strings,
+    "offsets": _each(_parse_offsets),
+    "transaction-log": _each(_parse_transactions),
+}
