@@ -1,0 +1,398 @@
+"""What a leader does to appended bytes before they reach a segment: analyze, validate, assign offsets.
+
+Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` (spec 6.2, 6.3). Two ways lead into a log:
+
+- encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
+- columns that this process encodes itself: :func:`validate_columns` before encoding, :func:`check_batch_sizes` after
+  it. What these let pass needs no decoding again, and the two ways refuse the same records for the same reasons.
+
+Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing here keeps what it refuses,
+and no buffer of a caller is ever changed.
+
+Stricter than Kafka in four places, each where Kafka would store what no reader can make sense of: uncompressed records
+whose inner offsets do not count up from 0 are rewritten, as compressed ones are; offset range, count and producer of a
+batch are checked whoever sends it; a negative timestamp other than -1 is refused; and so is a batch flagged
+LogAppendTime, whose flag newer Kafka may clear, and let unchecked times appear.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.errors import (
+    CorruptRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    RecordValidationError,
+)
+from pyspark_commitlog.storage.format import ALL_COLUMNS, DECOMPRESSED_BYTES_MAX, StopReason, v2
+from pyspark_commitlog.storage.format.fields import (
+    CONTROL_MASK,
+    INT32_MAX,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    Codec,
+    TimestampType,
+)
+from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.kernels.records import MESSAGE_MAGIC_AT, MESSAGE_START, MESSAGE_STOP
+from pyspark_commitlog.storage.producers import Origin
+
+UNKNOWN_OFFSET = -1
+LISTED_MAX = 1000  # refused records that an error lists; its message counts them all
+FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # their batches bring their offsets along
+
+_VARINT_STEPS = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], dtype=np.int64)  # where a zig-zag varint grows by a byte
+
+
+class Analysis(NamedTuple):
+    """What a set of batches holds, as their headers tell; the checksums are right."""
+
+    headers: BatchHeaders
+    valid_bytes: int  # of whole batches: what lies behind is a partial one, to be dropped; 0: nothing to append
+    first_offset: int  # -1 where the first batch is older than magic 2: only decoding would tell
+    last_offset: int  # -1: no batch
+    max_timestamp: int  # ms; -1: no batch has one
+    offset_of_max_timestamp: int  # the last offset of the first batch that reaches it; -1: no batch has one
+    source_codec: Codec  # the last one that is not NONE
+
+
+class Validated(NamedTuple):
+    """A set of batches ready to be written: offsets, leader epoch and timestamps are the log's."""
+
+    buffer: Bytes
+    headers: BatchHeaders
+    max_timestamp: int  # ms; -1: no record has one
+    offset_of_max_timestamp: int  # the last offset of the batch that reaches it; -1: no record has a timestamp
+    log_append_time_ms: int  # -1 unless the log sets the time
+    sizes_changed: bool  # the batches were encoded again
+
+
+class Compression(NamedTuple):
+    """A codec and how hard it tries."""
+
+    codec: Codec
+    level: int | None  # None: the codec knows no levels
+
+
+UNCOMPRESSED = Compression(Codec.NONE, None)
+
+
+def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
+    """Look at the headers of a set of batches, whoever sent it, and at nothing that depends on the log (spec 6.2).
+
+    Raises CorruptRecordError (UnsupportedMagicError for a format from the future) for a size, magic or checksum that
+    cannot be right, RecordTooLargeError for a batch above ``max.message.bytes`` unless it is replicated,
+    RecordValidationError for a client's batch with a base offset other than 0, and OffsetsOutOfOrderError where offsets
+    are the sender's and do not increase.
+    """
+    scan = formats.scan(buffer)
+    if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
+        raise formats.stop_error(scan, buffer)
+    headers = scan.headers
+    if not len(headers):
+        return _analysis(headers)
+    if origin is Origin.CLIENT:
+        _check_base_offsets(headers)
+    if origin in FOLLOWING:
+        _check_offsets_increase(headers)
+    if origin is not Origin.REPLICATION:
+        check_batch_sizes(headers, config)
+    formats.verify(buffer, headers)
+    return _analysis(headers)
+
+
+def _analysis(headers: BatchHeaders) -> Analysis:
+    if not len(headers):
+        return Analysis(headers, 0, UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, UNKNOWN_OFFSET, Codec.NONE)
+    table = headers.table
+    largest = table[np.argmax(table["max_timestamp"])]  # the first that reaches it
+    timed = largest["max_timestamp"] > NO_TIMESTAMP
+    compressed = headers.codec[headers.codec != Codec.NONE]
+    return Analysis(
+        headers,
+        valid_bytes=headers.end,
+        first_offset=int(table["base_offset"][0]) if table["magic"][0] >= v2.MAGIC else UNKNOWN_OFFSET,
+        last_offset=int(table["last_offset"][-1]),
+        max_timestamp=int(largest["max_timestamp"]) if timed else NO_TIMESTAMP,
+        offset_of_max_timestamp=int(largest["last_offset"]) if timed else UNKNOWN_OFFSET,
+        source_codec=formats.codec_of(int(compressed[-1])) if len(compressed) else Codec.NONE,
+    )
+
+
+def check_batch_sizes(headers: BatchHeaders, config: LogConfig) -> None:
+    """Raise RecordTooLargeError for the first batch above ``max.message.bytes``."""
+    sizes = headers.table["size"]
+    for row in np.flatnonzero(sizes > config.max_message_bytes)[:1]:
+        raise RecordTooLargeError(
+            f"the batch at position {headers.table['position'][row]} has {sizes[row]} bytes, "
+            f"max.message.bytes allows {config.max_message_bytes}"
+        )
+
+
+def _check_base_offsets(headers: BatchHeaders) -> None:
+    """Older clients are spared, as Kafka spares them: what they send is rewritten anyhow."""
+    base_offsets = headers.table["base_offset"]
+    for row in np.flatnonzero((base_offsets != 0) & (headers.table["magic"] >= v2.MAGIC))[:1]:
+        raise RecordValidationError(f"a client's batch must have base offset 0, not base offset {base_offsets[row]}")
+
+
+def _check_offsets_increase(headers: BatchHeaders) -> None:
+    last_offsets = headers.table["last_offset"]
+    for row in np.flatnonzero(last_offsets[1:] <= last_offsets[:-1])[:1]:
+        raise OffsetsOutOfOrderError(
+            f"the batch at position {headers.table['position'][row + 1]} has last offset {last_offsets[row + 1]}, "
+            f"the one before it has last offset {last_offsets[row]}"
+        )
+
+
+def validate_and_assign_offsets(
+    buffer: Bytes,
+    analysis: Analysis,
+    *,
+    start_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    origin: Origin,
+    config: LogConfig,
+) -> Validated:
+    """Check a leader's set of batches record by record and make it the log's own (spec 6.3).
+
+    Records that are compressed as the topic wants them, with inner offsets 0, 1, 2, …, stay as they are: a copy gets
+    base offset, leader epoch and, where it differs, the largest timestamp or the time of the append. Anything else is
+    encoded again as one batch. Control batches are never compressed.
+
+    Raises RecordValidationError for a set that is not one batch of magic 2 (or one wrapper, or plain old messages), a
+    batch that contradicts itself, or, with the index of each, records that the topic refuses; InvalidTimestampError if
+    one of those is refused for its time; InvalidRecordError for records that do not decode; CorruptRecordError for a
+    wrong checksum inside a wrapper; RecordTooLargeError if encoding again made the batch too large.
+    """
+    headers = analysis.headers
+    _check_set(headers, analysis.source_codec)
+    _check_batches(headers, origin)
+    target = target_compression(config, analysis.source_codec)
+    if headers.is_control[0]:
+        target = UNCOMPRESSED
+    append_time_ms = now_ms if config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+    place = _Place(start_offset, leader_epoch, append_time_ms)
+    may_stay = headers.table["magic"][0] == v2.MAGIC and headers.codec[0] == target.codec
+    records = formats.decode(buffer, headers, columns=("key",) if may_stay else ALL_COLUMNS).records
+    if headers.table["magic"][0] < v2.MAGIC and analysis.source_codec is not Codec.NONE:
+        _check_inner_messages(buffer, headers)
+    flagged = records.timestamp_types == TimestampType.LOG_APPEND_TIME
+    _check_records(records, flagged=flagged, now_ms=now_ms, config=config)
+    if may_stay and _counts_up(headers, records):
+        return _validated(_in_place(buffer, headers, records, place), place, sizes_changed=False)
+    if may_stay:
+        records = formats.decode(buffer, headers).records
+    rebuilt = _rebuild(headers, records, target, place)
+    check_batch_sizes(rebuilt.headers, config)
+    return _validated(rebuilt, place, sizes_changed=True)
+
+
+class _Place(NamedTuple):
+    """What the log gives to a set of batches."""
+
+    start_offset: int
+    leader_epoch: int
+    append_time_ms: int  # -1: records keep their own
+
+
+def _validated(batches: v2.EncodedBatches, place: _Place, *, sizes_changed: bool) -> Validated:
+    found = _analysis(batches.headers)
+    return Validated(*batches, found.max_timestamp, found.offset_of_max_timestamp, place.append_time_ms, sizes_changed)
+
+
+def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
+    if not len(headers):
+        raise RecordValidationError("there is no batch to append")
+    magics = headers.table["magic"]
+    if (magics != magics[0]).any():
+        raise RecordValidationError(f"all batches of an append must have one magic, these have {np.unique(magics)}")
+    if len(headers) > 1 and (magics[0] >= v2.MAGIC or source_codec is not Codec.NONE):
+        raise RecordValidationError(
+            f"an append of magic 2, or of compressed messages, is one batch, not {len(headers)}"
+        )
+
+
+def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
+    for row in headers.table[headers.table["magic"] >= v2.MAGIC]:
+        count, first, last = row["count"], row["base_offset"], row["last_offset"]
+        if count <= 0 or count != last - first + 1:
+            raise RecordValidationError(f"a batch of {count} records cannot have offsets {first} to {last}")
+        control, transactional = row["attributes"] & CONTROL_MASK, row["attributes"] & TRANSACTIONAL_MASK
+        producer_id, epoch, sequence = row["producer_id"], row["producer_epoch"], row["base_sequence"]
+        if control and origin is Origin.CLIENT:
+            raise RecordValidationError("a client may not write control records")
+        if producer_id >= 0 and (epoch < 0 or (sequence < 0 and not control)):
+            raise RecordValidationError(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
+        if producer_id < 0 and transactional:
+            raise RecordValidationError("a batch of a transaction names no producer")
+
+
+def _check_inner_messages(buffer: Bytes, headers: BatchHeaders) -> None:
+    """Messages in a wrapper have checksums of their own, which a reader passes over (spec 6.3, 2.2)."""
+    magic = int(headers.table["magic"][0])
+    for part in formats.by_magic(magic).parts(buffer, headers, DECOMPRESSED_BYTES_MAX):
+        inner = memoryview(part.source)
+        for index, (start, stop) in enumerate(part.table[:, [MESSAGE_START, MESSAGE_STOP]].tolist()):
+            crc = zlib.crc32(inner[start + 4 : stop])
+            if crc != int.from_bytes(inner[start : start + 4], "big"):
+                raise CorruptRecordError(
+                    f"message {index} of a wrapper has checksum {crc} and tells another", position=0
+                )
+            if inner[start + MESSAGE_MAGIC_AT] != magic:
+                raise RecordValidationError(f"message {index} of a wrapper is not of magic {magic}, as the wrapper is")
+
+
+def _counts_up(headers: BatchHeaders, records: Records) -> bool:
+    """Whether the inner offsets are 0, 1, 2, …"""
+    return np.array_equal(records.offsets, headers.table["base_offset"][0] + np.arange(len(records)))
+
+
+def _in_place(buffer: Bytes, headers: BatchHeaders, records: Records, place: _Place) -> v2.EncodedBatches:
+    batch = buffer[: headers.end].copy()
+    max_timestamps = records.timestamps.max(keepdims=True)
+    if headers.table["max_timestamp"] != max_timestamps:  # a producer's word that does not hold
+        headers = v2.set_max_timestamp(batch, headers, max_timestamps)
+    return _placed(batch, headers, place)
+
+
+def _rebuild(headers: BatchHeaders, records: Records, target: Compression, place: _Place) -> v2.EncodedBatches:
+    """One new batch of magic 2. Of the old one it keeps the producer, its sequence, and what kind of batch it is."""
+    first = headers.table[0]
+    fields = v2.BatchFields(
+        codec=target.codec,
+        level=target.level,
+        producer_id=int(first["producer_id"]),
+        producer_epoch=int(first["producer_epoch"]),
+        base_sequence=int(first["base_sequence"]),
+        transactional=bool(headers.is_transactional[0]),
+        control=bool(headers.is_control[0]),
+    )
+    return _placed(*v2.encode_batches(records, fields, batch_bytes_max=INT32_MAX), place)
+
+
+def _placed(batch: Bytes, headers: BatchHeaders, place: _Place) -> v2.EncodedBatches:
+    headers = v2.stamp(batch, headers, base_offset=place.start_offset, leader_epoch=place.leader_epoch)
+    if place.append_time_ms != NO_TIMESTAMP:
+        headers = v2.set_append_time(batch, headers, place.append_time_ms)
+    return v2.EncodedBatches(batch, headers)
+
+
+def target_compression(config: LogConfig, source: Codec) -> Compression:
+    """What batches are compressed with in the log: as the topic says, or, by ``producer``, as they came."""
+    codec = {"producer": source, "uncompressed": Codec.NONE}.get(config.compression_type)
+    if codec is None:
+        codec = Codec[config.compression_type.upper()]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return Compression(codec, levels.get(codec))
+
+
+def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
+    """Check records before they are encoded, as :func:`validate_and_assign_offsets` would check them after it.
+
+    ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
+    timestamp types are not looked at: the log sets both. Compressed batches have a size only once they are encoded,
+    so theirs is left to :func:`check_batch_sizes`.
+
+    Raises RecordTooLargeError for the first record that, alone in an uncompressed batch, is above
+    ``max.message.bytes``; InvalidTimestampError or RecordValidationError with the index of each record refused.
+    """
+    if target_compression(config, source_codec).codec is Codec.NONE:
+        _check_record_sizes(records, config)
+    _check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
+
+
+def _check_record_sizes(records: Records, config: LogConfig) -> None:
+    room = config.max_message_bytes - v2.LAYOUT.itemsize
+    header_bytes, header_counts = _header_sizes(records)
+    keys, values = _string_lengths(records.keys, len(records)), _string_lengths(records.values, len(records))
+    contents = np.maximum(keys, 0) + np.maximum(values, 0) + header_bytes
+    if not len(records) or contents.max() + v2.RECORD_OVERHEAD_MAX <= room:
+        return  # as nearly always: no need for the exact sizes
+    bodies = 3 + contents  # 3: attributes, and two deltas of 0
+    for lengths in (keys, values, header_counts):
+        bodies += _varint_sizes(lengths)
+    sizes = bodies + _varint_sizes(bodies)
+    for index in np.flatnonzero(sizes > room)[:1]:
+        raise RecordTooLargeError(
+            f"record {index} alone makes a batch of {v2.LAYOUT.itemsize + sizes[index]} bytes, "
+            f"max.message.bytes allows {config.max_message_bytes}"
+        )
+
+
+def _string_lengths(column: BinaryColumn | None, count: int) -> Int64s:
+    """Lengths as they are written: -1 for null."""
+    if column is None:
+        return np.full(count, -1, dtype=np.int64)
+    lengths = np.diff(column.offsets).astype(np.int64)
+    return lengths if column.valid is None else np.where(column.valid, lengths, -1)
+
+
+def _header_sizes(records: Records) -> tuple[Int64s, Int64s]:
+    """Bytes that the headers of each record take, and how many they are."""
+    if records.headers is None:
+        return np.zeros(len(records), dtype=np.int64), np.zeros(len(records), dtype=np.int64)
+    offsets = records.headers.offsets
+    sizes = np.zeros(int(offsets[-1]) + 1, dtype=np.int64)
+    for column in (records.headers.keys, records.headers.values):
+        lengths = _string_lengths(column, len(column))[: len(sizes) - 1]
+        sizes[1:] += _varint_sizes(lengths) + np.maximum(lengths, 0)
+    ends = np.cumsum(sizes)
+    return ends[offsets[1:]] - ends[offsets[:-1]], np.diff(offsets).astype(np.int64)
+
+
+def _varint_sizes(lengths: Int64s) -> Int64s:
+    """Bytes of the varint of each length, -1 included."""
+    return np.searchsorted(_VARINT_STEPS, lengths, side="right") + 1
+
+
+def _check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogConfig) -> None:
+    """Refuse null keys on a compacted topic and times outside the limits; of a record, Kafka tells the key first."""
+    low, high = _timestamp_limits(now_ms, config)
+    timestamps = records.timestamps
+    keyless = _keyless(records) & config.compact
+    outside = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
+    untimely = (outside | flagged) & ~keyless
+    refused = np.flatnonzero(keyless | untimely)
+    if not len(refused):
+        return
+
+    def reason(index: int) -> str:
+        if keyless[index]:
+            return "the topic is compacted and takes no record without a key"
+        if flagged[index]:
+            return "its timestamp type is LogAppendTime, which a producer may not set"
+        return f"its timestamp {timestamps[index]} lies outside {low} to {high}"
+
+    listed = tuple((index, reason(index)) for index in refused[:LISTED_MAX].tolist())
+    kind = InvalidTimestampError if untimely.any() else RecordValidationError
+    first, why = listed[0]
+    raise kind(f"{len(refused)} of {len(records)} records refused, the first is record {first}: {why}", listed)
+
+
+def _keyless(records: Records) -> Bools:
+    if records.keys is None:
+        return np.ones(len(records), dtype=np.bool_)
+    return np.zeros(len(records), dtype=np.bool_) if records.keys.valid is None else ~records.keys.valid
+
+
+def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
+    """The smallest and largest timestamp allowed beside -1; both fit 64 bits, as differences from now may not."""
+    if config.message_timestamp_type == "LogAppendTime":
+        return 0, INT64_MAX
+    return (
+        max(now_ms - config.message_timestamp_before_max_ms, 0),
+        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+    )
