@@ -143,6 +143,8 @@ def java_produce(
     it transactional, and then ``steps`` must hold Step.BEGIN, and Step.COMMIT or Step.ABORT. ``linger.ms`` is 60000:
     records between two steps that flush go to a partition as one batch, if ``batch.size`` (16384 bytes) holds them.
 
+    Returns when the markers of the last transaction are written, too.
+
     Raises:
         JavaError: any error of the producer, with Java's class and message in it.
     """

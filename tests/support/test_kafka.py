@@ -353,7 +353,10 @@ def test_a_program_of_ours_dies_with_a_test_run_that_is_killed() -> None:
 
 @pytest.fixture
 def written(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, Path]:
-    """A topic no broker knows, and a directory that holds it: written by the broker, under another name, and copied."""
+    """A topic no broker knows, and a directory that holds it: written by the broker under another name, then copied.
+
+    The indexes are emptied: those of a live segment are padded with zeros, which no log closed in order has.
+    """
     topic = re.sub(r"\W", "-", request.node.name)[:60]
     create_topics(broker.bootstrap, {f"orig-{topic}": Topic(2)})
     steps: list[Action] = []
@@ -361,9 +364,21 @@ def written(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> t
         steps += [ProducerRecord(b"%d" % n, partition=n % 2), Step.FLUSH]
     java_produce(broker.bootstrap, f"orig-{topic}", steps)
     for partition in range(2):
-        shutil.copytree(broker.log_dir / f"orig-{topic}-{partition}", tmp_path / f"{topic}-{partition}")
-        (tmp_path / f"{topic}-{partition}" / "partition.metadata").unlink()
+        (copy := tmp_path / f"{topic}-{partition}").mkdir()
+        shutil.copy(first_log(broker, f"orig-{topic}", partition), copy)
+        for index in ("index", "timeindex"):
+            (copy / FIRST_LOG).with_suffix(f".{index}").touch()
     return topic, tmp_path
+
+
+def await_committed(broker: Broker, group: str, partition: TopicPartition, offset: int) -> None:
+    """Asks until the offset is there: a broker that has started still loads its groups."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group)
+    deadline = time.monotonic() + 30
+    while (committed := consumer.committed(partition)) != offset:
+        assert time.monotonic() < deadline, f"{group} has committed {committed} of {partition}, not {offset}"
+        time.sleep(0.02)
+    consumer.close()
 
 
 def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
@@ -407,9 +422,7 @@ def test_a_mounted_offsets_topic_is_the_one_the_group_coordinator_reads(broker: 
         )
     with Broker(tmp_path / "other").start() as other:
         mount(other, tmp_path, {"__consumer_offsets": {"cleanup.policy": "compact"}}, clean=False)
-        consumer = KafkaConsumer(bootstrap_servers=other.bootstrap, group_id="moved")
-        assert consumer.committed(TopicPartition("read", 0)) == 7
-        consumer.close()
+        await_committed(other, "moved", TopicPartition("read", 0), 7)
 
 
 def test_a_directory_with_a_partition_missing_is_not_mounted(broker: Broker, written: tuple[str, Path]) -> None:

@@ -8,6 +8,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -35,8 +37,24 @@ final class Produce {
             }
             producer.flush();
         }
+        if (properties.containsKey("transactional.id")) {
+            awaitMarkers(properties);
+        }
         for (Future<RecordMetadata> future : sent) {
             out.println(Clients.JSON.writeValueAsString(asMap(future.get())));
+        }
+    }
+
+    /** A commit or abort is answered when it is decided; its markers are written after that. */
+    private static void awaitMarkers(Properties properties) throws Exception {
+        String id = properties.getProperty("transactional.id");
+        Properties connection = new Properties();
+        connection.put("bootstrap.servers", properties.get("bootstrap.servers"));
+        try (Admin admin = Admin.create(connection)) {
+            TransactionState state = TransactionState.PREPARE_COMMIT;
+            while (state == TransactionState.PREPARE_COMMIT || state == TransactionState.PREPARE_ABORT) {
+                state = admin.describeTransactions(List.of(id)).description(id).get().state();
+            }
         }
     }
 
