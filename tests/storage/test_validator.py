@@ -561,7 +561,7 @@ class TestRecords:
 
 KEYS = st.one_of(st.none(), st.binary(max_size=80))
 TIMESTAMPS = st.one_of(st.just(-1), st.integers(NOW_MS - 1200, NOW_MS + 700), st.sampled_from([-(2**61), -2, 0, 2**62]))
-RECORDS = st.lists(st.builds(Rec, KEYS, KEYS, TIMESTAMPS), min_size=1, max_size=12)
+RECORDS = st.lists(st.builds(Rec, KEYS, KEYS, TIMESTAMPS, st.none()), min_size=1, max_size=12)
 POLICIES = st.sampled_from(["delete", "compact"])
 TIMESTAMP_TYPES = st.sampled_from(["CreateTime", "LogAppendTime"])
 CODECS = st.sampled_from(["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"])
@@ -669,7 +669,7 @@ class TestColumns:
         strings = BinaryColumn.from_list([bytes(100), b"h"]), BinaryColumn.from_list([bytes(100), None])
         headers = HeadersColumn(np.array([0, 0, 2], dtype=np.int32), *strings)
         columns = dataclasses.replace(columns_of([Rec(), Rec()]), headers=headers)
-        size = len(batch([Rec()])) + (2 + 100) + (2 + 100) + (1 + 1) + 1  # and the length of the record grows
+        size = len(batch([Rec()])) + (2 + 100) + (2 + 100) + (1 + 1) + 1 + 1  # and the length of the record grows
         config = LogConfig(max_message_bytes=size + room)
         assert size == v2.encode_batches(columns, v2.BatchFields(), batch_bytes_max=1).headers.table["size"][1]
         if room == 0:
