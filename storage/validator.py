@@ -10,8 +10,8 @@ Only magic 2 is ever written: older messages are rewritten as one batch of magic
 and no buffer of a caller is ever changed.
 
 Stricter than Kafka in four places, each where Kafka would store what no reader can make sense of: uncompressed records
-whose inner offsets do not count up from 0 are rewritten, as compressed ones are; offset range, count and producer of a
-batch are checked whoever sends it; a negative timestamp other than -1 is refused; and so is a batch flagged
+whose inner offsets do not count up from 0 are rewritten, as compressed ones are; a batch without records, or with half
+a producer, is refused whoever sends it; so is a negative timestamp other than -1; and so is a batch flagged
 LogAppendTime, whose flag newer Kafka may clear, and let unchecked times appear.
 """
 
@@ -32,9 +32,14 @@ from pyspark_commitlog.storage.errors import (
     RecordValidationError,
 )
 from pyspark_commitlog.storage.format import ALL_COLUMNS, DECOMPRESSED_BYTES_MAX, StopReason, v2
+from pyspark_commitlog.storage.format.columns import MESSAGE_BYTES_MIN
 from pyspark_commitlog.storage.format.fields import (
     CONTROL_MASK,
+    HEADER_UP_TO_MAGIC,
     INT32_MAX,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
     NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
     Codec,
@@ -89,12 +94,12 @@ def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
 
     Raises CorruptRecordError (UnsupportedMagicError for a format from the future) for a size, magic or checksum that
     cannot be right, RecordTooLargeError for a batch above ``max.message.bytes`` unless it is replicated,
-    RecordValidationError for a client's batch with a base offset other than 0, and OffsetsOutOfOrderError where offsets
-    are the sender's and do not increase.
+    RecordValidationError for a client's batch with a base offset other than 0, OffsetsOutOfOrderError where offsets are
+    the sender's and do not increase, and UnsupportedCompressionTypeError for a codec that Kafka has not.
     """
     scan = formats.scan(buffer)
-    if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
-        raise formats.stop_error(scan, buffer)
+    if (reason := _tail_reason(buffer, scan)) not in (StopReason.END, StopReason.TRUNCATED):
+        raise formats.stop_error(scan._replace(reason=reason), buffer)
     headers = scan.headers
     if not len(headers):
         return _analysis(headers)
@@ -106,6 +111,19 @@ def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
         check_batch_sizes(headers, config)
     formats.verify(buffer, headers)
     return _analysis(headers)
+
+
+def _tail_reason(buffer: Bytes, scan: formats.Scan) -> StopReason:
+    """What lies behind the last batch. A walk takes it for a partial batch wherever it is too short for a whole one;
+    here, as in Kafka's ByteBufferLogInputStream, what it has of a length and a magic must be right as well.
+    """
+    tail = buffer[scan.end : scan.end + HEADER_UP_TO_MAGIC].tobytes()
+    if scan.reason is StopReason.TRUNCATED and len(tail) >= LOG_OVERHEAD:
+        if int.from_bytes(tail[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) < MESSAGE_BYTES_MIN:
+            return StopReason.BAD_SIZE
+        if len(tail) > MAGIC_AT and tail[MAGIC_AT] > v2.MAGIC:
+            return StopReason.UNKNOWN_MAGIC if tail[MAGIC_AT] < 0x80 else StopReason.BAD_MAGIC
+    return scan.reason
 
 
 def _analysis(headers: BatchHeaders) -> Analysis:
@@ -224,7 +242,7 @@ def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
 def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
     for row in headers.table[headers.table["magic"] >= v2.MAGIC]:
         count, first, last = row["count"], row["base_offset"], row["last_offset"]
-        if count <= 0 or count != last - first + 1:
+        if count <= 0 or (origin is Origin.CLIENT and count != last - first + 1):
             raise RecordValidationError(f"a batch of {count} records cannot have offsets {first} to {last}")
         control, transactional = row["attributes"] & CONTROL_MASK, row["attributes"] & TRANSACTIONAL_MASK
         producer_id, epoch, sequence = row["producer_id"], row["producer_epoch"], row["base_sequence"]
@@ -252,8 +270,9 @@ def _check_inner_messages(buffer: Bytes, headers: BatchHeaders) -> None:
 
 
 def _counts_up(headers: BatchHeaders, records: Records) -> bool:
-    """Whether the inner offsets are 0, 1, 2, …"""
-    return np.array_equal(records.offsets, headers.table["base_offset"][0] + np.arange(len(records)))
+    """Whether the inner offsets are 0, 1, 2, … up to the batch's last."""
+    first, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
+    return last - first + 1 == len(records) and np.array_equal(records.offsets, np.arange(first, last + 1))
 
 
 def _in_place(buffer: Bytes, headers: BatchHeaders, records: Records, place: _Place) -> v2.EncodedBatches:
