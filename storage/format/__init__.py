@@ -1,0 +1,171 @@
+"""Bytes to tables and back, for every message format. Opens nothing.
+
+Here, and nowhere else, the magic of a batch decides which module reads it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import pairwise
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
+from pyspark_commitlog.storage.format import v0, v1, v2
+from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
+from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
+from pyspark_commitlog.storage.kernels import frozen
+from pyspark_commitlog.storage.kernels import scan as walking
+
+__all__ = [
+    "ALL_COLUMNS",
+    "DECOMPRESSED_BYTES_MAX",
+    "Decoded",
+    "Scan",
+    "StopReason",
+    "by_magic",
+    "checksums_match",
+    "codec_of",
+    "decode",
+    "scan",
+    "stop_error",
+    "verify",
+]
+
+_MODULES: dict[int, ModuleType] = {module.MAGIC: module for module in (v0, v1, v2)}
+_SCANNED_AT_ONCE = 4096  # batches; a walk that finds more goes on with twice the room
+
+
+class StopReason(IntEnum):
+    """Why a walk over batches stopped."""
+
+    END = walking.END  # exactly behind the last batch
+    TRUNCATED = walking.TRUNCATED  # what is left is shorter than a header, or than the batch it begins
+    BAD_SIZE = walking.BAD_SIZE
+    BAD_MAGIC = walking.BAD_MAGIC
+    UNKNOWN_MAGIC = walking.UNKNOWN_MAGIC
+    FULL = walking.FULL  # as many batches as were asked for
+
+
+class Scan(NamedTuple):
+    """Batches found one behind the other in a buffer."""
+
+    headers: BatchHeaders
+    end: int  # position behind the last of them
+    reason: StopReason
+
+
+def by_magic(magic: int) -> ModuleType:
+    """The module of a message format: v0, v1 or v2. Raises UnsupportedMagicError for a format from the future."""
+    if magic not in _MODULES:
+        raise UnsupportedMagicError(f"message format {magic}, this engine knows 0 to {v2.MAGIC}")
+    return _MODULES[magic]
+
+
+def codec_of(number: int) -> Codec:
+    """The codec with a number; UnsupportedCompressionTypeError for one that Kafka has not."""
+    try:
+        return Codec(number)
+    except ValueError:
+        raise UnsupportedCompressionTypeError(f"unknown compression type {number}") from None
+
+
+def scan(buffer: Bytes, *, start: int = 0, batches_max: int | None = None) -> Scan:
+    """Walk the batches from ``start`` on and read their headers; no checksum is verified."""
+    source = frozen(buffer)
+    found, end, reason, room = _walk(source, start, min(batches_max or 2**62, _SCANNED_AT_ONCE))
+    while reason == StopReason.FULL and (batches_max is None or len(found[0]) < batches_max):
+        more, end, reason, room = _walk(source, end, min(2 * room, (batches_max or 2**62) - len(found[0])))
+        found = tuple(np.concatenate(pair) for pair in zip(found, more, strict=True))
+    return Scan(BatchHeaders(_headers(source, *found)), end, StopReason(reason))
+
+
+def _walk(source: Bytes, start: int, room: int) -> tuple[tuple[np.ndarray, ...], int, int, int]:
+    positions, sizes, magics = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int8)
+    found, end, reason = walking.walk(source, start, positions, sizes, magics)
+    return (positions[:found], sizes[:found], magics[:found]), end, reason, room
+
+
+def _headers(source: Bytes, positions: Int64s, sizes: Int64s, magics: np.ndarray) -> np.ndarray:
+    kinds = np.unique(magics).tolist()
+    if len(kinds) == 1:
+        return by_magic(kinds[0]).headers(source, positions, sizes)  # type: ignore[no-any-return]
+    table = np.empty(len(positions), dtype=HEADERS)
+    for magic in kinds:
+        rows = magics == magic
+        table[rows] = by_magic(magic).headers(source, positions[rows], sizes[rows])
+    return table
+
+
+def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
+    """What is wrong behind the last batch of a walk; position as in ``buffer``."""
+    length = int.from_bytes(buffer[scan.end + 8 : scan.end + 12].tobytes(), "big", signed=True)
+    magic = int.from_bytes(buffer[scan.end + 16 : scan.end + 17].tobytes(), "big", signed=True)
+    if scan.reason == StopReason.UNKNOWN_MAGIC:
+        return UnsupportedMagicError(f"message format {magic}, this engine knows 0 to {v2.MAGIC}", position=scan.end)
+    if scan.reason == StopReason.BAD_MAGIC:
+        return CorruptRecordError(f"magic {magic} cannot be right", position=scan.end)
+    return CorruptRecordError(f"a batch length of {length} cannot be right for magic {magic}", position=scan.end)
+
+
+def checksums_match(buffer: Bytes, headers: BatchHeaders) -> Bools:
+    """Whether each batch has the checksum its header tells; shape (batches,)."""
+    matches: Bools = _checksums(buffer, headers) == headers.table["crc"]
+    return matches
+
+
+def verify(buffer: Bytes, headers: BatchHeaders) -> None:
+    """Raise CorruptRecordError, with the position, for the first batch whose checksum is wrong."""
+    found = _checksums(buffer, headers)
+    for row in np.flatnonzero(found != headers.table["crc"])[:1]:
+        stored, position = headers.table["crc"][row], int(headers.table["position"][row])
+        raise CorruptRecordError(f"checksum {found[row]}, the batch says {stored}", position=position)
+
+
+def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
+    found = np.empty(len(headers), dtype=np.uint32)
+    for first, last, magic in _runs(headers):
+        found[first:last] = by_magic(magic).checksums(buffer, headers[first:last])
+    return found
+
+
+def _runs(headers: BatchHeaders) -> list[tuple[int, int, int]]:
+    """(first, behind last, magic) of neighbours of one magic."""
+    magics = headers.table["magic"]
+    firsts = np.flatnonzero(np.diff(magics, prepend=np.int8(-1))).tolist()
+    return [(first, end, int(magics[first])) for first, end in pairwise([*firsts, len(headers)])]
+
+
+def decode(
+    buffer: Bytes,
+    headers: BatchHeaders,
+    *,
+    columns: tuple[str, ...] = ALL_COLUMNS,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Decoded:
+    """The records of batches of any magics, any selection of those in ``buffer``, as one table.
+
+    Checksums are verified. Of ``key``, ``value`` and ``headers`` only the columns asked for are built.
+    ``decompressed_bytes_max`` bounds what a batch may decompress to.
+
+    Raises CorruptRecordError or InvalidRecordError with the position of the batch.
+    """
+    verify(buffer, headers)
+    parts: list[Part] = []
+    for first, last, magic in _runs(headers):
+        parts += by_magic(magic).parts(buffer, headers[first:last], decompressed_bytes_max)
+    return Decoded(fill(parts, columns), _counts(headers, parts))
+
+
+def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
+    """Records in each batch: what a header counts, or the messages found."""
+    counts = headers.table["count"].copy()
+    for part in parts:
+        if part.is_legacy:
+            batches, found = np.unique(part.positions, return_counts=True)
+            counts[np.searchsorted(headers.table["position"], batches)] = found
+    return counts

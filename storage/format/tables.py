@@ -118,6 +118,11 @@ class BinaryColumn:
             return strings
         return [s if there else None for s, there in zip(strings, self.valid.tolist(), strict=True)]
 
+    def slice(self, start: int, stop: int) -> BinaryColumn:
+        """Strings [start, stop), in the same memory."""
+        valid = None if self.valid is None else self.valid[start:stop]
+        return BinaryColumn(self.data, self.offsets[start : stop + 1], valid)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -129,6 +134,10 @@ class HeadersColumn:
     offsets: Int32s  # shape (n + 1,)
     keys: BinaryColumn  # UTF-8, never null
     values: BinaryColumn
+
+    def slice(self, start: int, stop: int) -> HeadersColumn:
+        """The headers of records [start, stop), in the same memory."""
+        return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,24 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def slice(self, start: int, stop: int) -> Records:
+        """Records [start, stop) by their place in the table, in the same memory."""
+        return Records(
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.timestamp_types[start:stop],
+            None if self.keys is None else self.keys.slice(start, stop),
+            None if self.values is None else self.values.slice(start, stop),
+            None if self.headers is None else self.headers.slice(start, stop),
+        )
+
+    def between(self, start_offset: int, end_offset: int) -> Records:
+        """Records from the first to the last one with ``start_offset <= offset < end_offset``."""
+        inside = np.flatnonzero((self.offsets >= start_offset) & (self.offsets < end_offset))
+        if len(inside) == len(self):
+            return self
+        return self.slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else self.slice(0, 0)
 
 
 class Decoded(NamedTuple):

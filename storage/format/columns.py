@@ -1,0 +1,141 @@
+"""Records of many batches into one table: what the decoders of all magics share.
+
+A decoder names parts: a source of bytes and the batches (or messages) in it. The parts may be of any magic and in any
+number of sources, as each decompressed batch is one; all end up in one :class:`Records`, in the order they were added.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Bytes, HeadersColumn, Int32s, Int64s, Records
+from pyspark_commitlog.storage.kernels import frozen
+from pyspark_commitlog.storage.kernels import records as kernel
+
+ALL_COLUMNS = ("key", "value", "headers")
+RECORD_BYTES_MIN = 7  # a record of magic 2 with nothing in it
+MESSAGE_BYTES_MIN = 14  # a message of magic 0 with nothing in it
+
+_WANTED = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
+_REASONS = {
+    kernel.RECORD_CUT: "the records end before it does",
+    kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
+    kernel.BAD_LENGTH: "its length cannot be right",
+    kernel.BAD_STRUCTURE: "one of its fields reaches beyond its end",
+    kernel.NOT_CONSUMED: "it is longer than its fields",
+    kernel.BAD_HEADER_COUNT: "its header count cannot be right",
+    kernel.NULL_HEADER_KEY: "a header of it has no key",
+    kernel.TRAILING_BYTES: "bytes are left behind the records that the header counts",
+    kernel.NESTED: "a compressed message inside a compressed one",
+}
+
+
+class Part(NamedTuple):
+    """Batches of magic 2, or legacy messages, that lie in one source."""
+
+    source: Bytes
+    table: Int64s  # as kernels.records.fill or fill_messages wants it
+    is_legacy: bool
+    positions: Int64s  # shape (rows of table,): of the batch each row is part of, for errors
+
+
+def describe(reason: int, record: int) -> str:
+    """A kernel's reason as a sentence about a record."""
+    return f"record {record} does not decode: {_REASONS[reason]}"
+
+
+def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
+    """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
+    rows = sum(_rows_at_most(part) for part in parts)
+    source_bytes = sum(len(part.source) for part in parts)
+    state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
+    state[kernel.WANTED] = sum(_WANTED[column] for column in columns)
+    arrays = _arrays(rows, source_bytes, columns)
+    firsts = []
+    for part in parts:
+        firsts.append(int(state[kernel.ROWS]))
+        loop = kernel.fill_messages if part.is_legacy else kernel.fill
+        done, reason = loop(frozen(part.source), part.table, arrays, state)
+        if reason != kernel.FINE:
+            raise InvalidRecordError(
+                describe(reason, int(state[kernel.FAILED_RECORD])), position=int(part.positions[done])
+            )
+    return _records(parts, firsts, arrays, state, columns)
+
+
+def _rows_at_most(part: Part) -> int:
+    """A count in a header must not reserve memory that its bytes cannot fill."""
+    if part.is_legacy:
+        return len(part.table)
+    room = (part.table[:, kernel.STOP] - part.table[:, kernel.START]) // RECORD_BYTES_MIN
+    return int(np.minimum(part.table[:, kernel.COUNT], room).sum())
+
+
+def _arrays(rows: int, source_bytes: int, columns: tuple[str, ...]) -> kernel.Columns:
+    def strings(wanted: bool) -> tuple[Bytes, Int32s, Bools]:
+        data = np.empty(min(source_bytes, INT32_MAX) if wanted else 0, dtype=np.uint8)
+        return data, _offsets(rows if wanted else 0), np.empty(rows if wanted else 0, dtype=np.bool_)
+
+    return kernel.Columns(
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int64),
+        np.empty(rows, dtype=np.int8),
+        *strings("key" in columns),
+        *strings("value" in columns),
+        _offsets(rows),
+        np.empty(rows, dtype=np.int64),
+    )
+
+
+def _offsets(rows: int) -> Int32s:
+    offsets = np.empty(rows + 1, dtype=np.int32)
+    offsets[0] = 0
+    return offsets
+
+
+def _records(
+    parts: list[Part], firsts: list[int], arrays: kernel.Columns, state: Int64s, columns: tuple[str, ...]
+) -> Records:
+    cells = state.tolist()
+    rows = cells[kernel.ROWS]
+
+    def strings(data: Bytes, offsets: Int32s, valid: Bools, nulls: int) -> BinaryColumn:
+        return BinaryColumn(data[: offsets[rows]], offsets[: rows + 1], valid[:rows] if nulls else None)
+
+    keys = (arrays.key_data, arrays.key_offsets, arrays.key_valid, cells[kernel.NULL_KEYS])
+    values = (arrays.value_data, arrays.value_offsets, arrays.value_valid, cells[kernel.NULL_VALUES])
+    has_headers = "headers" in columns and cells[kernel.HEADERS] > 0
+    return Records(
+        arrays.offsets[:rows],
+        arrays.timestamps[:rows],
+        arrays.timestamp_types[:rows],
+        strings(*keys) if "key" in columns else None,
+        strings(*values) if "value" in columns else None,
+        _headers(parts, [*firsts, rows], arrays, cells) if has_headers else None,
+    )
+
+
+def _headers(parts: list[Part], bounds: list[int], arrays: kernel.Columns, cells: list[int]) -> HeadersColumn:
+    count = cells[kernel.HEADERS]
+    headers = kernel.Headers(
+        np.empty(cells[kernel.HEADER_KEY_BYTES], dtype=np.uint8),
+        _offsets(count),
+        np.empty(cells[kernel.HEADER_VALUE_BYTES], dtype=np.uint8),
+        _offsets(count),
+        np.empty(count, dtype=np.bool_),
+    )
+    state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
+    for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+        if not part.is_legacy:
+            kernel.fill_headers(frozen(part.source), first, last, arrays, headers, state)
+    valid = headers.value_valid if cells[kernel.NULL_HEADER_VALUES] else None
+    return HeadersColumn(
+        arrays.header_offsets[: bounds[-1] + 1],
+        BinaryColumn(headers.key_data, headers.key_offsets, None),
+        BinaryColumn(headers.value_data, headers.value_offsets, valid),
+    )

@@ -1,0 +1,326 @@
+"""Codecs behind one pair of functions (spec 3).
+
+What is compressed is the records of one batch, or the message set inside a legacy wrapper: one stream a batch. The
+bytes need not be Kafka's, only readable by Kafka: so here frames are written by the libraries, with Kafka's options.
+
+Reading bounds memory before it believes a header: each codec's framing is walked first, and what its blocks can hold at
+most is compared with the limit. A stream that cannot be right is an ``InvalidRecordError`` without a position; the
+format module that knows the batch adds it.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+import cramjam
+import lz4.frame
+import numpy as np
+import zstandard
+
+from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
+from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec
+from pyspark_commitlog.storage.format.tables import Bytes
+
+# What one batch may decompress to. A gzip stream, the least bounded that old Kafka writes, grows at most 1032 times, so
+# a batch of the default max.message.bytes (1 MiB) stays below this; what goes beyond is not a batch but a bomb.
+DECOMPRESSED_BYTES_MAX = 2**30 + 2**23
+
+_libraries = threading.local()  # (de)compressor objects: costly to make, and not to be shared between threads
+
+
+class Levels(NamedTuple):
+    """The levels a codec takes, as Kafka's ``compression.*.level`` bounds them."""
+
+    lowest: int
+    highest: int
+    default: int
+
+
+LEVELS = {Codec.GZIP: Levels(1, 9, -1), Codec.LZ4: Levels(1, 17, 9), Codec.ZSTD: Levels(-131072, 22, 3)}
+
+
+def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int = 2) -> Bytes:
+    """``data`` as one stream of ``codec``; ``level`` None is Kafka's default.
+
+    Raises ``UnsupportedCompressionTypeError`` for a level outside :data:`LEVELS`, or zstd below magic 2.
+    """
+    if codec == Codec.ZSTD and magic < 2:
+        raise UnsupportedCompressionTypeError(f"zstd needs message format 2, not {magic}")
+    if codec == Codec.NONE:
+        return data
+    compressed = _COMPRESSORS[codec](np.ascontiguousarray(data), checked_level(codec, level), magic)
+    return np.frombuffer(compressed, dtype=np.uint8)
+
+
+def checked_level(codec: Codec, level: int | None) -> int:
+    """The level to use, Kafka's default for None; refuses one that the codec does not have."""
+    known = LEVELS.get(codec)
+    if level is None:
+        return 0 if known is None else known.default
+    if known is None:
+        raise UnsupportedCompressionTypeError(f"{codec.name.lower()} has no levels, but level {level} was asked for")
+    if level != known.default and not known.lowest <= level <= known.highest:
+        bounds = f"{known.lowest} to {known.highest}"
+        raise UnsupportedCompressionTypeError(f"{codec.name.lower()} level {level} is outside {bounds}")
+    return level
+
+
+def decompress(codec: int, data: Bytes, *, magic: int = 2, limit: int = DECOMPRESSED_BYTES_MAX) -> Bytes:
+    """What the stream ``data`` holds, at most ``limit`` bytes.
+
+    Raises ``InvalidRecordError`` for an unknown codec, a stream that is cut or damaged, or one that holds more.
+    """
+    if codec not in _DECOMPRESSORS or (codec == Codec.ZSTD and magic < 2):
+        raise InvalidRecordError(f"compression type {codec} is not known in message format {magic}")
+    return _DECOMPRESSORS[Codec(codec)](np.ascontiguousarray(data), limit, magic)
+
+
+def _refuse(codec: str, why: object) -> NoReturn:
+    raise InvalidRecordError(f"{codec} stream does not decompress: {why}")
+
+
+def _too_large(codec: str, limit: int) -> NoReturn:
+    raise InvalidRecordError(f"{codec} stream holds more than the {limit} bytes allowed")
+
+
+# gzip: one member, no name, no time. Further members are read, anything else behind a member is not looked at.
+
+_GZIP = 31  # zlib's window bits for a gzip member
+_GZIP_START = b"\x1f\x8b\x08"
+
+
+def _gzip(data: Bytes, level: int, _magic: int) -> bytes:
+    member = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
+    return member.compress(data) + member.flush()
+
+
+def _gunzip(data: Bytes, limit: int, _magic: int) -> Bytes:
+    rest: Bytes | bytes = data
+    pieces: list[bytes] = []
+    left = limit
+    while not pieces or rest[:3] == _GZIP_START:
+        member = zlib.decompressobj(_GZIP)
+        try:
+            pieces.append(member.decompress(rest, left + 1))
+        except zlib.error as error:
+            _refuse("gzip", error)
+        left -= len(pieces[-1])
+        if left < 0:
+            _too_large("gzip", limit)
+        if not member.eof:
+            _refuse("gzip", f"it ends inside a member, after {len(data)} bytes")
+        rest = member.unused_data
+    return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
+
+
+# snappy: xerial's framing, blocks of 32 KiB; read also as one bare block, which librdkafka writes (spec 3.2).
+
+_XERIAL = struct.Struct(">8sii")
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_MAGIC_HEAD = struct.unpack(">i", _XERIAL_MAGIC[:4])[0]
+_SNAPPY_BLOCK = 32768
+_SNAPPY_GROWTH = 22  # a copy of 64 bytes takes 3: no block grows more, whatever its preamble says
+
+
+def _snap(data: Bytes, _level: int, _magic: int) -> bytes:
+    pieces = [_XERIAL.pack(_XERIAL_MAGIC, 1, 1)]
+    for start in range(0, len(data), _SNAPPY_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK]))
+        pieces += (len(block).to_bytes(4, "big"), block)
+    return b"".join(pieces)
+
+
+def _unsnap(data: Bytes, limit: int, _magic: int) -> Bytes:
+    blocks = _snappy_blocks(data)
+    try:
+        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    except cramjam.DecompressionError as error:
+        _refuse("snappy", error)
+    for block, size in zip(blocks, sizes, strict=True):
+        if size > _SNAPPY_GROWTH * len(block) + 64:
+            _refuse("snappy", f"a block of {len(block)} bytes says that it holds {size}")
+    if sum(sizes) > limit:
+        _too_large("snappy", limit)
+    whole = np.empty(sum(sizes), dtype=np.uint8)
+    at = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        try:
+            written = cramjam.snappy.decompress_raw_into(block, whole[at : at + size])
+        except cramjam.DecompressionError as error:
+            _refuse("snappy", error)
+        if written != size:
+            _refuse("snappy", f"a block says that it holds {size} bytes and holds {written}")
+        at += size
+    return whole
+
+
+def _snappy_blocks(data: Bytes) -> list[Bytes]:
+    if len(data) < _XERIAL.size or data[:8].tobytes() != _XERIAL_MAGIC:
+        return [data]
+    blocks = []
+    at = _XERIAL.size
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
+        if size == _XERIAL_MAGIC_HEAD and at + _XERIAL.size <= len(data):  # one more stream follows
+            at += _XERIAL.size
+            continue
+        if size < 0 or at + 4 + size > len(data):
+            _refuse("snappy", f"at byte {at} a block of {size} bytes begins, {len(data) - at - 4} are left")
+        blocks.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return blocks
+
+
+# lz4: one frame of independent 64 KiB blocks without checksums (spec 3.3).
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_FAST = 9  # Kafka's default level stands for the fast compressor; the others are levels of the high one
+_LZ4_RAW = 0x80000000  # of a block size: the block is not compressed
+_LZ4_GROWTH = 255
+
+
+def _lz4(data: Bytes, level: int, magic: int) -> bytes:
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level == _LZ4_FAST else min(max(level, 3), 12),
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    if magic > 0:
+        return frame
+    return frame[:6] + bytes([header_checksum(frame[:6])]) + frame[7:]
+
+
+def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
+    head = data[:15].tobytes()
+    if len(head) < 7 or head[:4] != _LZ4_MAGIC:
+        _refuse("lz4", f"it begins with {head[:7].hex()}")
+    if not head[4] & 0x20:
+        _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not take")
+    header_size = 15 if head[4] & 0x08 else 7
+    stop, capacity = _measure_lz4(data, header_size, bool(head[4] & 0x10), _LZ4_BLOCK_SIZES.get(head[5] & 0x70, 0))
+    if magic == 0:  # magic 0 was written with a wrong header checksum and is read with any (spec 3.3)
+        right = np.frombuffer(bytes([header_checksum(head[4 : header_size - 1])]), dtype=np.uint8)
+        data = np.concatenate((data[: header_size - 1], right, data[header_size:]))
+    try:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        whole: bytes = frame.decompress(memoryview(data)[:stop], max_length=min(capacity, limit) + 1)
+    except RuntimeError as error:
+        _refuse("lz4", error)
+    if len(whole) > limit:
+        _too_large("lz4", limit)
+    if not frame.eof:
+        _refuse("lz4", "it ends inside the frame")
+    return np.frombuffer(whole, dtype=np.uint8)
+
+
+_LZ4_BLOCK_SIZES = {0x40: 2**16, 0x50: 2**18, 0x60: 2**20, 0x70: 2**22}
+
+
+def _measure_lz4(data: Bytes, at: int, block_checksums: bool, block_size: int) -> tuple[int, int]:
+    """Where the frame ends, and the most bytes its blocks can hold."""
+    raw, capacity = memoryview(data), 0
+    while at + 4 <= len(raw):
+        size = int.from_bytes(raw[at : at + 4], "little")
+        at += 4
+        if size == 0:
+            return min(at + (4 if data[4] & 0x04 else 0), len(raw)), capacity
+        size &= ~_LZ4_RAW
+        capacity += min(block_size, _LZ4_GROWTH * size)
+        at += size + (4 if block_checksums else 0)
+    _refuse("lz4", f"it ends before its end mark, after {len(raw)} bytes")
+
+
+def header_checksum(descriptor: bytes) -> int:
+    """The second byte of xxHash32 (seed 0) over a frame descriptor, which is shorter than the hash's 16-byte lanes."""
+    prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    hashed = (prime_5 + len(descriptor)) % 2**32
+    words = len(descriptor) // 4 * 4
+    for at in range(0, words, 4):
+        hashed = (hashed + int.from_bytes(descriptor[at : at + 4], "little") * prime_3) % 2**32
+        hashed = (hashed << 17 | hashed >> 15) * prime_4 % 2**32
+    for byte in descriptor[words:]:
+        hashed = (hashed + byte * prime_5) % 2**32
+        hashed = (hashed << 11 | hashed >> 21) * prime_1 % 2**32
+    hashed = (hashed ^ hashed >> 15) * prime_2 % 2**32
+    hashed = (hashed ^ hashed >> 13) * prime_3 % 2**32
+    return (hashed ^ hashed >> 16) >> 8 & 0xFF
+
+
+# zstd: one frame; several, and skippable ones, are read.
+
+_ZSTD_SKIPPABLE = 0x184D2A50  # to ...5F
+_ZSTD_BLOCK = 2**17
+_ZSTD_RAW, _ZSTD_RLE = 0, 1
+
+
+def _zstd(data: Bytes, level: int, _magic: int) -> bytes:
+    compressors: dict[int, zstandard.ZstdCompressor] = _libraries.__dict__.setdefault("compressors", {})
+    if level not in compressors:
+        compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressors[level].compress(data.data)
+
+
+def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
+    if not hasattr(_libraries, "zstd"):
+        _libraries.zstd = zstandard.ZstdDecompressor()
+    raw, at, left = memoryview(data), 0, limit
+    pieces: list[bytes] = []
+    try:
+        while at < len(raw) or not pieces:
+            stop, capacity = _measure_zstd(raw, at)
+            if capacity >= 0:
+                pieces.append(_libraries.zstd.decompress(raw[at:stop], max_output_size=min(capacity, left) or 1))
+                left -= len(pieces[-1])
+            at = stop
+    except zstandard.ZstdError as error:
+        _refuse("zstd", f"{error} (at most {limit} bytes are allowed)")
+    if left < 0:
+        _too_large("zstd", limit)
+    return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
+
+
+def _measure_zstd(raw: memoryview, at: int) -> tuple[int, int]:
+    """Where the frame at ``at`` ends and the most bytes its blocks can hold; -1 bytes for a skippable frame."""
+    if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
+        return at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little"), -1
+    frame = zstandard.get_frame_parameters(raw[at:])
+    stop, capacity, last = at + zstandard.frame_header_size(raw[at:]), 0, 0
+    while not last:
+        if stop + 3 > len(raw):
+            _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
+        head = int.from_bytes(raw[stop : stop + 3], "little")
+        last, kind, size = head & 1, head >> 1 & 3, head >> 3
+        stop += 3 + (1 if kind == _ZSTD_RLE else size)
+        capacity += size if kind in (_ZSTD_RAW, _ZSTD_RLE) else min(_ZSTD_BLOCK, frame.window_size)
+    stop += 4 if frame.has_checksum else 0
+    if stop > len(raw):
+        _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
+    if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, -1) and frame.content_size > capacity:
+        _refuse("zstd", f"its header says {frame.content_size} bytes, its blocks hold at most {capacity}")
+    return stop, capacity
+
+
+def _plain(data: Bytes, _limit: int, _magic: int) -> Bytes:
+    return data
+
+
+_COMPRESSORS: dict[Codec, Callable[[Bytes, int, int], bytes]] = {
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snap,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+_DECOMPRESSORS: dict[Codec, Callable[[Bytes, int, int], Bytes]] = {
+    Codec.NONE: _plain,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnap,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}
+assert DECOMPRESSED_BYTES_MAX <= INT32_MAX  # columns have 32-bit offsets

@@ -1,0 +1,113 @@
+"""Control records: the markers that end transactions, and KRaft's own (spec 1.6; Kafka's ControlRecordType)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.columns import fill
+from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
+from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, Records
+
+KEY_BYTES_MIN = 4  # version i16, type i16
+MARKER_VALUE_BYTES_MIN = 6  # version i16, coordinator epoch i32
+
+
+class ControlType(IntEnum):
+    """What a control record is; a number that is not listed counts as UNKNOWN and means nothing."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class MarkerRecord(NamedTuple):
+    """The record of a batch that ends a transaction."""
+
+    is_commit: bool  # else abort
+    coordinator_epoch: int
+    timestamp: int  # ms
+
+
+def parse_key(key: bytes | None) -> ControlType:
+    """The type in a control record's key; InvalidRecordError for one that is null, too short, or of version < 0."""
+    if key is None or len(key) < KEY_BYTES_MIN:
+        raise InvalidRecordError(f"a control record key of {len(key or b'')} bytes, {KEY_BYTES_MIN} are needed")
+    version, kind = (int.from_bytes(key[at : at + 2], "big", signed=True) for at in (0, 2))
+    if version < 0:
+        raise InvalidRecordError(f"a control record key of version {version}")
+    return ControlType(kind) if kind in ControlType.__members__.values() else ControlType.UNKNOWN
+
+
+def parse_marker_value(value: bytes | None) -> int:
+    """The coordinator epoch in a marker's value; a newer version is read as 0. Raises InvalidRecordError."""
+    if value is None or len(value) < MARKER_VALUE_BYTES_MIN:
+        raise InvalidRecordError(f"a marker value of {len(value or b'')} bytes, {MARKER_VALUE_BYTES_MIN} are needed")
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version < 0:
+        raise InvalidRecordError(f"a marker value of version {version}")
+    return int.from_bytes(value[2:6], "big", signed=True)
+
+
+def parse(key: bytes | None, value: bytes | None) -> tuple[ControlType, int | None]:
+    """(type, coordinator epoch of a COMMIT or ABORT, else None)."""
+    kind = parse_key(key)
+    return kind, parse_marker_value(value) if kind in (ControlType.COMMIT, ControlType.ABORT) else None
+
+
+def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
+    """The marker in one control batch; None for an empty batch and for control records of another kind.
+
+    Raises InvalidRecordError, with the batch's position, for one that does not parse.
+    """
+    records = fill(v2.parts(buffer, headers, DECOMPRESSED_BYTES_MAX), ("key", "value"))
+    if not len(records):
+        return None
+    assert records.keys is not None
+    assert records.values is not None
+    try:
+        kind, coordinator_epoch = parse(records.keys.to_list()[0], records.values.to_list()[0])
+    except InvalidRecordError as error:
+        raise InvalidRecordError(error.reason, position=int(headers.table["position"][0])) from error
+    if coordinator_epoch is None:
+        return None
+    return MarkerRecord(kind is ControlType.COMMIT, coordinator_epoch, int(records.timestamps[0]))
+
+
+def end_transaction_marker(
+    *,
+    commit: bool,
+    offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> Bytes:
+    """The batch of 78 bytes that ends a transaction."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    record = Records(
+        offsets=np.array([offset], dtype=np.int64),
+        timestamps=np.array([timestamp_ms], dtype=np.int64),
+        timestamp_types=np.zeros(1, dtype=np.int8),
+        keys=BinaryColumn.from_list([b"\0\0" + int(kind).to_bytes(2, "big")]),
+        values=BinaryColumn.from_list([b"\0\0" + coordinator_epoch.to_bytes(4, "big", signed=True)]),
+        headers=None,
+    )
+    fields = v2.BatchFields(
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+    return v2.encode(record, fields)

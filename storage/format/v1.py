@@ -1,0 +1,74 @@
+"""Message format 1: messages with a timestamp, plain or in compressed wrappers (spec 2; Kafka's LegacyRecord).
+
+A plain message is a batch of its own. A wrapper holds a compressed message set; its offset is that of the last message
+in it, and the offsets inside are relative. The timestamp type of a wrapper holds for all its messages.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import legacy
+from pyspark_commitlog.storage.format.columns import Part
+from pyspark_commitlog.storage.format.fields import Codec, TimestampType
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
+
+MAGIC = 1
+
+# This must not change: it is how Kafka's files look.
+LAYOUT = np.dtype(
+    [  #                    byte  meaning
+        ("offset", ">i8"),  #  0   of the message, or of the last one in a wrapper
+        ("size", ">i4"),  #    8   bytes after this field
+        ("crc", ">u4"),  #    12   CRC-32 from magic to the end
+        ("magic", "i1"),  #   16   1
+        ("attributes", "i1"),  # 17  codec, timestamp type
+        ("timestamp", ">i8"),  # 18  ms, -1: none; of a wrapper the largest inside, or the append time
+    ]
+)
+assert LAYOUT.itemsize == 26
+CHECKED_FROM = 16
+CRC_AT = 12
+
+
+def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
+    """Headers of the messages at ``positions``; shape (messages,), dtype HEADERS."""
+    return legacy.headers(LAYOUT, buffer, positions, sizes)
+
+
+def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
+    """CRC-32 of each message."""
+    view = memoryview(buffer)
+    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
+    return [zlib.crc32(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
+
+
+def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
+    """Where the messages are. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
+    return legacy.parts(MAGIC, buffer, headers, decompressed_bytes_max, _absolute_offsets)
+
+
+def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
+    """Inner offsets count from the wrapper's, which is the last one's; old librdkafka wrote 0 there."""
+    last = int(inner[-1])
+    if wrapper_offset == 0:
+        return inner
+    if wrapper_offset < last:
+        raise InvalidRecordError(f"wrapper offset {wrapper_offset} is below its last inner offset {last}")
+    return inner + (wrapper_offset - last)
+
+
+def encode(records: Records, codec: Codec = Codec.NONE, level: int | None = None) -> Bytes:
+    """Plain messages, or all of them in one wrapper. Written by compaction, which keeps a segment's format, and tests.
+
+    With LogAppendTime, which ``records.timestamp_types`` tell, the wrapper has it too. No records give no bytes.
+    """
+    append_time = len(records) > 0 and records.timestamp_types[0] == TimestampType.LOG_APPEND_TIME
+    if codec == Codec.NONE or not len(records):
+        return legacy.messages(MAGIC, records, records.offsets, append_time)
+    inner = legacy.messages(MAGIC, records, records.offsets - records.offsets[0], append_time)
+    largest = int(records.timestamps.max())
+    return legacy.wrapper(MAGIC, inner, codec, level, int(records.offsets[-1]), largest, append_time)

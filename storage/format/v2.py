@@ -1,0 +1,425 @@
+"""Message format 2: record batches (spec 1; Kafka's DefaultRecordBatch and DefaultRecord)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from crc32c import crc32c
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import columns as filling
+from pyspark_commitlog.storage.format.compression import compress, decompress
+from pyspark_commitlog.storage.format.fields import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Codec,
+    TimestampType,
+)
+from pyspark_commitlog.storage.format.tables import (
+    HEADERS,
+    BatchHeaders,
+    BinaryColumn,
+    Bools,
+    Bytes,
+    HeadersColumn,
+    Int32s,
+    Int64s,
+    Records,
+)
+from pyspark_commitlog.storage.kernels import frozen, memory, writing
+from pyspark_commitlog.storage.kernels import records as reading
+
+MAGIC = 2
+
+# This must not change: it is how Kafka's files look.
+LAYOUT = np.dtype(
+    [  #                          byte  meaning
+        ("base_offset", ">i8"),  #   0   offset of the first record, as first written: compaction keeps it
+        ("length", ">i4"),  #        8   bytes after this field
+        ("leader_epoch", ">i4"),  # 12   outside the checksum: set again on every hop
+        ("magic", "i1"),  #         16   2
+        ("crc", ">u4"),  #          17   CRC-32C from attributes to the end
+        ("attributes", ">i2"),  #   21   codec, timestamp type, transactional, control, delete horizon
+        ("last_offset_delta", ">i4"),  # 23
+        ("base_timestamp", ">i8"),  # 27  what record timestamps are relative to; or the delete horizon
+        ("max_timestamp", ">i8"),  # 35  of the records; or the append time
+        ("producer_id", ">i8"),  #  43   -1: none
+        ("producer_epoch", ">i2"),  # 51  -1: none
+        ("base_sequence", ">i4"),  # 53  -1: none
+        ("count", ">i4"),  #        57   records that are there: 0 is possible after compaction
+    ]
+)
+assert LAYOUT.itemsize == 61
+CHECKED_FROM = 21
+CRC_AT = 17
+
+RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
+HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
+
+_SAME_FIELDS = (
+    "base_offset",
+    "leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
+
+
+@dataclass(frozen=True)
+class BatchFields:
+    """What a batch says of all its records."""
+
+    codec: Codec = Codec.NONE
+    level: int | None = None  # None: Kafka's default
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    leader_epoch: int = NO_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    control: bool = False
+    delete_horizon_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.producer_id != NO_PRODUCER_ID:
+            if self.producer_epoch < 0:
+                raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch}")
+            if self.base_sequence < 0 and not self.control:
+                raise ValueError(f"producer {self.producer_id} with base sequence {self.base_sequence}")
+        elif self.transactional:
+            raise ValueError("a transactional batch needs a producer id")
+
+    @property
+    def attributes(self) -> int:
+        return (
+            self.codec
+            | TIMESTAMP_TYPE_MASK * (self.timestamp_type == TimestampType.LOG_APPEND_TIME)
+            | TRANSACTIONAL_MASK * self.transactional
+            | CONTROL_MASK * self.control
+            | DELETE_HORIZON_MASK * (self.delete_horizon_ms is not None)
+        )
+
+
+class EncodedBatches(NamedTuple):
+    """Batches one behind the other, and their headers, whose positions count from the start of the buffer."""
+
+    buffer: Bytes
+    headers: BatchHeaders
+
+
+# Reading
+
+
+def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
+    """Headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
+    rows = np.empty((len(positions), LAYOUT.itemsize), dtype=np.uint8)
+    memory.take_rows(frozen(buffer), positions, rows)
+    raw = rows.reshape(-1).view(LAYOUT)
+    table = np.empty(len(positions), dtype=HEADERS)
+    for name in _SAME_FIELDS:
+        table[name] = raw[name]
+    table["position"], table["size"] = positions, sizes
+    table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
+    return table
+
+
+def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
+    """CRC-32C of each batch."""
+    view = memoryview(buffer)
+    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
+    return [crc32c(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
+
+
+def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[filling.Part]:
+    """Where the records are: all uncompressed neighbours in one part, each compressed batch in one of its own.
+
+    Raises InvalidRecordError with the position of a batch whose count is negative or that does not decompress.
+    """
+    table = headers.table
+    wrong = np.flatnonzero(table["count"] < 0)
+    if len(wrong):
+        row = table[wrong[0]]
+        raise InvalidRecordError(f"a record count of {row['count']}", position=int(row["position"]))
+    layout = _record_table(headers)
+    compressed = headers.codec != Codec.NONE
+    found = []
+    for first, last in runs(compressed):
+        positions = table["position"][first:last]
+        if not compressed[first]:
+            found.append(filling.Part(buffer, layout[first:last], False, positions))
+            continue
+        for row in range(first, last):
+            source = _decompressed(buffer, headers[row : row + 1], decompressed_bytes_max)
+            one = layout[row : row + 1].copy()
+            one[0, reading.START], one[0, reading.STOP] = 0, len(source)
+            found.append(filling.Part(source, one, False, table["position"][row : row + 1]))
+    return found
+
+
+def runs(flags: Bools) -> list[tuple[int, int]]:
+    """(first, behind last) of each run of equal neighbours; a True one is a run of all its neighbours too."""
+    bounds = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(flags)]
+    return [(first, last) for first, last in pairwise(bounds) if last > first]
+
+
+def _record_table(headers: BatchHeaders) -> Int64s:
+    table = headers.table
+    layout = np.empty((len(headers), reading.BATCH_FIELDS), dtype=np.int64)
+    layout[:, reading.START] = table["position"] + LAYOUT.itemsize
+    layout[:, reading.STOP] = table["position"] + table["size"]
+    layout[:, reading.BASE_OFFSET] = table["base_offset"]
+    layout[:, reading.BASE_TIMESTAMP] = table["base_timestamp"]
+    layout[:, reading.FIXED_TIMESTAMP] = table["max_timestamp"]
+    layout[:, reading.TIMESTAMP_TYPE] = headers.timestamp_type
+    layout[:, reading.COUNT] = table["count"]
+    return layout
+
+
+def _decompressed(buffer: Bytes, headers: BatchHeaders, limit: int) -> Bytes:
+    position, size = int(headers.table["position"][0]), int(headers.table["size"][0])
+    try:
+        return decompress(
+            int(headers.codec[0]), buffer[position + LAYOUT.itemsize : position + size], magic=MAGIC, limit=limit
+        )
+    except InvalidRecordError as error:
+        raise InvalidRecordError(error.reason, position=position) from error
+
+
+# Writing
+
+
+def encode(
+    records: Records,
+    fields: BatchFields,
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    max_timestamp: int | None = None,
+) -> Bytes:
+    """All records as one batch; offsets are kept, gaps and all (spec 1.4).
+
+    ``base_offset`` and ``last_offset`` are those of the first and last record unless given, as compaction does;
+    ``max_timestamp`` the largest of the records. No records give no bytes.
+    """
+    if not len(records):
+        return np.empty(0, dtype=np.uint8)
+    base = int(records.offsets[0]) if base_offset is None else base_offset
+    horizon = fields.delete_horizon_ms
+    target, batches = _write(records, None, base, writing.OF_FIRST if horizon is None else horizon, 2**62)
+    last = int(records.offsets[-1]) if last_offset is None else last_offset
+    raw = _raw_headers(fields, batches)
+    raw["base_offset"], raw["last_offset_delta"] = base, last - base
+    if max_timestamp is not None:
+        raw["max_timestamp"] = max_timestamp
+    return _finish(target, batches, raw, fields).buffer
+
+
+def encode_batches(
+    records: Records, fields: BatchFields, *, rows: Int64s | None = None, batch_bytes_max: int
+) -> EncodedBatches:
+    """Rows of a table, in their order, as batches of at most ``batch_bytes_max`` bytes of records before compression.
+
+    A larger record gets a batch of its own. Offsets count from 0 on, sequences from ``fields.base_sequence`` on where
+    there is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
+    :func:`set_append_time`.
+    """
+    target, batches = _write(records, rows, writing.CONSECUTIVE, writing.OF_FIRST, batch_bytes_max)
+    raw = _raw_headers(fields, batches)
+    raw["base_offset"] = batches[:, writing.FIRST_ROW]
+    raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
+    if fields.producer_id != NO_PRODUCER_ID:
+        raw["base_sequence"] = (fields.base_sequence + batches[:, writing.FIRST_ROW]) % 2**31
+    return _finish(target, batches, raw, fields)
+
+
+def empty_batch(headers: BatchHeaders) -> Bytes:
+    """What compaction leaves of a batch whose records are all gone, but which must be remembered (spec 1.7).
+
+    Codec and delete horizon are cleared, everything else of the one header given is kept.
+    """
+    row = headers.table[0]
+    raw = np.zeros(1, dtype=LAYOUT)
+    for name in _SAME_FIELDS:
+        raw[name] = row[name]
+    raw["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
+    raw["last_offset_delta"] = row["last_offset"] - row["base_offset"]
+    raw["base_timestamp"], raw["count"] = NO_TIMESTAMP, 0
+    raw["length"] = LAYOUT.itemsize - 12
+    buffer = raw.view(np.uint8)
+    _sign(buffer, np.zeros(1, dtype=np.int64), np.array([LAYOUT.itemsize]))
+    return buffer
+
+
+def _write(
+    records: Records, rows: Int64s | None, base_offset: int, base_timestamp: int, batch_bytes_max: int
+) -> tuple[Bytes, Int64s]:
+    """Record bytes with room for a header before each batch, and the table of batches."""
+    chosen = np.arange(len(records), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False)
+    source = _source(records)
+    room = len(chosen) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
+    room += len(source.key_data) + len(source.value_data)
+    room += len(source.header_key_data) + len(source.header_value_data)
+    room += HEADER_OVERHEAD_MAX * max(len(source.header_key_offsets) - 1, 0)
+    target = np.empty(room, dtype=np.uint8)
+    batches = np.zeros((len(chosen), writing.BATCH_FIELDS), dtype=np.int64)
+    found = writing.write_batches(
+        source, frozen(chosen), base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max, target, batches
+    )
+    return target, batches[:found]
+
+
+def _source(records: Records) -> writing.Source:
+    count = len(records)
+    keys = _nulls(count) if records.keys is None else records.keys
+    values = _nulls(count) if records.values is None else records.values
+    headers = records.headers or _NO_HEADERS
+    header_key_data, header_key_offsets, _ = _strings(headers.keys)
+    return writing.Source(
+        frozen(records.offsets),
+        frozen(records.timestamps),
+        *_strings(keys),
+        *_strings(values),
+        frozen(headers.offsets),
+        header_key_data,
+        header_key_offsets,
+        *_strings(headers.values),
+    )
+
+
+def _strings(column: BinaryColumn) -> tuple[Bytes, Int32s, Bools]:
+    valid = np.empty(0, dtype=np.bool_) if column.valid is None else column.valid
+    return frozen(column.data), frozen(column.offsets), frozen(valid)
+
+
+def _nulls(count: int) -> BinaryColumn:
+    return BinaryColumn(
+        np.empty(0, dtype=np.uint8), np.zeros(count + 1, dtype=np.int32), np.zeros(count, dtype=np.bool_)
+    )
+
+
+_NO_HEADERS = HeadersColumn(np.empty(0, dtype=np.int32), _nulls(0), _nulls(0))
+
+
+def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:
+    raw = np.zeros(len(batches), dtype=LAYOUT)
+    raw["magic"] = MAGIC
+    raw["leader_epoch"] = fields.leader_epoch
+    raw["attributes"] = fields.attributes
+    raw["base_timestamp"] = batches[:, writing.BASE_TIMESTAMP]
+    raw["max_timestamp"] = batches[:, writing.MAX_TIMESTAMP]
+    raw["producer_id"] = fields.producer_id
+    raw["producer_epoch"] = fields.producer_epoch
+    raw["base_sequence"] = fields.base_sequence
+    raw["count"] = batches[:, writing.COUNT]
+    return raw
+
+
+def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields) -> EncodedBatches:
+    """Compress where asked, put the headers where there is room for them, and sign."""
+    if fields.codec != Codec.NONE:
+        target, batches = _compressed(target, batches, fields)
+    starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
+    raw["length"] = sizes - 12
+    memory.put_rows(target, starts, raw.view(np.uint8).reshape(-1, LAYOUT.itemsize))
+    buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
+    _sign(buffer, starts, sizes)
+    return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
+
+
+def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[Bytes, Int64s]:
+    pieces, moved, at = [], batches.copy(), 0
+    room = np.empty(LAYOUT.itemsize, dtype=np.uint8)
+    for batch, (start, end) in zip(moved, batches[:, : writing.END + 1].tolist(), strict=True):
+        body = compress(fields.codec, target[start + LAYOUT.itemsize : end], fields.level, magic=MAGIC)
+        pieces += [room, body]
+        batch[writing.START], at = at, at + LAYOUT.itemsize + len(body)
+        batch[writing.END] = at
+    return np.concatenate(pieces) if pieces else target[:0], moved
+
+
+def _sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> None:
+    view = memoryview(buffer)
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        crc = crc32c(view[start + CHECKED_FROM : start + size])
+        view[start + CRC_AT : start + CHECKED_FROM] = crc.to_bytes(4, "big")
+
+
+# Changing what is encoded. The buffer must be writable; headers that describe it afterwards are returned.
+
+
+def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoch: int) -> BatchHeaders:
+    """Shift the batches so that the first begins at ``base_offset``, and set their leader epoch (not checksummed)."""
+    table = headers.table.copy()
+    shift = base_offset - int(table["base_offset"][0]) if len(table) else 0
+    table["base_offset"] += shift
+    table["last_offset"] += shift
+    table["leader_epoch"] = leader_epoch
+    _put(buffer, table, "base_offset", table["base_offset"])
+    _put(buffer, table, "leader_epoch", table["leader_epoch"])
+    return BatchHeaders(table)
+
+
+def stamp_producer(
+    buffer: Bytes,
+    headers: BatchHeaders,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    transactional: bool,
+) -> BatchHeaders:
+    """Say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
+    table = headers.table.copy()
+    table["producer_id"], table["producer_epoch"] = producer_id, producer_epoch
+    spans = table["last_offset"] - table["base_offset"] + 1
+    table["base_sequence"] = (base_sequence + np.cumsum(spans) - spans) % 2**31
+    table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
+    for name in ("producer_id", "producer_epoch", "base_sequence", "attributes"):
+        _put(buffer, table, name, table[name])
+    return _signed(buffer, table)
+
+
+def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchHeaders:
+    """Make ``now_ms`` the time of all records (LogAppendTime); base timestamp and deltas stay (spec 1.8)."""
+    table = headers.table.copy()
+    table["attributes"] |= TIMESTAMP_TYPE_MASK
+    table["max_timestamp"] = now_ms
+    for name in ("attributes", "max_timestamp"):
+        _put(buffer, table, name, table[name])
+    return _signed(buffer, table)
+
+
+def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int64s) -> BatchHeaders:
+    """Correct the largest timestamp of each batch."""
+    table = headers.table.copy()
+    table["max_timestamp"] = max_timestamps
+    _put(buffer, table, "max_timestamp", max_timestamps)
+    return _signed(buffer, table)
+
+
+def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> None:
+    dtype, at = LAYOUT.fields[name][:2]  # type: ignore[index]
+    rows = np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(-1, dtype.itemsize)
+    memory.put_rows(buffer, table["position"] + at, rows)
+
+
+def _signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
+    _sign(buffer, table["position"], table["size"])
+    return BatchHeaders(headers(buffer, table["position"].copy(), table["size"].copy()))

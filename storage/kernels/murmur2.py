@@ -1,0 +1,81 @@
+"""Keys to hashes: murmur2 as Kafka's producers compute it (``Utils.murmur2``, spec 14.1)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.kernels import Bytes, frozen, jit
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_LOW_32 = 0xFFFFFFFF
+
+_NO_BOOLS = np.empty(0, dtype=np.bool_)
+
+
+class BinaryStrings(Protocol):
+    """Byte strings in Arrow's binary layout, as ``tables.BinaryColumn`` has them."""
+
+    @property
+    def data(self) -> Bytes: ...
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def valid(self) -> npt.NDArray[np.bool_] | None: ...
+
+
+def murmur2(key: bytes) -> int:
+    """The signed 32-bit hash of one key."""
+    hashed = int(_hash(frozen(np.frombuffer(key, dtype=np.uint8)), 0, len(key)))
+    return hashed - 2**32 if hashed >= 2**31 else hashed
+
+
+def partitions_of(keys: BinaryStrings, count: int) -> npt.NDArray[np.int32]:
+    """The partition of each key among ``count``, shape (n,); -1 for a null key, which may go anywhere."""
+    chosen = np.empty(len(keys.offsets) - 1, dtype=np.int32)
+    valid = _NO_BOOLS if keys.valid is None else keys.valid
+    _choose(frozen(keys.data), frozen(keys.offsets), frozen(valid), count, chosen)
+    return chosen
+
+
+@jit
+def _choose(
+    data: Bytes,
+    offsets: npt.NDArray[np.int32],
+    valid: npt.NDArray[np.bool_],
+    count: int,
+    chosen: npt.NDArray[np.int32],
+) -> None:
+    for i in range(len(chosen)):
+        if len(valid) > 0 and not valid[i]:
+            chosen[i] = -1
+        else:
+            start = np.int64(offsets[i])
+            chosen[i] = (_hash(data, start, offsets[i + 1] - start) & 0x7FFFFFFF) % count
+
+
+@jit
+def _hash(data: Bytes, start: int, size: int) -> int:
+    """The hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once."""
+    h = int(_SEED ^ size)
+    whole = size & ~3
+    for at in range(start, start + whole, 4):
+        k = int(data[at]) | (int(data[at + 1]) << 8) | (int(data[at + 2]) << 16) | (int(data[at + 3]) << 24)
+        k = (k * _M) & _LOW_32
+        k ^= k >> 24
+        k = (k * _M) & _LOW_32
+        h = ((h * _M) & _LOW_32) ^ k
+    tail = start + whole
+    left = size & 3
+    if left == 3:
+        h ^= int(data[tail + 2]) << 16
+    if left >= 2:
+        h ^= int(data[tail + 1]) << 8
+    if left >= 1:
+        h = ((h ^ int(data[tail])) * _M) & _LOW_32
+    h ^= h >> 13
+    h = (h * _M) & _LOW_32
+    return h ^ (h >> 15)

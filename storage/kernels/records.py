@@ -1,0 +1,312 @@
+"""Records of batches to columns: the two loops that read them, for magic 2 and for the legacy magics.
+
+Both fill the same :class:`Columns`, batch after batch, each batch behind what the one before left; ``state`` carries
+how far they are from one call to the next, so a run of batches may lie in many sources (each decompressed one is one).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.kernels import Bytes, jit
+from pyspark_commitlog.storage.kernels.memory import copy_bytes
+from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
+from pyspark_commitlog.storage.kernels.varint import read_varint, read_varlong
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+# Columns of a table of batches, one row a batch.
+START = 0  # of the records in the source
+STOP = 1  # behind them
+BASE_OFFSET = 2
+BASE_TIMESTAMP = 3
+FIXED_TIMESTAMP = 4  # of every record, where TIMESTAMP_TYPE is 1
+TIMESTAMP_TYPE = 5
+COUNT = 6
+BATCH_FIELDS = 7
+
+# Cells of the state.
+ROWS = 0  # records written
+KEY_BYTES = 1
+VALUE_BYTES = 2
+HEADERS = 3  # record headers seen
+HEADER_KEY_BYTES = 4
+HEADER_VALUE_BYTES = 5
+NULL_KEYS = 6
+NULL_VALUES = 7
+NULL_HEADER_VALUES = 8
+WANTED = 9  # the bits below: columns that are filled
+FAILED_RECORD = 10  # index in its batch of the record that did not decode
+STATE_CELLS = 11
+
+WANT_KEYS = 1
+WANT_VALUES = 2
+WANT_HEADERS = 4
+
+# Why a record does not decode; the text for each is in format/columns.py.
+FINE = 0
+RECORD_CUT = 1  # the records end before the count is reached, or inside a record
+BAD_VARINT = 2
+BAD_LENGTH = 3  # a record length below zero or beyond the records
+BAD_STRUCTURE = 4  # a field reaches beyond its record
+NOT_CONSUMED = 5  # a record is longer than its fields
+BAD_HEADER_COUNT = 6
+NULL_HEADER_KEY = 7
+TRAILING_BYTES = 8  # bytes left behind the last record
+NESTED = 9  # legacy: a compressed message inside a wrapper
+
+
+class Columns(NamedTuple):
+    """Arrays that the loops fill. A column that is not wanted, has arrays of any length; they are not touched."""
+
+    offsets: Int64s  # shape (records,)
+    timestamps: Int64s  # shape (records,)
+    timestamp_types: npt.NDArray[np.int8]  # shape (records,)
+    key_data: Bytes  # as long as the records' bytes, at most
+    key_offsets: Int32s  # shape (records + 1,)
+    key_valid: npt.NDArray[np.bool_]  # shape (records,)
+    value_data: Bytes
+    value_offsets: Int32s
+    value_valid: npt.NDArray[np.bool_]
+    header_offsets: Int32s  # shape (records + 1,): headers before each record
+    header_positions: Int64s  # shape (records,): of a record's first header, in its source
+
+
+class Headers(NamedTuple):
+    """Arrays for record headers, of the sizes that the state tells after all records were read."""
+
+    key_data: Bytes
+    key_offsets: Int32s
+    value_data: Bytes
+    value_offsets: Int32s
+    value_valid: npt.NDArray[np.bool_]
+
+
+@jit
+def fill(source: Bytes, batches: Int64s, columns: Columns, state: Int64s) -> tuple[int, int]:
+    """Read the records of ``batches``, shape (n, BATCH_FIELDS), of magic 2.
+
+    Returns n and FINE, or the index of the batch that does not decode and the reason.
+    """
+    for b in range(len(batches)):
+        at = batches[b, START]
+        stop = batches[b, STOP]
+        for i in range(batches[b, COUNT]):
+            length, body = read_varint(source, at, stop)
+            reason = FINE
+            if body < 0:
+                reason = BAD_VARINT if body == -2 else RECORD_CUT
+            elif length < 0:
+                reason = BAD_LENGTH
+            elif length > stop - body:
+                reason = RECORD_CUT
+            else:
+                at = body + length
+                reason = _read_record(source, body, at, batches[b], columns, state)
+            if reason != FINE:
+                state[FAILED_RECORD] = i
+                return b, reason
+        if at != stop:
+            state[FAILED_RECORD] = batches[b, COUNT]
+            return b, TRAILING_BYTES
+    return len(batches), FINE
+
+
+@jit
+def _read_record(source: Bytes, at: int, end: int, batch: Int64s, columns: Columns, state: Int64s) -> int:
+    """Append the record whose body is ``source[at:end]``; every field must end inside, the last one exactly at the end.
+
+    The attributes byte is not looked at, nor is the order of offsets: Kafka's readers look at neither.
+    """
+    timestamp_delta, at = read_varlong(source, at + 1, end)
+    if at < 0:
+        return BAD_STRUCTURE
+    offset_delta, at = read_varint(source, at, end)
+    if at < 0:
+        return BAD_STRUCTURE
+    key_size, at = read_varint(source, at, end)
+    if at < 0 or key_size > end - at:
+        return BAD_STRUCTURE
+    key_at = at
+    at += max(key_size, 0)
+    value_size, at = read_varint(source, at, end)
+    if at < 0 or value_size > end - at:
+        return BAD_STRUCTURE
+    value_at = at
+    at += max(value_size, 0)
+    header_count, at = read_varint(source, at, end)
+    if at < 0:
+        return BAD_STRUCTURE
+    if header_count != 0:
+        if header_count < 0 or header_count > end - at:
+            return BAD_HEADER_COUNT
+        columns.header_positions[state[ROWS]] = at
+        reason, at = _measure_headers(source, at, end, header_count, state)
+        if reason != FINE:
+            return reason
+    if at != end:
+        return NOT_CONSUMED
+    row = state[ROWS]
+    columns.offsets[row] = batch[BASE_OFFSET] + offset_delta
+    appended = batch[TIMESTAMP_TYPE] == 1
+    columns.timestamps[row] = batch[FIXED_TIMESTAMP] if appended else batch[BASE_TIMESTAMP] + timestamp_delta
+    columns.timestamp_types[row] = batch[TIMESTAMP_TYPE]
+    _append_key(source, key_at, key_size, columns, state)
+    _append_value(source, value_at, value_size, columns, state)
+    state[HEADERS] += header_count
+    columns.header_offsets[row + 1] = state[HEADERS]
+    state[ROWS] = row + 1
+    return FINE
+
+
+@jit
+def _append_key(source: Bytes, at: int, size: int, columns: Columns, state: Int64s) -> None:
+    if state[WANTED] & WANT_KEYS:
+        row = state[ROWS]
+        columns.key_valid[row] = size >= 0
+        if size < 0:
+            state[NULL_KEYS] += 1
+        else:
+            copy_bytes(columns.key_data, state[KEY_BYTES], source, at, size)
+            state[KEY_BYTES] += size
+        columns.key_offsets[row + 1] = state[KEY_BYTES]
+
+
+@jit
+def _append_value(source: Bytes, at: int, size: int, columns: Columns, state: Int64s) -> None:
+    if state[WANTED] & WANT_VALUES:
+        row = state[ROWS]
+        columns.value_valid[row] = size >= 0
+        if size < 0:
+            state[NULL_VALUES] += 1
+        else:
+            copy_bytes(columns.value_data, state[VALUE_BYTES], source, at, size)
+            state[VALUE_BYTES] += size
+        columns.value_offsets[row + 1] = state[VALUE_BYTES]
+
+
+@jit
+def _measure_headers(source: Bytes, at: int, end: int, count: int, state: Int64s) -> tuple[int, int]:
+    """Check ``count`` headers and add their sizes to the state; returns a reason and the position behind them."""
+    for _ in range(count):
+        size, at = read_varint(source, at, end)
+        if at < 0:
+            return BAD_STRUCTURE, at
+        if size < 0:
+            return NULL_HEADER_KEY, at
+        if size > end - at:
+            return BAD_STRUCTURE, at
+        state[HEADER_KEY_BYTES] += size
+        at += size
+        size, at = read_varint(source, at, end)
+        if at < 0 or size > end - at:
+            return BAD_STRUCTURE, at
+        if size < 0:
+            state[NULL_HEADER_VALUES] += 1
+        else:
+            state[HEADER_VALUE_BYTES] += size
+            at += size
+    return FINE, at
+
+
+@jit
+def fill_headers(source: Bytes, first: int, last: int, columns: Columns, headers: Headers, state: Int64s) -> None:
+    """Copy the headers of records ``[first, last)``, which :func:`fill` has read from this source and found sound.
+
+    ``state`` starts at zeros and counts HEADERS, HEADER_KEY_BYTES and HEADER_VALUE_BYTES again.
+    """
+    end = len(source)
+    for row in range(first, last):
+        at = columns.header_positions[row]
+        for i in range(columns.header_offsets[row], columns.header_offsets[row + 1]):
+            size, at = read_varint(source, at, end)
+            copy_bytes(headers.key_data, state[HEADER_KEY_BYTES], source, at, size)
+            state[HEADER_KEY_BYTES] += size
+            headers.key_offsets[i + 1] = state[HEADER_KEY_BYTES]
+            size, at = read_varint(source, at + size, end)
+            headers.value_valid[i] = size >= 0
+            if size > 0:
+                copy_bytes(headers.value_data, state[HEADER_VALUE_BYTES], source, at, size)
+                state[HEADER_VALUE_BYTES] += size
+                at += size
+            headers.value_offsets[i + 1] = state[HEADER_VALUE_BYTES]
+
+
+# Columns of a table of legacy messages, one row a message, plain or from a wrapper.
+MESSAGE_START = 0  # of the message (its checksum field) in the source
+MESSAGE_STOP = 1
+MESSAGE_OFFSET = 2  # absolute, as the reader shall see it
+MESSAGE_FIXED_TIMESTAMP = 3  # where MESSAGE_TYPE is 1
+MESSAGE_TYPE = 4  # the timestamp type of the outer message; -1 for magic 0
+MESSAGE_FIELDS = 5
+
+MESSAGE_MAGIC_AT = 4
+MESSAGE_ATTRIBUTES_AT = 5
+
+
+@jit
+def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int64s) -> tuple[int, int]:
+    """Read legacy messages, shape (n, MESSAGE_FIELDS); returns n and FINE, or where and why it stopped.
+
+    Each message tells its own magic: a wrapper of one magic may hold messages of the other (KAFKA-4298).
+    """
+    for m in range(len(messages)):
+        at = messages[m, MESSAGE_START]
+        stop = messages[m, MESSAGE_STOP]
+        timestamp = np.int64(-1)
+        key_size_at = at + 6
+        if source[at + MESSAGE_MAGIC_AT] == 1:
+            if stop - at < 22:
+                return m, BAD_STRUCTURE
+            timestamp = read_i64(source, at + 6)
+            key_size_at = at + 14
+        key_at = key_size_at + 4
+        key_size = read_i32(source, key_size_at)
+        value_at = key_at + max(key_size, 0) + 4
+        if value_at > stop:
+            return m, BAD_STRUCTURE
+        value_size = read_i32(source, value_at - 4)
+        if value_at + max(value_size, 0) > stop:
+            return m, BAD_STRUCTURE
+        row = state[ROWS]
+        columns.offsets[row] = messages[m, MESSAGE_OFFSET]
+        appended = messages[m, MESSAGE_TYPE] == 1
+        columns.timestamps[row] = messages[m, MESSAGE_FIXED_TIMESTAMP] if appended else timestamp
+        columns.timestamp_types[row] = messages[m, MESSAGE_TYPE]
+        _append_key(source, key_at, key_size, columns, state)
+        _append_value(source, value_at, value_size, columns, state)
+        columns.header_offsets[row + 1] = state[HEADERS]
+        state[ROWS] = row + 1
+    return len(messages), FINE
+
+
+@jit
+def walk_messages(source: Bytes, starts: Int64s, sizes: Int64s, offsets: Int64s) -> tuple[int, int]:
+    """The messages inside a wrapper: start and size of each message, behind its offset and size fields, and its offset.
+
+    The arrays are long enough for any source (a message takes 26 bytes with the fields before it). Returns messages
+    found and a reason: FINE, RECORD_CUT for a message that is not whole, BAD_LENGTH, NESTED.
+    """
+    at = np.int64(0)
+    end = len(source)
+    found = 0
+    while at < end:
+        if end - at < 12:
+            return found, RECORD_CUT
+        size = read_i32(source, at + 8)
+        if size < 14:
+            return found, BAD_LENGTH
+        if size > end - at - 12:
+            return found, RECORD_CUT
+        if source[at + 12 + MESSAGE_ATTRIBUTES_AT] & 0x07:
+            return found, NESTED
+        starts[found] = at + 12
+        sizes[found] = size
+        offsets[found] = read_i64(source, at)
+        found += 1
+        at += size + 12
+    return found, FINE

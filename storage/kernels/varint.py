@@ -1,0 +1,69 @@
+"""Zig-zag varints: 7 bits a byte, the lowest first, the high bit says that another byte follows (spec 1.3).
+
+Read as Kafka's ``ByteUtils`` reads: padded forms are taken, bits beyond 32 (64) are dropped, a continuation bit on the
+5th (10th) byte is an error. A reader returns the value and the position behind it, or a position below zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage.kernels import Bytes, jit
+
+CUT = -1  # the bytes end inside the number
+TOO_LONG = -2  # a continuation bit on the last byte it may have
+
+_LOW_32 = 0xFFFFFFFF
+_LOW_63 = 0x7FFFFFFFFFFFFFFF
+
+
+@jit
+def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
+    """A 32-bit number from ``source[at:end]``."""
+    raw = np.int64(0)
+    for i in range(5):
+        if at + i >= end:
+            return 0, CUT
+        byte = np.int64(source[at + i])
+        raw |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            raw &= _LOW_32
+            return (raw >> 1) ^ -(raw & 1), at + i + 1
+    return 0, TOO_LONG
+
+
+@jit
+def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
+    """A 64-bit number from ``source[at:end]``."""
+    raw = np.int64(0)
+    for i in range(10):
+        if at + i >= end:
+            return 0, CUT
+        byte = np.int64(source[at + i])
+        raw |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return ((raw >> 1) & _LOW_63) ^ -(raw & 1), at + i + 1
+    return 0, TOO_LONG
+
+
+@jit
+def size_of(value: int) -> int:
+    """Bytes that :func:`write` takes for a 64-bit number; a 32-bit one takes the same as varint and as varlong."""
+    raw = (np.int64(value) << 1) ^ (np.int64(value) >> 63)
+    size = 1
+    while raw < 0 or raw >= 0x80:
+        raw = (raw >> 7) & (_LOW_63 >> 6)
+        size += 1
+    return size
+
+
+@jit
+def write(target: Bytes, at: int, value: int) -> int:
+    """Write a 64-bit number, or one of 32 bits, which takes the same bytes; returns the position behind it."""
+    raw = (np.int64(value) << 1) ^ (np.int64(value) >> 63)
+    while raw < 0 or raw >= 0x80:
+        target[at] = (raw & 0x7F) | 0x80
+        raw = (raw >> 7) & (_LOW_63 >> 6)
+        at += 1
+    target[at] = raw
+    return at + 1
