@@ -1,0 +1,309 @@
+"""LogLoader: from a partition's directory, after any crash, to segments and state (Kafka's LogLoader; spec 9).
+
+A writer, who holds the append lock, brings the directory into order; a reader sees what a writer would find and changes
+nothing. What is behind the recovery point was never acknowledged as synced: it is verified, and cut off at the first
+batch that is not whole. What is below it is never cut: see docs/compatibility.md for where Kafka does.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from pyspark_commitlog.storage.epochs import LeaderEpochCache
+from pyspark_commitlog.storage.errors import CorruptionError, MissingSegmentError, StorageError
+from pyspark_commitlog.storage.filesystem import read_file, write_atomically
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
+from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, records_lost, recover, replay
+from pyspark_commitlog.storage.segment import FILE_KINDS, LogContext, LogSegment
+from pyspark_commitlog.storage.segment_list import LogSegments
+from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
+
+logger = logging.getLogger(__name__)
+
+SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
+SETTLED_MS = 20  # a directory changed less long ago may change again within the same tick of its modification time
+LISTING_ATTEMPTS = 200  # of a reader, 20 ms apart: a directory that never rests for 4 s is not a log's
+
+
+@dataclass
+class LoadedLog:
+    """A partition as found."""
+
+    segments: LogSegments
+    state: LogState
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int  # everything below was synced
+    truncated_bytes: int = 0  # cut off the tail
+
+
+class LogLoader:
+    """Opens one partition's directory."""
+
+    def __init__(self, context: LogContext, *, recovery_point: int, log_start_offset: int) -> None:
+        """``recovery_point`` and ``log_start_offset`` are the checkpointed ones, 0 where there are none."""
+        self.context = context
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.truncated_bytes = 0
+
+    # For a writer
+
+    def load(self, *, may_finish_swaps: bool) -> LoadedLog:
+        """Bring the directory into order and load it. The caller holds the append lock.
+
+        ``may_finish_swaps``: the caller holds the maintenance lock too. Without it, files of unfinished swaps stay.
+
+        On disk after a crash at any step: what a second call brings to the same end, since no step removes what a
+        later one needs, and nothing is appended before all is synced.
+
+        Raises CorruptRecordError where records below the recovery point are damaged or missing.
+        """
+        plan = self._plan(self.context.filesystem.list(self.context.directory))
+        if may_finish_swaps:
+            carry_out(plan, self.context.filesystem, self.context.directory)
+            plan = self._plan(self.context.filesystem.list(self.context.directory))
+        self._remove_orphans(plan)
+        segments = LogSegments(self._segments(plan))
+        epochs = self._epochs_to_write(segments)
+        producers = self._mend(segments, epochs, {*plan.left})
+        log_end_offset = self._check_end(segments)
+        if not len(segments) or log_end_offset < self.log_start_offset:
+            log_end_offset = self._start_anew(segments, epochs)
+        log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        epochs.truncate_from_end(log_end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        producers = self._producers_to_write(producers, segments, log_start_offset, log_end_offset)
+        self._sync(segments)
+        segments.active.resize_indexes()
+        state = LogState(producers, epochs)
+        return LoadedLog(segments, state, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes)
+
+    def _remove_orphans(self, plan: SwapPlan) -> None:
+        """Index files without a log: left over when their segment was removed."""
+        bases = plan.segment_suffixes()
+        for name in plan.left:
+            if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in bases:
+                logger.warning("%s: removed, it has no log", self._path(name))
+                self.context.filesystem.remove(self._path(name))
+
+    def _mend(self, segments: LogSegments, epochs: LeaderEpochCache, listing: set[str]) -> ProducerStateManager | None:
+        """Recover each segment that reaches behind the recovery point or lacks a sound index; the state at the end.
+
+        None if nothing had to be recovered.
+        """
+        producers = None
+        for segment in segments:
+            if not self._needs_recovery(segment, segments, listing):
+                continue
+            if producers is None or producers.map_end_offset != segment.base_offset:
+                producers = self.producers_at(segment.base_offset, segments)
+            recovery = recover(segment, LogState(producers, epochs), self.recovery_point)
+            producers.map_end_offset = max(producers.map_end_offset, recovery.next_offset)
+            self._write_snapshot(producers)
+            if recovery.truncated_bytes:
+                self._drop_behind(segment, segments, recovery)
+        return producers
+
+    def _needs_recovery(self, segment: LogSegment, segments: LogSegments, listing: set[str]) -> bool:
+        if not segment.suffix and any(
+            names.segment_file(segment.base_offset, kind) not in listing for kind in (names.INDEX, names.TIME_INDEX)
+        ):
+            return True
+        following = segments.higher(segment.base_offset)
+        if following is not None:
+            return following.base_offset > self.recovery_point
+        return not segment.has_sound_indexes() or (
+            segment.next_offset() > self.recovery_point or segment.size < segment.file_size
+        )
+
+    def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> None:
+        """After a cut, what follows in later segments cannot be offered: its predecessors are gone (spec 9.5)."""
+        logger.warning(
+            "%s: cut %d bytes off the end that were never acknowledged as synced: %s",
+            *(segment.path(names.LOG), recovery.truncated_bytes, recovery.reason or "the last batch is not whole"),
+        )
+        self.truncated_bytes += recovery.truncated_bytes
+        for later in segments.reaching(segment.base_offset)[1:]:
+            logger.warning("%s: dropped, it follows what was cut off", later.path(names.LOG))
+            self.truncated_bytes += later.size
+            segments.remove(later)
+            later.remove_files()
+
+    def _check_end(self, segments: LogSegments) -> int:
+        """The log end; an error where it lies below the recovery point and not all of the log is deleted anyhow."""
+        if not len(segments):
+            return self._check_nothing_lost()
+        log_end_offset = segments.active.next_offset()
+        if log_end_offset < self.recovery_point and self.log_start_offset <= log_end_offset:
+            raise records_lost(segments.active, log_end_offset, self.recovery_point)
+        return log_end_offset
+
+    def _check_nothing_lost(self) -> int:
+        if self.recovery_point > self.log_start_offset:
+            raise MissingSegmentError(
+                f"no segment is left, but everything below offset {self.recovery_point} was synced once. Restore the "
+                f"files, or lower the partition's line in {names.RECOVERY_POINT_CHECKPOINT} to give the records up",
+                path=self.context.directory,
+            )
+        return self.log_start_offset
+
+    def _start_anew(self, segments: LogSegments, epochs: LeaderEpochCache) -> int:
+        """No records at or above the log start: one empty segment there."""
+        for segment in segments:
+            segments.remove(segment)
+            segment.remove_files()
+        epochs.clear()
+        segments.add(LogSegment.create(self.context, self.log_start_offset))
+        self.context.filesystem.sync_directory(self.context.directory)
+        return self.log_start_offset
+
+    def _sync(self, segments: LogSegments) -> None:
+        """Whatever lies behind the recovery point, and the names in the directory: a killed writer synced neither."""
+        active = segments.active
+        if active.next_offset() > self.recovery_point or not self.recovery_point:
+            for segment in segments.reaching(self.recovery_point):
+                segment.sync(with_indexes=True)
+            self.context.filesystem.sync_directory(self.context.directory)
+
+    # For a reader
+
+    def view(self) -> LoadedLog:
+        """The partition as a writer would find it, without a lock and without changing a byte.
+
+        A batch that is not whole at the tail is not there. Raises CorruptRecordError where the log ends below its
+        recovery point.
+        """
+        plan = self._plan(self._settled_names())
+        segments = LogSegments(self._segments(plan))
+        log_end_offset = self._check_end(segments)
+        log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
+        producers = self.producers_at(log_end_offset, segments)
+        state = LogState(producers, LeaderEpochCache(self._epoch_entries() or ()))
+        return LoadedLog(segments, state, log_start_offset, log_end_offset, self.recovery_point)
+
+    def _settled_names(self) -> list[str]:
+        """A listing during which no name changed: the directory is as it was before, and had rested then."""
+        filesystem, clock, directory = self.context.filesystem, self.context.clock, self.context.directory
+        for _ in range(LISTING_ATTEMPTS):
+            before = filesystem.status(directory)
+            listing = filesystem.list(directory)
+            if before is not None and before == filesystem.status(directory):
+                age_ms = clock.now_ms() - before.modified_ms
+                if not 0 <= age_ms < SETTLED_MS:
+                    return listing
+            clock.sleep_ms(SETTLED_MS)
+        raise StorageError(f"{directory}: names in it changed for {LISTING_ATTEMPTS * SETTLED_MS} ms without a pause")
+
+    # For both
+
+    def _plan(self, listing: list[str]) -> SwapPlan:
+        return plan_swaps(listing, lambda base: LogSegment(self.context, base, names.SWAP).next_offset())
+
+    def _segments(self, plan: SwapPlan) -> list[LogSegment]:
+        return [LogSegment(self.context, base, suffix) for base, suffix in plan.segment_suffixes().items()]
+
+    def _path(self, name: str) -> str:
+        return names.join(self.context.directory, name)
+
+    # Leader epochs
+
+    def _epochs_to_write(self, segments: LogSegments) -> LeaderEpochCache:
+        """The checkpoint, or the epochs as the batches tell them where it is missing or damaged."""
+        path = self._path(names.LEADER_EPOCH_CHECKPOINT)
+
+        def write(data: bytes) -> None:
+            write_atomically(self.context.filesystem, path, data)
+
+        entries = self._epoch_entries()
+        epochs = LeaderEpochCache(entries or (), write)
+        if entries is None:
+            for segment in segments:
+                for window in segment.batches():
+                    assign_epochs(epochs, window.headers)
+            write(epochs.to_bytes() if epochs.entries else b"")
+        return epochs
+
+    def _epoch_entries(self) -> list[EpochEntry] | None:
+        path = self._path(names.LEADER_EPOCH_CHECKPOINT)
+        try:
+            return checkpoints.decode_leader_epochs(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
+        except FileNotFoundError:
+            return None
+        except CorruptionError as error:
+            logger.warning("%s; rebuilt from the log", error.located(path))
+            return None
+
+    # Producer state
+
+    def _producers_to_write(
+        self, recovered: ProducerStateManager | None, segments: LogSegments, log_start_offset: int, log_end_offset: int
+    ) -> ProducerStateManager:
+        """State at the log end, from the newest sound snapshot; snapshots that mean nothing any more are removed."""
+        for offset in self._snapshot_offsets():
+            if offset > log_end_offset:
+                self._remove_snapshot(offset)
+        for offset in stray_snapshots(self._snapshot_offsets(), segments.base_offsets):
+            self._remove_snapshot(offset)
+        producers = recovered
+        if producers is None or producers.map_end_offset != log_end_offset:
+            producers = self.producers_at(log_end_offset, segments)
+        producers.on_high_watermark(log_end_offset)
+        producers.on_log_start_offset_increased(log_start_offset)
+        if log_end_offset not in self._snapshot_offsets() and log_end_offset > segments.first.base_offset:
+            self._write_snapshot(producers)
+        return producers
+
+    def producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        """State below ``end_offset``: the newest sound snapshot, then the headers of the batches behind it."""
+        producers = self._from_snapshot(end_offset)
+        for segment in segments.reaching(producers.map_end_offset):
+            if segment.base_offset >= end_offset:
+                break
+            self._replay_part(segment, producers, end_offset)
+        producers.map_end_offset = end_offset
+        return producers
+
+    def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:
+        start_offset = producers.map_end_offset
+        for window in segment.batches(segment.position_before(start_offset)):
+            last_offsets = window.headers.table["last_offset"]
+            wanted = window.headers[(last_offsets >= start_offset) & (last_offsets < end_offset)]
+            if len(wanted):
+                replay(segment, window._replace(headers=wanted), producers, index_aborts=False)
+
+    def _from_snapshot(self, end_offset: int) -> ProducerStateManager:
+        producers = ProducerStateManager(self.context.directory)
+        producers.map_end_offset = 0
+        for offset in sorted(self._snapshot_offsets(), reverse=True):
+            if self.log_start_offset < offset <= end_offset:
+                path = self._path(names.segment_file(offset, names.SNAPSHOT))
+                try:
+                    entries = checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
+                except (CorruptionError, FileNotFoundError) as error:
+                    logger.warning("%s: %s; an older one is taken", path, error)
+                    continue
+                producers.load(entries, self.context.clock.now_ms(), offset)
+                break
+        return producers
+
+    def _snapshot_offsets(self) -> list[int]:
+        listing = self.context.filesystem.list(self.context.directory)
+        return [offset for name in listing if name.endswith(names.SNAPSHOT) and (offset := names.base_offset_of(name))]
+
+    def _write_snapshot(self, producers: ProducerStateManager) -> None:
+        write_snapshot(self.context, producers)
+
+    def _remove_snapshot(self, offset: int) -> None:
+        self.context.filesystem.remove(self._path(names.segment_file(offset, names.SNAPSHOT)))
+
+
+def write_snapshot(context: LogContext, producers: ProducerStateManager) -> None:
+    """A snapshot at the state's end. Not synced: a torn one is found by its checksum, and an older one taken."""
+    path = names.join(context.directory, names.segment_file(producers.map_end_offset, names.SNAPSHOT))
+    with context.filesystem.open(path, "create") as file:
+        file.truncate(0)
+        file.write(0, producers.to_bytes())

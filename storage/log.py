@@ -1,0 +1,474 @@
+"""Log: one partition's log, to write (Kafka's UnifiedLog and LocalLog; spec 6 to 9).
+
+Several processes may have the same log open to write: whoever appends holds the partition's append lock meanwhile, and
+first takes in what others appended since. An append is synced before it is acknowledged, unless the topic's
+``flush.messages`` or ``flush.ms`` say otherwise, or the caller asks to sync later with :meth:`Log.flush`.
+
+After a failed write or sync nobody knows what is on the disk: the log refuses to go on, and opening it again recovers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.config import INT64_MAX
+from pyspark_commitlog.storage.errors import (
+    CorruptRecordError,
+    InvalidOffsetError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    RecordBatchTooLargeError,
+    StorageError,
+    UnexpectedAppendOffsetError,
+)
+from pyspark_commitlog.storage.filesystem import Lock
+from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
+from pyspark_commitlog.storage.loader import LoadedLog, write_snapshot
+from pyspark_commitlog.storage.producers import Origin, ProducerUpdate, snapshots_outside
+from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
+from pyspark_commitlog.storage.recovery import assign_epochs, read_markers, replay
+from pyspark_commitlog.storage.segment import LogContext, LogSegment, Window
+from pyspark_commitlog.storage.validator import (
+    FOLLOWING,
+    Analysis,
+    analyze,
+    check_batch_sizes,
+    validate_and_assign_offsets,
+    validate_columns,
+)
+
+APPEND_LOCK_FILE = ".append.lock"
+MAINTENANCE_LOCK_FILE = ".maintenance.lock"
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went."""
+
+    first_offset: int
+    last_offset: int  # below first_offset: there was nothing to append
+    max_timestamp: int  # ms; -1: no record has one
+    log_append_time_ms: int  # -1 unless the log sets the time
+    size: int  # bytes written
+    duplicate: bool = (
+        False  # a retry of one of the producer's last five batches: the offsets are those of the first try
+    )
+
+
+class Log(LogReader):
+    """A partition's log, to read and to write. Belongs to one thread at a time."""
+
+    _WRITES = True
+
+    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
+        self._failure: str | None = None
+        context.filesystem.make_directory(context.directory)
+        super().__init__(context, checkpoints)
+
+    def _load(self) -> LoadedLog:
+        with self._lock(APPEND_LOCK_FILE):
+            return self._load_locked()
+
+    def _load_locked(self) -> LoadedLog:
+        maintenance = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
+        try:
+            return self._loader().load(may_finish_swaps=maintenance is not None)
+        finally:
+            if maintenance is not None:
+                maintenance.release()
+
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
+        self._recovery_point = loaded.recovery_point
+        self._unsynced: list[LogSegment] = []
+        self._last_flush_ms = self.context.clock.now_ms()
+        self._active_inode = self.segments.active.status().inode
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is synced."""
+        return self._recovery_point
+
+    @property
+    def leader_epoch(self) -> int:
+        """What appended batches are stamped with: the newest epoch of the checkpoint."""
+        return self.epochs.latest.epoch if self.epochs.latest else 0
+
+    # Locks, and other processes
+
+    def _lock_path(self, name: str) -> str:
+        return names.join(self.context.directory, name)
+
+    def _lock(self, name: str) -> Lock:
+        lock = self.context.filesystem.lock(self._lock_path(name))
+        assert lock is not None  # it waits
+        return lock
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
+        if self._failure is not None:
+            raise StorageError(f"{self.context.directory}: not written to since {self._failure}; open the log again")
+        with self._lock(APPEND_LOCK_FILE):
+            try:
+                self._catch_up()
+                yield
+            except OSError as error:
+                self._failure = str(error)
+                raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+
+    def _catch_up(self) -> None:
+        """Take in what other processes appended; load the log anew where more has changed than its end."""
+        active = self.segments.active
+        status = self.context.filesystem.status(active.path(names.LOG))
+        is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
+        if not is_same or not self._take_in(active, active.file_size) or self._is_rolled():
+            self._reload()
+
+    def _is_rolled(self) -> bool:
+        """A roll always makes a segment named by the log end."""
+        if self._log_end_offset == self.segments.active.base_offset:
+            return False
+        following = names.segment_file(self._log_end_offset, names.LOG)
+        return self.context.filesystem.status(names.join(self.context.directory, following)) is not None
+
+    def _reload(self) -> None:
+        self.segments.close()
+        self._take(self._load_locked())
+
+    def _take_in(self, active: LogSegment, file_size: int) -> bool:
+        """Batches that another process appended; False where what is there is not all of whole and sound batches."""
+        if file_size == active.size:
+            return True
+        active.txn_index.close()
+        try:
+            sound = self._take_in_batches(active, file_size)
+        except CorruptRecordError:
+            sound = self.context.config.preallocate  # its zeros are no batches
+        return sound and (active.size == file_size or self.context.config.preallocate)
+
+    def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
+        for window in active.batches(active.size, file_size):
+            if not formats.checksums_match(window.buffer, window.headers).all():
+                return False
+            replay(active, window, self.producers, index_aborts=False)
+            assign_epochs(self.epochs, window.headers)
+            active.advance(window.headers)
+            self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+            self.producers.on_high_watermark(self._log_end_offset)
+            self._note_unsynced(active)
+        return True
+
+    # Appending
+
+    def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
+        """Append encoded batches as a Kafka leader does (spec 6.1): checked, offsets assigned, a partial last one cut.
+
+        Synced when it returns, see the module. Raises AppendError (its subclasses say why), CorruptRecordError, or
+        StorageError where the disk failed; nothing is then visible.
+        """
+        config = self.context.config
+        analysis = analyze(buffer, origin, config)
+        if not analysis.valid_bytes:
+            return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+        with self._writing():
+            window, log_append_time_ms = self._prepare_set(buffer, analysis, origin, leader_epoch)
+            if int(window.headers.table["size"].sum()) > config.segment_bytes:
+                raise RecordBatchTooLargeError(
+                    f"{self.context.directory}: a set of {len(window.buffer)} bytes, "
+                    f"segment.bytes allows {config.segment_bytes}"
+                )
+            markers, _ = read_markers(window)
+            update = self.producers.prepare(window.headers, origin, markers)
+            if update.duplicate is not None:
+                first, last = update.duplicate.first_offset, update.duplicate.last_offset
+                return AppendInfo(
+                    first, last, update.duplicate.timestamp, update.duplicate.timestamp, 0, duplicate=True
+                )
+            return self._write(window, origin, update, log_append_time_ms)
+
+    def _prepare_set(
+        self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
+    ) -> tuple[Window, int]:
+        if origin in FOLLOWING:
+            first = (
+                analysis.first_offset if analysis.first_offset >= 0 else int(analysis.headers.table["last_offset"][0])
+            )
+            if first < self._log_end_offset:
+                raise UnexpectedAppendOffsetError(
+                    f"{self.context.directory}: a replicated set begins at {first}, "
+                    f"the log ends at {self._log_end_offset}"
+                )
+            return Window(0, buffer[: analysis.valid_bytes], analysis.headers), NO_TIMESTAMP
+        validated = validate_and_assign_offsets(
+            buffer[: analysis.valid_bytes],
+            analysis,
+            start_offset=self._log_end_offset,
+            now_ms=self.context.clock.now_ms(),
+            leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
+            origin=origin,
+            config=self.context.config,
+        )
+        return Window(0, validated.buffer, validated.headers), validated.log_append_time_ms
+
+    def append_records(
+        self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
+    ) -> AppendInfo:
+        """Encode and append columns, in batches as large as ``max.message.bytes`` allows; the log gives the offsets.
+
+        Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
+        the topic refuses.
+        """
+        validate_columns(records, now_ms=self.context.clock.now_ms(), config=self.context.config)
+        batch_bytes_max = self.context.config.max_message_bytes - v2.LAYOUT.itemsize
+        return self.append_encoded(
+            v2.encode_batches(records, fields or v2.BatchFields(), batch_bytes_max=batch_bytes_max), sync=sync
+        )
+
+    def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
+        """Append batches that this process encoded from columns it validated: a client's append without decoding again.
+
+        Their buffer is stamped in place. With ``sync=False`` they are acknowledged only by the next :meth:`flush`.
+        """
+        buffer, headers = batches
+        check_batch_sizes(headers, self.context.config)
+        with self._writing():
+            headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+            log_append_time_ms = NO_TIMESTAMP
+            if self.context.config.message_timestamp_type == "LogAppendTime":
+                log_append_time_ms = self.context.clock.now_ms()
+                headers = v2.set_append_time(buffer, headers, log_append_time_ms)
+            update = self.producers.prepare(headers, Origin.CLIENT)
+            return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms, sync=sync)
+
+    def _write(
+        self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int, *, sync: bool = True
+    ) -> AppendInfo:
+        """Write checked batches, in as many segments as they take.
+
+        On disk after a crash: whole batches up to some point, then a part of one, which recovery cuts off; an entry of
+        the transaction index whose marker is missing, which opening drops.
+        """
+        table = window.headers.table
+        info = AppendInfo(
+            int(table["base_offset"][0]),
+            int(table["last_offset"][-1]),
+            int(table["max_timestamp"].max()),
+            log_append_time_ms,
+            int(table["size"].sum()),
+        )
+        assign_epochs(self.epochs, window.headers)
+        left = window
+        while len(left.headers):
+            count = self._fitting(left.headers)
+            part, left = left._replace(headers=left.headers[:count]), left._replace(headers=left.headers[count:])
+            if len(part.headers) < len(table):
+                update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
+            self._write_part(part, update)
+        if sync and self._is_flush_due(is_transactional=bool(window.headers.is_transactional.any())):
+            self._sync()
+        return info
+
+    def _fitting(self, headers: BatchHeaders) -> int:
+        """How many of the batches the active segment takes; it is rolled first where it takes none (spec 7.1)."""
+        first = headers.table[0]
+        if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), int(first["last_offset"])):
+            self._roll(int(first["base_offset"]))
+        return self.segments.active.fitting(headers)
+
+    def _write_part(self, part: Window, update: ProducerUpdate) -> None:
+        """The index entry of an aborted transaction goes first: its marker alone would show the records."""
+        active = self.segments.active
+        for transaction in update.completed:
+            if transaction.aborted:
+                active.txn_index.append(transaction.index_entry)
+        active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
+        self._note_unsynced(active)
+        self.producers.apply(update)
+        self._log_end_offset = update.map_end_offset
+        self.producers.on_high_watermark(self._log_end_offset)
+
+    def _note_unsynced(self, segment: LogSegment) -> None:
+        if segment not in self._unsynced:
+            self._unsynced.append(segment)
+
+    # Flushing (spec 8)
+
+    def _is_flush_due(self, *, is_transactional: bool) -> bool:
+        """Every acknowledgement is synced, unless the topic relaxes that; transactions never wait."""
+        config = self.context.config
+        if is_transactional or (config.flush_messages == INT64_MAX and config.flush_ms == INT64_MAX):
+            return True
+        waited_ms = self.context.clock.now_ms() - self._last_flush_ms
+        return self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
+
+    def flush(self) -> None:
+        """Return when everything appended is on the disk; the recovery point is then the log end."""
+        with self._writing():
+            self._sync()
+
+    def _sync(self) -> None:
+        for segment in self._unsynced:
+            segment.sync()
+        self._unsynced.clear()
+        self._recovery_point = self._log_end_offset
+        self._last_flush_ms = self.context.clock.now_ms()
+
+    def checkpoint(self) -> None:
+        """Sync, and write the recovery point and the log start offset to the checkpoints: a crash costs no recovery."""
+        with self._writing():
+            self._sync()
+            self._write_marks()
+
+    def _write_marks(self) -> None:
+        self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
+
+    # Rolling (spec 7)
+
+    def roll(self) -> None:
+        """Close the active segment and begin one at the log end; nothing happens where the active one is empty."""
+        with self._writing():
+            if self.segments.active.size:
+                self._roll(self._log_end_offset)
+
+    def _roll(self, base_offset: int) -> None:
+        """A segment based at ``base_offset``, or at the log end if that is higher.
+
+        On disk after a crash: the old segment, closed and synced; then the snapshot and the empty new log, or one of
+        them, or none, until the directory is synced. Only then is anything appended to the new segment.
+        """
+        base_offset = max(base_offset, self._log_end_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset:  # empty, and what comes does not fit its offsets
+            self.segments.remove(active)
+            active.remove_files()
+        else:
+            active.become_inactive()
+            self.producers.map_end_offset = base_offset
+            write_snapshot(self.context, self.producers)
+        for leftover in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            self.context.filesystem.remove(
+                names.join(self.context.directory, names.segment_file(base_offset, leftover))
+            )
+        self.segments.add(LogSegment.create(self.context, base_offset))
+        self.context.filesystem.sync_directory(self.context.directory)
+        self._active_inode = self.segments.active.status().inode
+        self._unsynced = [segment for segment in self._unsynced if segment is not active]
+        if not self._unsynced:
+            self._recovery_point = max(self._recovery_point, base_offset)
+
+    # Deleting and truncating
+
+    def delete_records(self, before_offset: int) -> int:
+        """Raise the log start offset to ``before_offset``, or to the high watermark for -1; the log start then (10.4).
+
+        Durable when it returns; segments that lie wholly below go with the next retention.
+        Raises PolicyViolationError on a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        """
+        if not self.context.config.delete:
+            raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
+        with self._writing():
+            offset = self.high_watermark if before_offset == -1 else before_offset
+            if not 0 <= offset <= self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"{self.context.directory}: cannot delete before {before_offset}, "
+                    f"the log ends at {self.high_watermark}"
+                )
+            self._sync()
+            self._raise_log_start(offset)
+            return self._log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        self._log_start_offset = max(self._log_start_offset, offset)
+        self._write_marks()
+        self.epochs.truncate_from_start(self._log_start_offset)
+        self.producers.on_log_start_offset_increased(self._log_start_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log so that it ends at ``offset``; nothing happens at or above its end (spec 9.7).
+
+        The recovery point is lowered first: a crash at any later step leaves a log that opens, and ends at or above
+        ``offset``. Raises InvalidOffsetError for a negative offset.
+        """
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}")
+        with self._writing():
+            if offset >= self._log_end_offset:
+                self.epochs.truncate_from_end(self._log_end_offset)
+            elif offset < self.segments.first.base_offset:
+                self._start_at(offset)
+            else:
+                self._cut_at(offset)
+
+    def _cut_at(self, offset: int) -> None:
+        self._lower_marks(offset)
+        for segment in reversed(self.segments.reaching(offset)):
+            if segment.base_offset > offset:
+                self.segments.remove(segment)
+                segment.remove_files()
+        active = self.segments.active
+        active.truncate_to(offset)
+        active.resize_indexes()
+        self._log_end_offset = offset
+        self.epochs.truncate_from_end(offset)
+        self._after_cut([active])
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin an empty log at ``offset``."""
+        with self._writing():
+            self._start_at(offset)
+
+    def _start_at(self, offset: int) -> None:
+        self._lower_marks(0)
+        for segment in reversed(list(self.segments)):
+            self.segments.remove(segment)
+            segment.remove_files()
+        self.segments.add(LogSegment.create(self.context, offset))
+        self.epochs.clear()
+        self._log_start_offset = self._log_end_offset = offset
+        self._after_cut([self.segments.active])
+
+    def _lower_marks(self, recovery_point: int) -> None:
+        self._recovery_point = min(self._recovery_point, recovery_point)
+        self._log_start_offset = min(self._log_start_offset, recovery_point)
+        self._write_marks()
+
+    def _after_cut(self, unsynced: list[LogSegment]) -> None:
+        """Snapshots of what is gone are removed, producer state is rebuilt, and all is synced."""
+        for name in self.context.filesystem.list(self.context.directory):
+            offset = names.base_offset_of(name) if name.endswith(names.SNAPSHOT) else None
+            if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
+                self.context.filesystem.remove(names.join(self.context.directory, name))
+        self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
+        self.producers.on_high_watermark(self._log_end_offset)
+        self._unsynced = unsynced
+        self._sync()
+        self.context.filesystem.sync_directory(self.context.directory)
+        self._active_inode = self.segments.active.status().inode
+        self._write_marks()
+
+    # Closing
+
+    def close(self) -> None:
+        """Leave the log as a clean stop leaves it: synced, with a snapshot at its end and indexes cut to size (spec 8).
+
+        After a failure only the files are given back: the next opening recovers.
+        """
+        if self._failure is None:
+            with self._writing():
+                self._sync()
+                if self._log_end_offset > self.segments.first.base_offset:
+                    write_snapshot(self.context, self.producers)
+                self.segments.active.add_closing_time_entry()
+                self.segments.active.trim()
+                self._write_marks()
+        self.segments.close()
+
+    def refresh(self) -> None:
+        """See what other processes appended, deleted or replaced."""
+        with self._writing():
+            self._reload()

@@ -1,0 +1,356 @@
+"""LogManager: all logs of a directory, its topics and their configs, its checkpoints and its lock.
+
+Topics are in ``topics.json`` at the root, which Kafka ignores. A directory without it, as a broker leaves one, is
+served with default configs, its partitions found by their names. Files at the root are read, changed and replaced under
+the root lock, so that several processes may work in one directory.
+
+Opening takes no lock. The first log that is opened to write takes the broker's ``.lock``, shared: many of ours may
+write, but never beside a running broker; and it removes a broker's ``.kafka_cleanshutdown``, which is no longer true.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+from uuid import uuid4
+
+from pyspark_commitlog.storage.clock import Clock, SystemClock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    InvalidConfigError,
+    LogDirLockedError,
+    NotALogDirError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_commitlog.storage.filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    Lock,
+    parent_of,
+    read_file,
+    write_atomically,
+)
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.reader import LogReader, Marks
+
+logger = logging.getLogger(__name__)
+
+TOPICS_FILE = "topics.json"
+TOPICS_VERSION = 1
+ROOT_LOCK_FILE = ".commitlog.lock"
+ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
+INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
+    "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
+    "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
+}
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic of a log directory."""
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)  # what differs from the defaults, by Kafka's keys
+    topic_id: str | None = None  # as partition.metadata has it; None in a directory without topics.json
+
+
+class LogManager:
+    """The logs below one directory. Belongs to one thread at a time; a context manager that closes it."""
+
+    def __init__(self, directory: str, clock: Clock, filesystem: FileSystem) -> None:
+        self.directory = directory
+        self.clock = clock
+        self.filesystem = filesystem
+        self._logs: dict[TopicPartition, Log] = {}
+        self._broker_lock: Lock | None = None
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        *,
+        create: bool = False,
+        clock: Clock | None = None,
+        filesystem: FileSystem | None = None,
+    ) -> Self:
+        """Look at a log directory; with ``create``, make it if it is missing.
+
+        Raises NotALogDirError where ``directory`` is missing, is a file, or holds other things and no partition.
+        """
+        manager = cls(directory, clock or SystemClock(), filesystem or LocalFileSystem())
+        manager._check_directory(create)
+        return manager
+
+    def _check_directory(self, create: bool) -> None:
+        status = self.filesystem.status(self.directory)
+        if status is None and create:
+            self.filesystem.make_directory(self.directory)
+            self.filesystem.sync_directory(parent_of(self.directory))
+        elif status is None:
+            raise NotALogDirError(f"{self.directory}: no such directory")
+        elif not status.is_directory:
+            raise NotALogDirError(f"{self.directory}: a file, where a log directory was expected")
+        elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
+            raise NotALogDirError(
+                f"{self.directory}: neither {TOPICS_FILE} nor a partition such as my-topic-0 is in it; "
+                "a log directory is what Kafka's log.dirs names"
+            )
+
+    def _looks_like_a_log_directory(self) -> bool:
+        listing = self.filesystem.list(self.directory)
+        return TOPICS_FILE in listing or names.META_PROPERTIES_FILE in listing or bool(self._partitions_found(listing))
+
+    def path(self, *file_names: str) -> str:
+        """A path below the directory."""
+        return names.join(self.directory, *file_names)
+
+    # Topics
+
+    def topics(self) -> dict[str, TopicDescription]:
+        """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
+        listing = self.filesystem.list(self.directory)
+        described = self._topics_file() if TOPICS_FILE in listing else {}
+        compacted = {topic for topic, _ in self._offsets(names.CLEANER_OFFSET_CHECKPOINT)}
+        for topic, partitions in self._partitions_found(listing).items():
+            configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
+            described.setdefault(topic, TopicDescription(topic, partitions, configs))
+        return dict(sorted(described.items()))
+
+    def topic(self, name: str) -> TopicDescription:
+        """One topic. Raises UnknownTopicOrPartitionError, with the nearest name there is."""
+        topics = self.topics()
+        if name not in topics:
+            nearest = difflib.get_close_matches(name, topics, 1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it holds {', '.join(topics) or 'no topics'}"
+            raise UnknownTopicOrPartitionError(f"no topic {name!r} in {self.directory}{hint}")
+        return topics[name]
+
+    def config(self, topic: str) -> LogConfig:
+        """The settings of a topic."""
+        return LogConfig.from_mapping(self.topic(topic).configs)
+
+    def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> TopicDescription:
+        """A new topic with empty partitions, durable when it returns.
+
+        On disk after a crash: no topic of that name, perhaps with partition directories that a second call takes; or
+        the whole topic.
+
+        Raises TopicExistsError, InvalidTopicError, InvalidConfigError.
+        """
+        names.check_topic_name(name)
+        configs = dict(configs or INTERNAL_TOPICS.get(name, {}))
+        LogConfig.from_mapping(configs)
+        if not 1 <= partitions <= names.PARTITION_MAX:
+            raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, at least 1 are needed")
+        topic = TopicDescription(name, tuple(range(partitions)), configs, checkpoints.encode_id(uuid4()))
+        self._take_broker_lock()
+        with self._root_lock():
+            topics = self.topics()
+            clash = next((other for other in topics if names.collides(name, other)), None)
+            if clash is not None:
+                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}, {name!r} cannot be created")
+            for partition in topic.partitions:
+                self._make_partition(topic, partition)
+            self.filesystem.sync_directory(self.directory)
+            self._write_topics({**topics, name: topic})
+        return topic
+
+    def ensure_topic(
+        self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicDescription:
+        """The topic, created if it is missing. Raises TopicExistsError where it has other settings than asked for."""
+        topic = self.topics().get(name)
+        if topic is None:
+            return self.create_topic(name, partitions=partitions or 1, configs=configs)
+        if partitions is not None and partitions != len(topic.partitions):
+            raise TopicExistsError(
+                f"topic {name!r} has {len(topic.partitions)} partitions, {partitions} were asked for"
+            )
+        asked, found = (
+            LogConfig.from_mapping(configs or {}).to_mapping(),
+            LogConfig.from_mapping(topic.configs).to_mapping(),
+        )
+        for key in configs or {}:
+            if asked[key] != found[key]:
+                raise TopicExistsError(f"topic {name!r} has {key} = {found[key]}, {asked[key]} was asked for")
+        return topic
+
+    def _make_partition(self, topic: TopicDescription, partition: int) -> None:
+        directory = self.path(names.partition_directory(topic.name, partition))
+        self.filesystem.make_directory(directory)
+        assert topic.topic_id is not None
+        metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
+        write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+
+    def _topics_file(self) -> dict[str, TopicDescription]:
+        path = self.path(TOPICS_FILE)
+        try:
+            content: dict[str, Any] = json.loads(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
+            if content["version"] != TOPICS_VERSION:
+                raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}", path=path)
+            return {
+                name: TopicDescription(name, tuple(range(topic["partitions"])), topic["configs"], topic["id"])
+                for name, topic in content["topics"].items()
+            }
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptionError(f"not the JSON that was written there: {error}", path=path) from error
+
+    def _write_topics(self, topics: Mapping[str, TopicDescription]) -> None:
+        content = {
+            "version": TOPICS_VERSION,
+            "topics": {
+                topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
+                for topic in topics.values()
+                if topic.topic_id is not None
+            },
+        }
+        write_atomically(self.filesystem, self.path(TOPICS_FILE), json.dumps(content, indent=2).encode() + b"\n")
+
+    def _partitions_found(self, listing: list[str]) -> dict[str, tuple[int, ...]]:
+        """Partitions in use by topic, as the names of the directories tell."""
+        found: dict[str, list[int]] = {}
+        for name in listing:
+            parsed = None if name in names.IGNORED_DIRECTORIES else names.parse_partition_directory(name)
+            if parsed is not None and parsed.kind == "plain" and self._is_directory(name):
+                found.setdefault(parsed.topic, []).append(parsed.partition)
+        return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
+
+    def _is_directory(self, name: str) -> bool:
+        status = self.filesystem.status(self.path(name))
+        return status is not None and status.is_directory
+
+    # Logs
+
+    def open_log(self, topic: str, partition: int) -> Log:
+        """A partition to write; the same object until the manager is closed.
+
+        Raises LogDirLockedError while a broker runs on the directory, and as Log.open does.
+        """
+        if (topic, partition) not in self._logs:
+            config = self._partition_config(topic, partition)
+            self._take_broker_lock()
+            directory = self.path(names.partition_directory(topic, partition))
+            self._logs[topic, partition] = Log.open(
+                directory,
+                config,
+                clock=self.clock,
+                filesystem=self.filesystem,
+                checkpoints=_RootCheckpoints(self, (topic, partition)),
+            )
+        return self._logs[topic, partition]
+
+    def open_reader(self, topic: str, partition: int) -> LogReader:
+        """A partition to read, as it is now. Takes no lock."""
+        return LogReader.open(
+            self.path(names.partition_directory(topic, partition)),
+            self._partition_config(topic, partition),
+            clock=self.clock,
+            filesystem=self.filesystem,
+            checkpoints=_RootCheckpoints(self, (topic, partition)),
+        )
+
+    def _partition_config(self, topic: str, partition: int) -> LogConfig:
+        description = self.topic(topic)
+        if partition not in description.partitions:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, no {partition}"
+            )
+        return LogConfig.from_mapping(description.configs)
+
+    def close(self) -> None:
+        """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery."""
+        try:
+            for log in self._logs.values():
+                log.close()
+        finally:
+            self._logs.clear()
+            if self._broker_lock is not None:
+                self._broker_lock.release()
+                self._broker_lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Locks
+
+    def check_writable(self) -> None:
+        """Raise LogDirLockedError while a broker runs on the directory."""
+        self._take_broker_lock()
+
+    def _take_broker_lock(self) -> None:
+        if self._broker_lock is not None:
+            return
+        self._broker_lock = self.filesystem.lock_shared_with_broker(self.path(names.LOCK_FILE))
+        if self._broker_lock is None:
+            raise LogDirLockedError(
+                f"{self.path(names.LOCK_FILE)}: a running Kafka broker holds this directory; it can be read meanwhile, "
+                "to write to it stop the broker first"
+            )
+        self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
+
+    def _root_lock(self) -> Lock:
+        lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
+        assert lock is not None  # it waits
+        return lock
+
+    # Checkpoints
+
+    def marks(self, partition: TopicPartition) -> Marks:
+        """What the checkpoints say of a partition."""
+        recovery_points = self._offsets(names.RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._offsets(names.LOG_START_OFFSET_CHECKPOINT)
+        return Marks(recovery_points.get(partition, 0), log_starts.get(partition, 0))
+
+    def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
+        """Replace what the checkpoints say of some partitions; others keep theirs."""
+        with self._root_lock():
+            self._update_offsets(
+                names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point for key, mark in marks.items()}
+            )
+            self._update_offsets(
+                names.LOG_START_OFFSET_CHECKPOINT, {key: mark.log_start_offset for key, mark in marks.items()}
+            )
+
+    def _update_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        before = self._offsets(name)
+        after = {**before, **{key: offset for key, offset in offsets.items() if offset or key in before}}
+        if after != before:
+            write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint; a damaged one counts as empty, which costs a recovery and no record."""
+        path = self.path(name)
+        try:
+            return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
+        except FileNotFoundError:
+            return {}
+        except CorruptionError as error:
+            logger.warning("%s; taken for empty", error.located(path))
+            return {}
+
+
+@dataclass(frozen=True)
+class _RootCheckpoints:
+    """The marks of one partition in the checkpoints of its directory."""
+
+    manager: LogManager
+    partition: TopicPartition
+
+    def read(self) -> Marks:
+        return self.manager.marks(self.partition)
+
+    def write(self, marks: Marks) -> None:
+        self.manager.write_marks({self.partition: marks})

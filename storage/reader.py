@@ -1,0 +1,372 @@
+"""LogReader: what a log holds, for those who only look (spec 10; the readers' part of the design of exactly once).
+
+A reader takes no lock and changes nothing. What it sees is the log as it was when it was opened or refreshed; segments
+that compaction or retention replace meanwhile stay readable as long as they are open, and a file that has vanished
+means: look again, by offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from pyspark_commitlog.storage.clock import Clock, SystemClock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRangeError, StorageError
+from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
+from pyspark_commitlog.storage.format.tables import Bools, Records
+from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
+from pyspark_commitlog.storage.recovery import read_markers
+from pyspark_commitlog.storage.segment import LogContext, LogSegment, OffsetAndTimestamp, Window
+
+FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
+ALL_COLUMNS = ("key", "value", "headers")
+REOPEN_ATTEMPTS = 5  # a log whose files vanish five times in a row during one read is being deleted
+
+
+class Isolation(Enum):
+    """Which transactional records a reader sees; the values are those of ``isolation.level``."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Marks(NamedTuple):
+    """What the checkpoints at the root of a log directory say of a partition."""
+
+    recovery_point: int = 0  # everything below was synced
+    log_start_offset: int = 0  # everything below is deleted
+
+
+class Checkpoints(Protocol):
+    """Where a log's marks are kept."""
+
+    def read(self) -> Marks: ...
+
+    def write(self, marks: Marks) -> None:
+        """Durable when it returns."""
+        ...
+
+
+class KeptInMemory:
+    """Marks of a log that stands alone, without a log directory around it."""
+
+    def __init__(self, recovery_point: int = 0, log_start_offset: int = 0) -> None:
+        self._marks = Marks(recovery_point, log_start_offset)
+
+    def read(self) -> Marks:
+        return self._marks
+
+    def write(self, marks: Marks) -> None:
+        self._marks = marks
+
+
+class SegmentDescription(NamedTuple):
+    """A segment, for people and planners."""
+
+    base_offset: int
+    next_offset: int  # the base offset of the next segment, or the log end
+    size: int  # bytes of the .log
+    largest_timestamp: int  # ms; -1: no record has one
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True)
+class FetchData:
+    """Whole batches of one segment, as they lie there; the first may begin below the offset asked for."""
+
+    segment: LogSegment
+    window: Window
+    visible: Bools  # shape (batches,): neither control batches nor, for read_committed, aborted ones
+    aborted: tuple[AbortedTransaction, ...]  # of read_committed; in the order of their offsets
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on."""
+        return int(self.window.headers.table["last_offset"][-1]) + 1
+
+    def records(self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS) -> Records:
+        """The visible records with ``start <= offset < end``; checksums are verified here.
+
+        Raises CorruptRecordError or InvalidRecordError with path and position.
+        """
+        rows = np.flatnonzero(self.visible & (self.window.headers.table["base_offset"] < end))
+        records = self.segment.decode(self.window, rows, tuple(columns)).records
+        return records.between(start, end)
+
+
+class LogReader:
+    """A partition's log, to read."""
+
+    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
+        self.context = context
+        self.checkpoints = checkpoints
+        self._outcomes: dict[int, _Outcome] = {}
+        self._take(self._load())
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: LogConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        filesystem: FileSystem | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> Self:
+        """Look at the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
+
+        Raises CorruptRecordError where records below the recovery point are missing at the end.
+        """
+        context = LogContext(
+            directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
+        )
+        return cls(context, checkpoints or KeptInMemory())
+
+    _WRITES = False
+
+    def _loader(self) -> LogLoader:
+        marks = self.checkpoints.read()
+        return LogLoader(self.context, recovery_point=marks.recovery_point, log_start_offset=marks.log_start_offset)
+
+    def _load(self) -> LoadedLog:
+        return self._loader().view()
+
+    def _take(self, loaded: LoadedLog) -> None:
+        self.segments = loaded.segments
+        self.producers, self.epochs = loaded.state
+        self._log_start_offset = loaded.log_start_offset
+        self._log_end_offset = loaded.log_end_offset
+        self.truncated_bytes = loaded.truncated_bytes
+
+    def refresh(self) -> None:
+        """See what was appended, deleted or replaced since."""
+        self.close()
+        self._take(self._load())
+
+    def close(self) -> None:
+        """Give all files back."""
+        self.segments.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Where the log begins and ends
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record will get."""
+        return self._log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The log end: there are no replicas to wait for."""
+        return self._log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is decided: the first offset of the earliest open transaction, else the log end."""
+        unstable = self.producers.first_unstable_offset
+        return self._log_end_offset if unstable is None else max(unstable, self._log_start_offset)
+
+    def end_offset(self, isolation: Isolation) -> int:
+        """Up to where a reader sees."""
+        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
+
+    def describe_segments(self) -> list[SegmentDescription]:
+        """All segments, ascending."""
+        bases = [*self.segments.base_offsets[1:], self._log_end_offset]
+        return [
+            SegmentDescription(segment.base_offset, next_offset, segment.size, segment.largest.timestamp)
+            for segment, next_offset in zip(self.segments, bases, strict=True)
+        ]
+
+    # Reading
+
+    def read(
+        self,
+        start_offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+        min_one_message: bool = True,
+    ) -> FetchData | None:
+        """Batches from the one that holds ``start_offset``, or the next one where there is a gap, of one segment.
+
+        At most ``max_bytes``, but one whole batch if ``min_one_message``. None where nothing is to be seen there yet.
+
+        Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where a segment is
+        gone from a log that is not compacted, CorruptRecordError with path and position.
+        """
+        for _ in range(REOPEN_ATTEMPTS):
+            try:
+                return self._read(start_offset, max_bytes, isolation, min_one_message)
+            except FileNotFoundError:
+                self.refresh()
+        raise StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
+
+    def _read(self, start_offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData | None:
+        if not self._log_start_offset <= start_offset <= self._log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
+                f"{self._log_start_offset} to {self._log_end_offset}"
+            )
+        bound = self.end_offset(isolation)
+        found = self._find(start_offset) if start_offset < bound else None
+        if found is None:
+            return None
+        segment, position = found
+        end = self._position_of_bound(segment, bound)
+        window = next(segment.batches(position, end, max_bytes), None)
+        if window is None or (len(window.buffer) > max_bytes and not min_one_message):
+            return None
+        return self._fetch_data(segment, window, isolation)
+
+    def _find(self, offset: int) -> tuple[LogSegment, int] | None:
+        """Where the first batch lies that reaches ``offset``."""
+        for segment in self.segments.reaching(offset):
+            if segment.base_offset > offset and not self.context.config.compact:
+                raise MissingSegmentError(
+                    f"offsets {offset} to {segment.base_offset - 1} are in no segment, and the topic is not compacted",
+                    path=self.context.directory,
+                )
+            position = segment.position_reaching(offset)
+            if position is not None:
+                return segment, position
+        return None
+
+    def _position_of_bound(self, segment: LogSegment, bound: int) -> int:
+        """Up to where ``segment`` may be read: no batch that reaches ``bound``."""
+        following = self.segments.higher(segment.base_offset)
+        if bound == self._log_end_offset or (following is not None and following.base_offset <= bound):
+            return segment.size
+        position = segment.position_reaching(bound)
+        return segment.size if position is None else position
+
+    def _fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
+        visible = ~window.headers.is_control
+        if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
+            return FetchData(segment, window, visible, ())
+        aborted = self._aborted_rows(segment, window)
+        table = window.headers.table[aborted]
+        transactions = zip(table["producer_id"].tolist(), table["base_offset"].tolist(), strict=True)
+        return FetchData(segment, window, visible & ~aborted, tuple(_first_of_runs(transactions)))
+
+    def records(
+        self,
+        start: int,
+        end: int,
+        *,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+        columns: Collection[str] = ALL_COLUMNS,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> Iterator[Records]:
+        """Exactly the records with ``start <= offset < end`` that ``isolation`` shows, in pieces, in order.
+
+        Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
+        """
+        offset, end = start, min(end, self.end_offset(isolation))
+        while offset < end:
+            data = self.read(offset, max_bytes=fetch_bytes, isolation=isolation)
+            if data is None:
+                return
+            records = data.records(offset, end, columns)
+            if len(records):
+                yield records
+            offset = data.next_offset
+
+    # Transactions
+
+    def _aborted_rows(self, segment: LogSegment, window: Window) -> Bools:
+        """Which batches belong to an aborted transaction: those whose producer's next marker is an abort.
+
+        The markers in the log decide, not the transaction index, which may be missing or wrong.
+        """
+        headers = window.headers
+        markers, _ = read_markers(window)
+        aborted = np.zeros(len(headers), dtype=np.bool_)
+        outcomes: dict[int, bool] = {}
+        for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
+            producer_id = int(headers.table["producer_id"][row])
+            marker = markers.get(int(headers.table["base_offset"][row]))
+            if marker is not None:
+                outcomes[producer_id] = not marker.is_commit
+            elif not headers.is_control[row]:
+                if producer_id not in outcomes:
+                    outcomes[producer_id] = self._is_aborted(producer_id, segment, window)
+                aborted[row] = outcomes[producer_id]
+        return aborted
+
+    def _is_aborted(self, producer_id: int, segment: LogSegment, window: Window) -> bool:
+        """Whether the next marker of a producer behind ``window`` is an abort."""
+        behind = int(window.headers.table["last_offset"][-1]) + 1
+        known = self._outcomes.get(producer_id)
+        if known is None or not known.from_offset <= behind <= known.marker_offset:
+            known = self._find_marker(producer_id, segment, window.position + window.headers.end, behind)
+            self._outcomes[producer_id] = known
+        return known.aborted
+
+    def _find_marker(self, producer_id: int, segment: LogSegment, position: int, behind: int) -> _Outcome:
+        for each in self.segments.reaching(segment.base_offset):
+            for window in each.small_batches(position if each is segment else 0):
+                of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
+                markers, _ = read_markers(window._replace(headers=of_producer))
+                for offset, marker in markers.items():
+                    return _Outcome(behind, offset, not marker.is_commit)
+        # Compaction may have dropped the marker of a committed transaction, never that of data that was aborted.
+        return _Outcome(behind, self._log_end_offset, aborted=False)
+
+    # Time
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, isolation: Isolation = Isolation.READ_COMMITTED
+    ) -> OffsetAndTimestamp | None:
+        """The first record that is not older than ``timestamp_ms``; None if there is none that may be read."""
+        for segment in self.segments:
+            if segment.largest.timestamp >= timestamp_ms:
+                found = segment.offset_for_timestamp(timestamp_ms, self._log_start_offset)
+                if found is not None:
+                    return found if found.offset < self.end_offset(isolation) else None
+        return None
+
+    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """The first record with the largest timestamp of the log; None where no record has one."""
+        largest = max(self.segments, key=lambda segment: segment.largest.timestamp, default=None)
+        if largest is None or largest.largest.timestamp < 0:
+            return None
+        return largest.offset_for_timestamp(largest.largest.timestamp, self._log_start_offset)
+
+
+class _Outcome(NamedTuple):
+    """How the transaction ended that a producer had open anywhere from ``from_offset`` to ``marker_offset``."""
+
+    from_offset: int
+    marker_offset: int
+    aborted: bool
+
+
+def _first_of_runs(batches: Iterator[tuple[int, int]]) -> Iterator[AbortedTransaction]:
+    """The first batch of each producer."""
+    seen = set()
+    for producer_id, offset in batches:
+        if producer_id not in seen:
+            seen.add(producer_id)
+            yield AbortedTransaction(producer_id, offset)

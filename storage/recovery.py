@@ -1,0 +1,147 @@
+"""Producer state and indexes out of the log itself: replay of batches, and recovery of a segment (spec 9.4, 9.5).
+
+Recovery never decodes data records: it trusts checksums. Damage behind a right checksum is found by whoever reads it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.epochs import LeaderEpochCache
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, InvalidRecordError
+from pyspark_commitlog.storage.format import control, names
+from pyspark_commitlog.storage.format.tables import BatchHeaders
+from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
+from pyspark_commitlog.storage.segment import LogSegment, Window
+
+logger = logging.getLogger(__name__)
+
+
+class LogState(NamedTuple):
+    """What a log knows of its records beside the records themselves."""
+
+    producers: ProducerStateManager
+    epochs: LeaderEpochCache
+
+
+class Recovery(NamedTuple):
+    """What recovering a segment came to."""
+
+    next_offset: int
+    truncated_bytes: int
+    reason: str | None  # why the rest was cut off; None if nothing was
+
+
+def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
+    """The transaction markers in a window by base offset, and how many of its batches precede one that does not parse.
+
+    Data, batches emptied by compaction and other control records have none.
+    """
+    headers = window.headers
+    markers: dict[int, Marker] = {}
+    for row in np.flatnonzero(headers.is_control & (headers.table["count"] > 0)).tolist():
+        try:
+            marker = control.read_marker(window.buffer, headers[row : row + 1])
+        except InvalidRecordError as error:
+            logger.warning("%s", error)
+            return markers, row
+        if marker is not None:
+            markers[int(headers.table["base_offset"][row])] = Marker(*marker)
+    return markers, len(headers)
+
+
+def replay(segment: LogSegment, window: Window, producers: ProducerStateManager, *, index_aborts: bool) -> int:
+    """Bring producer state up to the end of a window, as a replica does: nothing is refused.
+
+    ``index_aborts``: also write aborted transactions to the segment's transaction index. Returns how many batches were
+    good: all of them, or those up to and with a marker that does not parse, as Kafka counts.
+    """
+    markers, good = read_markers(window)
+    completed = producers.replay(window.headers[:good], markers)
+    if index_aborts:
+        for transaction in completed:
+            if transaction.aborted:
+                segment.txn_index.append(transaction.index_entry)
+    return min(good + 1, len(window.headers))
+
+
+def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
+    """Walk a segment, rebuild its indexes and the state behind it, and cut it after the last valid batch.
+
+    Batches below ``flushed_offset`` were synced and acknowledged: damage among them is reported, never cut off.
+    On disk while it works: indexes that are shorter than they will be; then the log cut; then the indexes trimmed. Run
+    again after a crash it comes to the same end.
+
+    Raises CorruptRecordError or UnsupportedMagicError for damage below ``flushed_offset``, and
+    SegmentOffsetOverflowError for offsets too far from the segment's base.
+    """
+    file_size = segment.file_size
+    segment.reset_indexes()
+    segment.txn_index.reset()
+    next_offset, error = segment.base_offset, None
+    try:
+        for window in segment.batches(0, file_size):
+            good, error = _take(segment, window, state, flushed_offset)
+            if good:
+                next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
+            if error is not None:
+                break
+    except CorruptRecordError as found:
+        error = found
+    if segment.size < file_size and next_offset < flushed_offset:
+        raise records_lost(segment, next_offset, flushed_offset) from error
+    segment.truncate_file(segment.size)
+    segment.add_closing_time_entry()
+    segment.trim()
+    return Recovery(next_offset, file_size - segment.size, None if error is None else str(error))
+
+
+def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> CorruptRecordError:
+    """The error for a segment that should reach ``flushed_offset`` and does not."""
+    return CorruptRecordError(
+        f"the segment is sound up to offset {next_offset} only, but everything below {flushed_offset} was synced once: "
+        "records are missing or damaged. Restore the file, or lower the partition's line in "
+        f"{names.RECOVERY_POINT_CHECKPOINT} to give up what follows",
+        path=segment.path(names.LOG),
+        position=segment.size,
+    )
+
+
+def _take(
+    segment: LogSegment, window: Window, state: LogState, flushed_offset: int
+) -> tuple[int, CorruptionError | None]:
+    """Take a window's valid batches into indexes and state; how many those were, and what is wrong with the next."""
+    headers = window.headers
+    to_check = headers.table["last_offset"] >= flushed_offset
+    broken = np.flatnonzero(to_check)[~formats.checksums_match(window.buffer, headers[to_check])]
+    valid = headers[: int(broken[0])] if len(broken) else headers
+    valid = valid[: replay(segment, window._replace(headers=valid), state.producers, index_aborts=True)]
+    assign_epochs(state.epochs, valid)
+    if len(valid):
+        segment.check_offsets(valid)
+        segment.advance(valid)
+    if len(valid) == len(headers):
+        return len(valid), None
+    return len(valid), _reason(segment, window, headers[len(valid) : len(valid) + 1])
+
+
+def _reason(segment: LogSegment, window: Window, headers: BatchHeaders) -> CorruptionError:
+    path = segment.path(names.LOG)
+    try:
+        formats.verify(window.buffer, headers)
+    except CorruptRecordError as error:
+        return error.located(path, window.position)
+    position = window.position + int(headers.table["position"][0])
+    return CorruptRecordError("follows a transaction marker that does not parse", path=path, position=position)
+
+
+def assign_epochs(epochs: LeaderEpochCache, headers: BatchHeaders) -> None:
+    """Note every leader epoch that begins in these batches."""
+    latest = epochs.latest.epoch if epochs.latest else -1
+    seen = np.maximum.accumulate(np.concatenate(([latest], headers.table["leader_epoch"])))
+    for row in np.flatnonzero(np.diff(seen) > 0).tolist():
+        epochs.assign(int(headers.table["leader_epoch"][row]), int(headers.table["base_offset"][row]))

@@ -1,0 +1,67 @@
+"""LogSegments: the segments of a log by base offset (Kafka's LogSegments)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from pyspark_commitlog.storage.segment import LogSegment
+
+
+class LogSegments:
+    """Segments in the order of their base offsets. The last one is active: the only one that is appended to."""
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(tuple(self._segments))
+
+    @property
+    def base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._segments]
+
+    @property
+    def first(self) -> LogSegment:
+        return self._segments[0]
+
+    @property
+    def active(self) -> LogSegment:
+        return self._segments[-1]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all logs."""
+        return sum(segment.size for segment in self._segments)
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The segment with the greatest base offset not above ``offset``."""
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        return self._segments[index - 1] if index else None
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The segment with the smallest base offset above ``offset``."""
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        return self._segments[index] if index < len(self._segments) else None
+
+    def reaching(self, offset: int) -> list[LogSegment]:
+        """The segment that holds ``offset``, if there is one, and all after it."""
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        return self._segments[max(index - 1, 0) :]
+
+    def add(self, segment: LogSegment) -> None:
+        """A segment with a base offset that no other has."""
+        index = bisect_left(self._segments, segment.base_offset, key=lambda each: each.base_offset)
+        self._segments.insert(index, segment)
+
+    def remove(self, segment: LogSegment) -> None:
+        """Forget a segment; its files stay."""
+        self._segments.remove(segment)
+
+    def close(self) -> None:
+        """Give all open files back."""
+        for segment in self._segments:
+            segment.close()
