@@ -69,12 +69,11 @@ def dump_log(  # the flags are those of kafka-dump-log
     Findings (index entries that name another offset than the log, gaps between offsets) follow on stderr and are no
     failure; a file that cannot be read on is, when the others have been printed.
     """
-    decoder = "offsets" if offsets_decoder else "transaction-log" if transaction_log_decoder else "string"
     options = storage.DumpOptions(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log or key_decoder_class is not None or value_decoder_class is not None,
         skip_record_metadata=skip_record_metadata,
-        decoder=decoder,
+        decoder="offsets" if offsets_decoder else "transaction-log" if transaction_log_decoder else "string",
         max_bytes=max_bytes,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,

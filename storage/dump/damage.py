@@ -36,16 +36,12 @@ class Salvaged(NamedTuple):
 def records_of(file: File, batch: BatchAt) -> Records:
     """The records of one batch, whatever its checksum says; CorruptionError if they do not decode."""
     buffer = np.frombuffer(file.read(batch.position, batch.size), dtype=np.uint8)
-    scan = formats.scan(buffer)
-    if scan.error is not None:
-        raise scan.error.located(file.path, batch.position)
-    if not len(scan.headers):
-        raise CorruptRecordError("the file was cut while it was read", path=file.path, position=batch.position)
-    records, error = salvage(buffer, scan.headers[:1], ())
-    if isinstance(error, CorruptionError):
-        raise error.located(file.path, batch.position)
+    try:
+        records, error = salvage(buffer, _one_batch(buffer), ())
+    except CorruptionError as damage:
+        raise damage.located(file.path, batch.position) from damage
     if error is not None:
-        raise error
+        raise error.located(file.path, batch.position) if isinstance(error, CorruptionError) else error
     return records
 
 
@@ -81,7 +77,8 @@ def _record_starts(batch: bytearray) -> list[int]:
     if batch[MAGIC_AT] != 2 or _is_compressed(batch):
         return []
     (count,) = struct.unpack_from(">i", batch, _COUNT_AT)
-    starts, at = [], _RECORDS_AT
+    starts: list[int] = []
+    at = _RECORDS_AT
     while at < len(batch) and len(starts) < count:
         starts.append(at)
         length, at = _varint(batch, at)
@@ -116,10 +113,17 @@ def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
     else:
         struct.pack_into(">I", batch, _LEGACY_CRC_AT, zlib.crc32(memoryview(batch)[_LEGACY_CHECKED_FROM:]))
     buffer = np.frombuffer(bytes(batch), dtype=np.uint8)
+    return formats.decode(buffer, _one_batch(buffer), columns=columns).records
+
+
+def _one_batch(buffer: Bytes) -> BatchHeaders:
+    """The header of the batch that ``buffer`` holds."""
     scan = formats.scan(buffer)
-    if scan.error is not None:
-        raise scan.error
-    return formats.decode(buffer, scan.headers, columns=columns).records
+    if scan.reason is formats.StopReason.TRUNCATED:
+        raise CorruptRecordError("the file was cut while it was read", position=0)
+    if scan.reason is not formats.StopReason.END:
+        raise formats.stop_error(scan, buffer)
+    return scan.headers
 
 
 def _none(columns: tuple[str, ...]) -> Records:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from pyspark_commitlog.storage.dump.damage import records_of
 from pyspark_commitlog.storage.dump.layouts import Columns, Layout
 from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions, Pairs
@@ -28,6 +26,8 @@ from pyspark_commitlog.storage.format.index_entries import (
     decode_time_entries,
 )
 from pyspark_commitlog.storage.format.tables import Int64s
+
+WARM_ENTRIES = 8192 // OFFSET_ENTRY.itemsize  # of an offset index, those at its end that lookups mostly need
 
 
 class IndexDump:
@@ -73,7 +73,7 @@ class IndexDump:
             for at, (timestamp, offset) in enumerate(zip(timestamps.tolist(), time_offsets.tolist(), strict=True)):
                 if at and offset == self.base_offset:
                     return  # the padding
-                slot = int(np.searchsorted(offsets, offset, side="right")) - 1
+                slot = _floor_slot(offsets, offset)
                 position = 0 if slot < 0 else int(positions[slot])
                 self._compare(log, self._checked(log, position, slot), (timestamp, offset), before, findings)
                 if not self.options.verify_index_only:
@@ -187,6 +187,30 @@ def _producer_columns(entry: ProducerEntry) -> Columns:
         "lastTimestamp": [entry.timestamp],
         **(batch if entry.last_offset >= 0 else {}),
     }
+
+
+def _floor_slot(offsets: Int64s, target: int) -> int:
+    """The slot of the largest offset up to ``target``, -1 if there is none; found by halving as Kafka does it.
+
+    The steps matter in a damaged index, which is not sorted: they decide which entry is met
+    (``AbstractIndex.indexSlotRangeFor``, which looks among the last ``WARM_ENTRIES`` first).
+    """
+    if not len(offsets):
+        return -1
+    low, high = 0, len(offsets) - 1
+    first_warm = max(0, high - WARM_ENTRIES)
+    if offsets[first_warm] < target:
+        low = first_warm
+    elif offsets[0] > target:
+        return -1
+    else:
+        high = first_warm
+    while low < high:
+        middle = (low + high + 1) // 2
+        if offsets[middle] == target:
+            return middle
+        low, high = (low, middle - 1) if offsets[middle] > target else (middle, high)
+    return low
 
 
 def _first_sequence(last_sequence: int, offset_delta: int) -> int:

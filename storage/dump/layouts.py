@@ -214,12 +214,12 @@ class JsonLayout:
         return self.lines("record", {name: columns[name] for name in ("key", "payload")})
 
     def _object(self, kind: str, pairs: Iterable[tuple[str, object]]) -> str:
-        known = {"kind": kind}
+        known: dict[str, object] = {"kind": kind}
         for name, value in pairs:
-            if name == "timestampType":
+            if name == "timestampType" and isinstance(value, int):
                 known[name] = _TIMESTAMP_TYPE(value)
             elif name != "control":
-                known[name] = value  # type: ignore[assignment]
+                known[name] = value
             elif isinstance(value, Mapping):
                 known.update(value)
         return json.dumps(known, ensure_ascii=False, separators=(",", ":"))

@@ -6,7 +6,6 @@ the file and what its batches decompress to.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -23,6 +22,7 @@ from pyspark_commitlog.storage.dump.reading import Window, base_offset_of, end_o
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
+from pyspark_commitlog.storage.format.control import parse
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_SEQUENCE, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
 
@@ -31,16 +31,6 @@ COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: they may be 
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 
 _CODEC_NAMES = {codec.value: codec.name.lower() for codec in Codec}
-_CONTROL_KEY = struct.Struct(">hh")  # version, type
-_END_TXN_MARKER = struct.Struct(">hi")  # version, coordinator epoch
-_MARKERS = {0: "ABORT", 1: "COMMIT"}
-_OTHER_CONTROL_TYPES = {
-    2: "LEADER_CHANGE",
-    3: "SNAPSHOT_HEADER",
-    4: "SNAPSHOT_FOOTER",
-    5: "KRAFT_VERSION",
-    6: "KRAFT_VOTERS",
-}
 
 
 class LogDump:
@@ -239,24 +229,23 @@ def _control(records: Records, control: Bools) -> list[dict[str, object] | None]
     """What control records say; None for data."""
     found: list[dict[str, object] | None] = [None] * len(records)
     for row in np.flatnonzero(control).tolist():
-        key, value = _bytes_at(records.keys, row), _bytes_at(records.values, row)
         try:
-            found[row] = _control_fields(key, value)
-        except struct.error:
-            reason = f"the control record at offset {records.offsets[row]} has a key of {len(key)} bytes and a value of"
-            raise InvalidRecordError(f"{reason} {len(value)}") from None
+            found[row] = _control_fields(_bytes_at(records.keys, row), _bytes_at(records.values, row))
+        except InvalidRecordError as error:
+            raise InvalidRecordError(f"the record at offset {records.offsets[row]} is {error.reason}") from error
     return found
 
 
 def _control_fields(key: bytes, value: bytes) -> dict[str, object]:
-    _, number = _CONTROL_KEY.unpack_from(key)
-    if number in _MARKERS:
-        _, coordinator_epoch = _END_TXN_MARKER.unpack_from(value)
-        return {"endTxnMarker": _MARKERS[number], "coordinatorEpoch": coordinator_epoch}
-    return {"controlType": f"{_OTHER_CONTROL_TYPES.get(number, 'UNKNOWN')}({number})"}
+    kind, coordinator_epoch = parse(key, value)
+    if coordinator_epoch is not None:
+        return {"endTxnMarker": kind.name, "coordinatorEpoch": coordinator_epoch}
+    number = int.from_bytes(key[2:4], "big", signed=True)
+    return {"controlType": f"{kind.name}({number})"}
 
 
 def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:
+    """Of a null string none."""
     assert column is not None
     return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()
 

@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MA
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
 
 WINDOW_BYTES = 1 << 20  # read at once; a larger batch is read whole
+WHOLE_OR_TORN = (formats.StopReason.END, formats.StopReason.TRUNCATED)
 ENTRY_LENGTH_MIN = 14  # of the length field: the smallest message of magic 0
 
 _LENGTH_TO_DELTA = struct.Struct(">i4xb6xi")  # from the length field: length, magic, last offset delta (magic 2)
@@ -68,8 +69,8 @@ def windows(file: File, end: int) -> Iterator[Window]:
         scan = formats.scan(buffer)
         if len(scan.headers):
             yield Window(position, buffer, scan.headers)
-        if scan.error is not None:
-            raise scan.error.located(file.path, position)
+        if scan.reason not in WHOLE_OR_TORN:
+            raise formats.stop_error(scan, buffer).located(file.path, position)
         if scan.end:
             position, wanted = position + scan.end, WINDOW_BYTES
             continue
