@@ -45,15 +45,13 @@ from pyspark_commitlog.storage.format.fields import (
     Codec,
     TimestampType,
 )
-from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s, Records
 from pyspark_commitlog.storage.kernels.records import MESSAGE_MAGIC_AT, MESSAGE_START, MESSAGE_STOP
 from pyspark_commitlog.storage.producers import Origin
 
 UNKNOWN_OFFSET = -1
 LISTED_MAX = 1000  # refused records that an error lists; its message counts them all
 FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # their batches bring their offsets along
-
-_VARINT_STEPS = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], dtype=np.int64)  # where a zig-zag varint grows by a byte
 
 
 class Analysis(NamedTuple):
@@ -234,9 +232,7 @@ def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
     if (magics != magics[0]).any():
         raise RecordValidationError(f"all batches of an append must have one magic, these have {np.unique(magics)}")
     if len(headers) > 1 and (magics[0] >= v2.MAGIC or source_codec is not Codec.NONE):
-        raise RecordValidationError(
-            f"an append of magic 2, or of compressed messages, is one batch, not {len(headers)}"
-        )
+        raise RecordValidationError(f"a set of magic 2, or of compressed messages, is one batch, not {len(headers)}")
 
 
 def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
@@ -307,9 +303,8 @@ def _placed(batch: Bytes, headers: BatchHeaders, place: _Place) -> v2.EncodedBat
 
 def target_compression(config: LogConfig, source: Codec) -> Compression:
     """What batches are compressed with in the log: as the topic says, or, by ``producer``, as they came."""
-    codec = {"producer": source, "uncompressed": Codec.NONE}.get(config.compression_type)
-    if codec is None:
-        codec = Codec[config.compression_type.upper()]
+    codecs = {"producer": source, "uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec}
+    codec = codecs[config.compression_type]
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
@@ -334,56 +329,36 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
 
 
 def _check_record_sizes(records: Records, config: LogConfig) -> None:
-    room = config.max_message_bytes - v2.LAYOUT.itemsize
-    header_bytes, header_counts = _header_sizes(records)
-    keys, values = _string_lengths(records.keys, len(records)), _string_lengths(records.values, len(records))
-    contents = np.maximum(keys, 0) + np.maximum(values, 0) + header_bytes
-    if not len(records) or contents.max() + v2.RECORD_OVERHEAD_MAX <= room:
-        return  # as nearly always: no need for the exact sizes
-    bodies = 3 + contents  # 3: attributes, and two deltas of 0
-    for lengths in (keys, values, header_counts):
-        bodies += _varint_sizes(lengths)
-    sizes = bodies + _varint_sizes(bodies)
-    for index in np.flatnonzero(sizes > room)[:1]:
+    """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
+    room = config.max_message_bytes - v2.LAYOUT.itemsize - v2.RECORD_OVERHEAD_MAX
+    near = np.flatnonzero(_content_bytes_max(records) > room)
+    sizes = v2.encode_batches(records, v2.BatchFields(), rows=near, batch_bytes_max=0).headers.table["size"]
+    for index in np.flatnonzero(sizes > config.max_message_bytes)[:1]:
         raise RecordTooLargeError(
-            f"record {index} alone makes a batch of {v2.LAYOUT.itemsize + sizes[index]} bytes, "
+            f"record {near[index]} alone makes a batch of {sizes[index]} bytes, "
             f"max.message.bytes allows {config.max_message_bytes}"
         )
 
 
-def _string_lengths(column: BinaryColumn | None, count: int) -> Int64s:
-    """Lengths as they are written: -1 for null."""
-    if column is None:
-        return np.full(count, -1, dtype=np.int64)
-    lengths = np.diff(column.offsets).astype(np.int64)
-    return lengths if column.valid is None else np.where(column.valid, lengths, -1)
-
-
-def _header_sizes(records: Records) -> tuple[Int64s, Int64s]:
-    """Bytes that the headers of each record take, and how many they are."""
-    if records.headers is None:
-        return np.zeros(len(records), dtype=np.int64), np.zeros(len(records), dtype=np.int64)
-    offsets = records.headers.offsets
-    sizes = np.zeros(int(offsets[-1]) + 1, dtype=np.int64)
-    for column in (records.headers.keys, records.headers.values):
-        lengths = _string_lengths(column, len(column))[: len(sizes) - 1]
-        sizes[1:] += _varint_sizes(lengths) + np.maximum(lengths, 0)
-    ends = np.cumsum(sizes)
-    return ends[offsets[1:]] - ends[offsets[:-1]], np.diff(offsets).astype(np.int64)
-
-
-def _varint_sizes(lengths: Int64s) -> Int64s:
-    """Bytes of the varint of each length, -1 included."""
-    return np.searchsorted(_VARINT_STEPS, lengths, side="right") + 1
+def _content_bytes_max(records: Records) -> Int64s:
+    """What key, value and headers of each record take at most."""
+    sizes = np.zeros(len(records), dtype=np.int64)
+    for column in (records.keys, records.values):
+        if column is not None:
+            sizes += np.diff(column.offsets)
+    if records.headers is not None:
+        firsts = records.headers.offsets
+        sizes += np.diff(firsts) * v2.HEADER_OVERHEAD_MAX
+        sizes += np.diff(records.headers.keys.offsets[firsts])
+        sizes += np.diff(records.headers.values.offsets[firsts])
+    return sizes
 
 
 def _check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogConfig) -> None:
     """Refuse null keys on a compacted topic and times outside the limits; of a record, Kafka tells the key first."""
     low, high = _timestamp_limits(now_ms, config)
-    timestamps = records.timestamps
-    keyless = _keyless(records) & config.compact
-    outside = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
-    untimely = (outside | flagged) & ~keyless
+    keyless = _keyless(records, config)
+    untimely = (_outside(records.timestamps, low, high) | flagged) & ~keyless
     refused = np.flatnonzero(keyless | untimely)
     if not len(refused):
         return
@@ -393,7 +368,7 @@ def _check_records(records: Records, *, flagged: Bools, now_ms: int, config: Log
             return "the topic is compacted and takes no record without a key"
         if flagged[index]:
             return "its timestamp type is LogAppendTime, which a producer may not set"
-        return f"its timestamp {timestamps[index]} lies outside {low} to {high}"
+        return f"its timestamp {records.timestamps[index]} lies outside {low} to {high}"
 
     listed = tuple((index, reason(index)) for index in refused[:LISTED_MAX].tolist())
     kind = InvalidTimestampError if untimely.any() else RecordValidationError
@@ -401,17 +376,24 @@ def _check_records(records: Records, *, flagged: Bools, now_ms: int, config: Log
     raise kind(f"{len(refused)} of {len(records)} records refused, the first is record {first}: {why}", listed)
 
 
-def _keyless(records: Records) -> Bools:
-    if records.keys is None:
-        return np.ones(len(records), dtype=np.bool_)
-    return np.zeros(len(records), dtype=np.bool_) if records.keys.valid is None else ~records.keys.valid
+def _keyless(records: Records, config: LogConfig) -> Bools:
+    """Records that lack the key that the topic wants."""
+    valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
+    if valid is None or not config.compact:
+        return np.zeros(len(records), dtype=np.bool_)
+    return ~valid
+
+
+def _outside(timestamps: Int64s, low: int, high: int) -> Bools:
+    if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
+        return np.zeros(len(timestamps), dtype=np.bool_)
+    outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
+    return outside
 
 
 def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
     """The smallest and largest timestamp allowed beside -1; both fit 64 bits, as differences from now may not."""
     if config.message_timestamp_type == "LogAppendTime":
         return 0, INT64_MAX
-    return (
-        max(now_ms - config.message_timestamp_before_max_ms, 0),
-        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
-    )
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return max(now_ms - before_ms, 0), min(now_ms + after_ms, INT64_MAX)
