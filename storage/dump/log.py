@@ -30,6 +30,7 @@ COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: they may be 
 
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 
+_FIELDS_OF_PRODUCERS = ("baseSequence", "lastSequence", "producerEpoch", "partitionLeaderEpoch")
 _CODEC_NAMES = {codec.value: codec.name.lower() for codec in Codec}
 
 
@@ -117,7 +118,7 @@ class LogDump:
         columns |= {"control": _control(records, control), "key": contents.keys, "payload": contents.payloads}
         if self.layout.repeats_batch:
             columns = {"isValid": [True] * len(records), "crc": [None] * len(records)} | columns
-            columns |= _repeated(batches, counts)
+            columns |= _repeated(batches, records, counts)
         return self.layout.lines(_kind("record", headers), columns)
 
     def _contents(self, records: Records, control: Bools) -> Contents:
@@ -250,7 +251,11 @@ def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:
     return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()
 
 
-def _repeated(batches: dict[str, list[Any]], counts: Int64s) -> dict[str, Any]:
+def _repeated(batches: dict[str, list[Any]], records: Records, counts: Int64s) -> dict[str, Any]:
     """The columns of batches, once for each of their records, as ``batch.<name>``."""
+    if "count" not in batches:  # legacy: no producer, and the header does not know the first offset
+        firsts = records.offsets[np.cumsum(counts) - counts].tolist()
+        none = {name: [-1] * len(firsts) for name in _FIELDS_OF_PRODUCERS}
+        batches = batches | none | {"baseOffset": firsts}
     rows = np.repeat(np.arange(len(counts)), counts).tolist()
     return {f"batch.{name}": [values[row] for row in rows] for name, values in batches.items()}
