@@ -237,10 +237,14 @@ class TestRefusals:
             sink(log_dir, partitions=2)(spark.sql("select 'a' as value, 2 as partition"), 0)
         assert values(spark, log_dir) == []
 
-    def test_speculation(self, spark: SparkSession, log_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(type(spark.conf), "get", lambda _self, _key, _default=None: "true")
-        with pytest.raises(InvalidConfigError, match=r"spark\.speculation=true"):
-            sink(log_dir)(numbers(spark, 0, 10), 0)
+    def test_speculation(self, spark: SparkSession, log_dir: str) -> None:
+        rows = numbers(spark, 0, 10)
+        spark.conf._jconf.sqlConf().setConfString("spark.speculation", "true")  # no session's to set, but to see
+        try:
+            with pytest.raises(InvalidConfigError, match=r"spark\.speculation=true"):
+                sink(log_dir)(rows, 0)
+        finally:
+            spark.conf._jconf.sqlConf().unsetConf("spark.speculation")
 
     def test_no_name_outside_a_streaming_query(self, spark: SparkSession, log_dir: str) -> None:
         with pytest.raises(InvalidConfigError, match="txnAppId must be given"):
