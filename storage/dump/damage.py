@@ -27,7 +27,7 @@ _CRC_AT, _CHECKED_FROM, _COUNT_AT, _RECORDS_AT = 17, 21, 57, 61
 
 
 class Salvaged(NamedTuple):
-    """The first records of a batch, and why there are no more; the error's position is in the batch's buffer."""
+    """The first records of a batch, and why there are no more."""
 
     records: Records
     error: LogStoreError | None
@@ -52,7 +52,7 @@ def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Sa
     try:
         return Salvaged(_decode(batch, columns), None)
     except LogStoreError as error:
-        return Salvaged(_longest_prefix(batch, columns), _shifted(error, position))
+        return Salvaged(_longest_prefix(batch, columns), error)
 
 
 def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
@@ -70,7 +70,8 @@ def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
 
 
 def _record_starts(batch: bytearray) -> list[int]:
-    """Where the records of an uncompressed batch of magic 2 begin, as far as their lengths can be followed.
+    """Where the records of an uncompressed batch of magic 2 begin, as far as their lengths can be followed; and where
+    the batch ends, if records are missing there.
 
     Empty for other batches: a compressed stream, and a legacy wrapper, are read as a whole or not at all.
     """
@@ -85,6 +86,8 @@ def _record_starts(batch: bytearray) -> list[int]:
         if length < 0:
             break
         at += length
+    if at == len(batch) and len(starts) < count:
+        starts.append(at)  # all that are there are whole, but more were announced
     return starts
 
 
@@ -133,12 +136,6 @@ def _none(columns: tuple[str, ...]) -> Records:
 
 def _is_compressed(batch: bytearray) -> bool:
     return bool(batch[_CHECKED_FROM + 1] & CODEC_MASK)
-
-
-def _shifted(error: LogStoreError, position: int) -> LogStoreError:
-    if isinstance(error, CorruptionError) and error.position is not None:
-        return type(error)(error.reason, path=error.path, position=error.position + position)
-    return error
 
 
 class MessageChecksums(NamedTuple):

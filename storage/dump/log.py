@@ -79,10 +79,12 @@ class LogDump:
             return
         try:
             records, counts = formats.decode(window.buffer, headers, columns=ALL_COLUMNS)
+            record_lines = self._record_lines(window, headers, batches, records, counts)
         except LogStoreError:
             yield from self._damaged_run(window, headers, batches, lines)
             return
-        yield _interleave(lines, self._record_lines(window, headers, batches, records, counts), counts)
+        self._note_gaps(records)
+        yield _interleave(lines, record_lines, counts)
 
     def _damaged_run(
         self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], lines: list[str]
@@ -91,20 +93,27 @@ class LogDump:
         for at, line in enumerate(lines):
             header = headers[at : at + 1]
             columns = {name: values[at : at + 1] for name, values in batches.items()}
+            yield [line]
             records, error = salvage(window.buffer, header, ALL_COLUMNS)
             counts = np.array([len(records)], dtype=np.int64)
-            yield [line, *self._record_lines(window, header, columns, records, counts)]
-            if isinstance(error, CorruptionError):
-                raise error.located(self.path, window.position)
+            try:
+                yield self._record_lines(window, header, columns, records, counts)
+            except LogStoreError as unreadable:
+                error = unreadable
+            self._note_gaps(records)
             if error is not None:
-                raise error
+                raise _at(error, self.path, columns["position"][0]) from error
+
+    def _note_gaps(self, records: Records) -> None:
+        self.findings.add_gaps(self.path, self.last_offset, records.offsets)
+        if len(records):
+            self.last_offset = int(records.offsets[-1])
 
     def _record_lines(
         self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], records: Records, counts: Int64s
     ) -> list[str]:
-        self.findings.add_gaps(self.path, self.last_offset, records.offsets)
-        if len(records):
-            self.last_offset = int(records.offsets[-1])
+        if not len(records):
+            return []
         control = np.repeat(headers.is_control, counts)
         contents = self._contents(records, control)
         if self.options.skip_record_metadata:
@@ -126,6 +135,11 @@ class LogDump:
         if not self.options.prints_contents:
             return Contents([None] * len(records), [None] * len(records))
         return DECODERS[self.options.decoder](records, control)
+
+
+def _at(error: LogStoreError, path: str, position: int) -> LogStoreError:
+    """An error about the batch at ``position``, saying so."""
+    return type(error)(error.reason, path=path, position=position) if isinstance(error, CorruptionError) else error
 
 
 def _runs(headers: BatchHeaders) -> Iterator[slice]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,11 +21,14 @@ from pyspark_commitlog.storage.format.internal import (
     decode_group_key,
     decode_transaction_key,
 )
-from pyspark_commitlog.storage.format.schema import Array, Reader, String
+from pyspark_commitlog.storage.format.schema import INT32, Array, Reader, String
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Records
 
 Texts = Sequence[str | None]
 Json = dict[str, Any]
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
 
 DELETED = "<DELETE>"  # in place of a null value: a tombstone
 
@@ -49,11 +53,19 @@ def as_text(column: BinaryColumn) -> list[str | None]:
         text = data.decode("ascii")
         texts = [text[a:b] for a, b in pairwise(offsets)]
     else:
-        texts = [data[a:b].decode("utf-8", "replace") for a, b in pairwise(offsets)]
+        texts = [_decoded(data[a:b]) for a, b in pairwise(offsets)]
     if column.valid is not None:
         for row in (~column.valid).nonzero()[0].tolist():
             texts[row] = None
     return texts
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8 as Java decodes it: an encoded half of a surrogate pair is one U+FFFD there, in Python one a byte."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 def _strings(records: Records, control: Bools) -> Contents:
@@ -177,19 +189,17 @@ def _assignment(reader: Reader, version: int) -> Json:
 
 
 def _topic_partitions(reader: Reader) -> list[Json]:
-    count = reader.length("i")
-    if count is None or count > len(reader.data) - reader.at:
-        raise reader.bad("a count of topics that cannot be")
-    return [
-        {"topic": String().read(reader, 0), "partitions": [reader.fixed("i") for _ in range(_count(reader))]}
-        for _ in range(count)
-    ]
+    def one() -> Json:
+        return {"topic": String().read(reader, 0), "partitions": list(Array(INT32).read(reader, 0) or ())}
+
+    return [one() for _ in range(_count(reader))]
 
 
 def _count(reader: Reader) -> int:
+    """Of an array whose elements have a byte at least."""
     count = reader.length("i")
     if count is None or count > len(reader.data) - reader.at:
-        raise reader.bad("a count of partitions that cannot be")
+        raise reader.bad("a count of elements that cannot be")
     return count
 
 
