@@ -52,7 +52,10 @@ def describe(reason: int, record: int) -> str:
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
     rows = sum(_rows_at_most(part) for part in parts)
-    source_bytes = sum(len(part.source) for part in parts)
+    source_bytes = sum(_bytes(part) for part in parts)
+    if source_bytes > INT32_MAX:  # the columns' offsets have 32 bits; parts are never none here
+        reason = f"{source_bytes} bytes of records at once are more than {INT32_MAX}: decode fewer batches"
+        raise InvalidRecordError(reason, position=int(parts[0].positions[0]))
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     state[kernel.WANTED] = sum(_WANTED[column] for column in columns)
     arrays = _arrays(rows, source_bytes, columns)
@@ -68,6 +71,12 @@ def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     return _records(parts, firsts, arrays, state, columns)
 
 
+def _bytes(part: Part) -> int:
+    """Bytes of records in a part; keys and values cannot be more."""
+    start, stop = (kernel.MESSAGE_START, kernel.MESSAGE_STOP) if part.is_legacy else (kernel.START, kernel.STOP)
+    return int((part.table[:, stop] - part.table[:, start]).sum())
+
+
 def _rows_at_most(part: Part) -> int:
     """A count in a header must not reserve memory that its bytes cannot fill."""
     if part.is_legacy:
@@ -78,7 +87,7 @@ def _rows_at_most(part: Part) -> int:
 
 def _arrays(rows: int, source_bytes: int, columns: tuple[str, ...]) -> kernel.Columns:
     def strings(wanted: bool) -> tuple[Bytes, Int32s, Bools]:
-        data = np.empty(min(source_bytes, INT32_MAX) if wanted else 0, dtype=np.uint8)
+        data = np.empty(source_bytes if wanted else 0, dtype=np.uint8)
         return data, _offsets(rows if wanted else 0), np.empty(rows if wanted else 0, dtype=np.bool_)
 
     return kernel.Columns(

@@ -9,13 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from crc32c import crc32c
 
-from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.errors import InvalidRecordError, OffsetsOutOfOrderError, RecordTooLargeError
 from pyspark_commitlog.storage.format import columns as filling
 from pyspark_commitlog.storage.format.compression import compress, decompress
 from pyspark_commitlog.storage.format.fields import (
     CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    INT32_MAX,
+    LOG_OVERHEAD,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -217,6 +219,9 @@ def encode(
 
     ``base_offset`` and ``last_offset`` are those of the first and last record unless given, as compaction does;
     ``max_timestamp`` the largest of the records. No records give no bytes.
+
+    Raises OffsetsOutOfOrderError for offsets that do not increase or span 2^31 and more, and RecordTooLargeError for
+    more bytes than the length field can say.
     """
     if not len(records):
         return np.empty(0, dtype=np.uint8)
@@ -224,6 +229,8 @@ def encode(
     horizon = fields.delete_horizon_ms
     target, batches = _write(records, None, base, writing.OF_FIRST if horizon is None else horizon, 2**62)
     last = int(records.offsets[-1]) if last_offset is None else last_offset
+    if not 0 <= last - base <= INT32_MAX or np.any(records.offsets[1:] <= records.offsets[:-1]):
+        raise OffsetsOutOfOrderError(f"offsets {base} to {last} do not increase, or span more than a batch can")
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
@@ -261,7 +268,7 @@ def empty_batch(headers: BatchHeaders) -> Bytes:
     raw["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
     raw["last_offset_delta"] = row["last_offset"] - row["base_offset"]
     raw["base_timestamp"], raw["count"] = NO_TIMESTAMP, 0
-    raw["length"] = LAYOUT.itemsize - 12
+    raw["length"] = LAYOUT.itemsize - LOG_OVERHEAD
     buffer = raw.view(np.uint8)
     _sign(buffer, np.zeros(1, dtype=np.int64), np.array([LAYOUT.itemsize]))
     return buffer
@@ -274,15 +281,27 @@ def _write(
     chosen = np.arange(len(records), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False)
     source = _source(records)
     room = len(chosen) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
-    room += len(source.key_data) + len(source.value_data)
-    room += len(source.header_key_data) + len(source.header_value_data)
-    room += HEADER_OVERHEAD_MAX * max(len(source.header_key_offsets) - 1, 0)
+    room += _bytes_of(source.key_offsets, chosen) + _bytes_of(source.value_offsets, chosen)
+    room += _header_bytes_of(source, chosen)
     target = np.empty(room, dtype=np.uint8)
-    batches = np.zeros((len(chosen), writing.BATCH_FIELDS), dtype=np.int64)
-    found = writing.write_batches(
-        source, frozen(chosen), base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max, target, batches
-    )
+    batches = np.empty((len(chosen), writing.BATCH_FIELDS), dtype=np.int64)
+    cut = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
+    found = writing.write_batches(source, frozen(chosen), cut, target, batches)
     return target, batches[:found]
+
+
+def _bytes_of(offsets: Int32s, rows: Int64s) -> int:
+    """Bytes of the strings at ``rows``; one named twice is written twice."""
+    return int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
+
+
+def _header_bytes_of(source: writing.Source, rows: Int64s) -> int:
+    if not len(source.header_offsets):
+        return 0
+    first, last = source.header_offsets[rows], source.header_offsets[rows + 1]
+    keys = source.header_key_offsets[last].astype(np.int64) - source.header_key_offsets[first]
+    values = source.header_value_offsets[last].astype(np.int64) - source.header_value_offsets[first]
+    return int((keys + values + HEADER_OVERHEAD_MAX * (last - first)).sum())
 
 
 def _source(records: Records) -> writing.Source:
@@ -336,7 +355,9 @@ def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields
     if fields.codec != Codec.NONE:
         target, batches = _compressed(target, batches, fields)
     starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
-    raw["length"] = sizes - 12
+    if len(sizes) and sizes.max() - LOG_OVERHEAD > INT32_MAX:
+        raise RecordTooLargeError(f"a batch of {sizes.max()} bytes, its length field takes {INT32_MAX}")
+    raw["length"] = sizes - LOG_OVERHEAD
     memory.put_rows(target, starts, raw.view(np.uint8).reshape(-1, LAYOUT.itemsize))
     buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
     _sign(buffer, starts, sizes)

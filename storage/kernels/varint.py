@@ -19,36 +19,56 @@ _LOW_63 = 0x7FFFFFFFFFFFFFFF
 
 @jit
 def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 32-bit number from ``source[at:end]``."""
+    """A 32-bit number from ``source[at:end]``; a position below zero is handed through."""
+    if 0 <= at < end:
+        byte = np.int64(source[at])
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), at + 1
+    return _read_long_varint(source, at, end)
+
+
+@jit
+def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
+    """A 64-bit number from ``source[at:end]``; a position below zero is handed through."""
+    if 0 <= at < end:
+        byte = np.int64(source[at])
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), at + 1
+    return _read_long_varlong(source, at, end)
+
+
+@jit
+def _read_long_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
     raw = np.int64(0)
     for i in range(5):
-        if at + i >= end:
-            return 0, CUT
+        if at < 0 or at + i >= end:
+            return np.int64(0), min(at, CUT)
         byte = np.int64(source[at + i])
         raw |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             raw &= _LOW_32
             return (raw >> 1) ^ -(raw & 1), at + i + 1
-    return 0, TOO_LONG
+    return np.int64(0), np.int64(TOO_LONG)
 
 
 @jit
-def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 64-bit number from ``source[at:end]``."""
+def _read_long_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
     raw = np.int64(0)
     for i in range(10):
-        if at + i >= end:
-            return 0, CUT
+        if at < 0 or at + i >= end:
+            return np.int64(0), min(at, CUT)
         byte = np.int64(source[at + i])
         raw |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             return ((raw >> 1) & _LOW_63) ^ -(raw & 1), at + i + 1
-    return 0, TOO_LONG
+    return np.int64(0), np.int64(TOO_LONG)
 
 
 @jit
 def size_of(value: int) -> int:
     """Bytes that :func:`write` takes for a 64-bit number; a 32-bit one takes the same as varint and as varlong."""
+    if -64 <= value < 64:
+        return 1
     raw = (np.int64(value) << 1) ^ (np.int64(value) >> 63)
     size = 1
     while raw < 0 or raw >= 0x80:

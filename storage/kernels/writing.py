@@ -29,6 +29,15 @@ CONSECUTIVE = -(2**63)
 OF_FIRST = -(2**63)
 
 
+class Cut(NamedTuple):
+    """How rows become batches."""
+
+    base_offset: int  # what offset deltas count from; CONSECUTIVE: 0, 1, 2 … in each batch, whatever the offsets are
+    base_timestamp: int  # what timestamp deltas count from; OF_FIRST: the first record's, batch by batch
+    header_bytes: int  # of room before the records of each batch
+    batch_bytes_max: int  # of records in a batch; one record may exceed it
+
+
 class Source(NamedTuple):
     """Columns to write. An empty ``valid`` says that nothing is null, empty ``header_offsets`` that there are none."""
 
@@ -48,9 +57,32 @@ class Source(NamedTuple):
     header_value_valid: Bools
 
 
+def write_batches(source: Source, rows: Int64s, cut: Cut, target: Bytes, batches: Int64s) -> int:
+    """Write the rows in their order; a batch ends before the record that would take it above ``cut.batch_bytes_max``.
+
+    ``target`` has room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero
+    at START. Returns the batches written.
+    """
+    return _write_batches(*source, rows, *cut, target, batches)  # type: ignore[no-any-return]
+
+
+# The arrays are arguments of their own for the reason that records.py gives.
 @jit
-def write_batches(
-    source: Source,
+def _write_batches(
+    offsets: Int64s,
+    timestamps: Int64s,
+    key_data: Bytes,
+    key_offsets: Int32s,
+    key_valid: Bools,
+    value_data: Bytes,
+    value_offsets: Int32s,
+    value_valid: Bools,
+    header_offsets: Int32s,
+    header_key_data: Bytes,
+    header_key_offsets: Int32s,
+    header_value_data: Bytes,
+    header_value_offsets: Int32s,
+    header_value_valid: Bools,
     rows: Int64s,
     base_offset: int,
     base_timestamp: int,
@@ -59,110 +91,83 @@ def write_batches(
     target: Bytes,
     batches: Int64s,
 ) -> int:
-    """Write the rows in their order; a batch ends before the record that would take it above ``batch_bytes_max``.
-
-    ``base_offset``: what offset deltas count from; CONSECUTIVE: 0, 1, 2 … in each batch, whatever the offsets are.
-    ``base_timestamp``: what timestamp deltas count from; OF_FIRST: the first record's, batch by batch. ``target`` has
-    room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero at START.
-    Returns the batches written.
-    """
-    found = 0
-    at = np.int64(header_bytes)
+    found = -1
+    at = np.int64(0)
+    full_at = np.int64(-1)  # where the open batch must end; below ``at``: there is none
     first = 0
+    base = np.int64(0)
+    has_headers = len(header_offsets) > 0
     for i in range(len(rows)):
         row = rows[i]
-        base = source.timestamps[rows[first]] if base_timestamp == OF_FIRST else base_timestamp
-        delta = i - first if base_offset == CONSECUTIVE else source.offsets[row] - base_offset
-        body = _body_size(source, row, source.timestamps[row] - base, delta)
-        if i > first and at + body + size_of(body) - batches[found, START] - header_bytes > batch_bytes_max:
-            _end_batch(batches, found, at, i - first)
+        key_size = np.int64(-1)
+        if len(key_valid) == 0 or key_valid[row]:
+            key_size = np.int64(key_offsets[row + 1]) - key_offsets[row]
+        value_size = np.int64(-1)
+        if len(value_valid) == 0 or value_valid[row]:
+            value_size = np.int64(value_offsets[row + 1]) - value_offsets[row]
+        fixed = 1 + size_of(key_size) + max(key_size, 0) + size_of(value_size) + max(value_size, 0)
+        if has_headers:
+            first_header, last_header = np.int64(header_offsets[row]), np.int64(header_offsets[row + 1])
+            fixed += size_of(last_header - first_header) + _headers_size(
+                header_key_offsets, header_value_offsets, header_value_valid, first_header, last_header
+            )
+        else:
+            fixed += 1
+        delta = i - first if base_offset == CONSECUTIVE else offsets[row] - base_offset
+        body = fixed + size_of(timestamps[row] - base) + size_of(delta)
+        if at + size_of(body) + body > full_at:
             found += 1
+            first = i
             batches[found, START] = at
             at += header_bytes
-            first = i
-            base = source.timestamps[row] if base_timestamp == OF_FIRST else base_timestamp
-            delta = 0 if base_offset == CONSECUTIVE else source.offsets[row] - base_offset
-            body = _body_size(source, row, source.timestamps[row] - base, delta)
-        if i == first:
+            full_at = at + batch_bytes_max
+            base = timestamps[row] if base_timestamp == OF_FIRST else np.int64(base_timestamp)
+            delta = 0 if base_offset == CONSECUTIVE else offsets[row] - base_offset
+            body = fixed + size_of(timestamps[row] - base) + size_of(delta)
             batches[found, FIRST_ROW] = i
             batches[found, BASE_TIMESTAMP] = base
-            batches[found, MAX_TIMESTAMP] = source.timestamps[row]
-        batches[found, MAX_TIMESTAMP] = max(batches[found, MAX_TIMESTAMP], source.timestamps[row])
-        at = _write_record(source, row, source.timestamps[row] - base, delta, body, target, at)
-    if len(rows) == 0:
-        return 0
-    _end_batch(batches, found, at, len(rows) - first)
+            batches[found, MAX_TIMESTAMP] = timestamps[row]
+        at = write(target, at, body)
+        target[at] = 0  # attributes
+        at = write(target, at + 1, timestamps[row] - base)
+        at = write(target, at, delta)
+        at = write(target, at, key_size)
+        copy_bytes(target, at, key_data, np.int64(key_offsets[row]), max(key_size, 0))
+        at = write(target, at + max(key_size, 0), value_size)
+        copy_bytes(target, at, value_data, np.int64(value_offsets[row]), max(value_size, 0))
+        at += max(value_size, 0)
+        if has_headers:
+            at = write(target, at, last_header - first_header)
+            for h in range(first_header, last_header):
+                at = _write_string(header_key_data, header_key_offsets, header_value_valid[:0], h, target, at)
+                at = _write_string(header_value_data, header_value_offsets, header_value_valid, h, target, at)
+        else:
+            target[at] = 0
+            at += 1
+        batches[found, MAX_TIMESTAMP] = max(batches[found, MAX_TIMESTAMP], timestamps[row])
+        batches[found, COUNT] = i - first + 1
+        batches[found, END] = at
     return found + 1
 
 
 @jit
-def _end_batch(batches: Int64s, found: int, at: int, count: int) -> None:
-    batches[found, END] = at
-    batches[found, COUNT] = count
-
-
-@jit
-def _is_null(valid: Bools, row: int) -> bool:
-    return len(valid) > 0 and not valid[row]
-
-
-@jit
-def _string_size(offsets: Int32s, valid: Bools, row: int) -> int:
-    """Bytes that a string takes with the length before it."""
-    if _is_null(valid, row):
-        return 1
-    size = np.int64(offsets[row + 1]) - offsets[row]
-    return size_of(size) + size
-
-
-@jit
-def _body_size(source: Source, row: int, timestamp_delta: int, offset_delta: int) -> int:
-    size = 1 + size_of(timestamp_delta) + size_of(offset_delta)
-    size += _string_size(source.key_offsets, source.key_valid, row)
-    size += _string_size(source.value_offsets, source.value_valid, row)
-    if len(source.header_offsets) == 0:
-        return size + 1
-    first = source.header_offsets[row]
-    last = source.header_offsets[row + 1]
-    size += size_of(last - first)
-    for i in range(first, last):
-        size += np.int64(_string_size(source.header_key_offsets, source.header_value_valid[:0], i))
-        size += _string_size(source.header_value_offsets, source.header_value_valid, i)
+def _headers_size(key_offsets: Int32s, value_offsets: Int32s, value_valid: Bools, first: int, last: int) -> int:
+    size = 0
+    for h in range(first, last):
+        key_size = np.int64(key_offsets[h + 1]) - key_offsets[h]
+        value_size = np.int64(-1)
+        if len(value_valid) == 0 or value_valid[h]:
+            value_size = np.int64(value_offsets[h + 1]) - value_offsets[h]
+        size += size_of(key_size) + key_size + size_of(value_size) + max(value_size, 0)
     return size
 
 
 @jit
 def _write_string(data: Bytes, offsets: Int32s, valid: Bools, row: int, target: Bytes, at: int) -> int:
-    if _is_null(valid, row):
+    if len(valid) > 0 and not valid[row]:
         return write(target, at, -1)
     start = np.int64(offsets[row])
     size = np.int64(offsets[row + 1]) - start
     at = write(target, at, size)
     copy_bytes(target, at, data, start, size)
     return at + size
-
-
-@jit
-def _write_record(
-    source: Source, row: int, timestamp_delta: int, offset_delta: int, body: int, target: Bytes, at: int
-) -> int:
-    at = write(target, at, body)
-    target[at] = 0  # attributes
-    at = write(target, at + 1, timestamp_delta)
-    at = write(target, at, offset_delta)
-    at = _write_string(source.key_data, source.key_offsets, source.key_valid, row, target, at)
-    at = _write_string(source.value_data, source.value_offsets, source.value_valid, row, target, at)
-    if len(source.header_offsets) == 0:
-        target[at] = 0
-        return at + 1
-    first = source.header_offsets[row]
-    last = source.header_offsets[row + 1]
-    at = write(target, at, last - first)
-    for i in range(first, last):
-        at = _write_string(
-            source.header_key_data, source.header_key_offsets, source.header_value_valid[:0], i, target, at
-        )
-        at = _write_string(
-            source.header_value_data, source.header_value_offsets, source.header_value_valid, i, target, at
-        )
-    return at
