@@ -1,0 +1,126 @@
+"""The command as a person meets it: exit codes, plain errors, answers at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
+FIRST = "0" * 20
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder above a partition that Kafka wrote, with Kafka's dump of it."""
+    root = tmp_path_factory.mktemp("plain")
+    with tarfile.open(GOLDEN / "plain.tar.xz") as tar:
+        tar.extractall(root, filter="data")
+    return root
+
+
+def commitlog(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    program = "from pyspark_commitlog.cli import main; main()"
+    environment = {**os.environ, "TERM": "dumb", "COLUMNS": "120", "LC_ALL": "C"}
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_files_of_a_partition_give_kafkas_text(plain: Path) -> None:
+    names = ",".join(sorted(str(path.relative_to(plain)) for path in plain.glob("plain-0/*")))
+    done = commitlog("dump-log", "--files", names, "--print-data-log", cwd=plain)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (plain / "dump.txt").read_bytes().decode()
+
+
+def test_files_may_be_given_one_by_one(plain: Path) -> None:
+    paths = [str(path) for path in sorted(plain.glob("plain-0/*.snapshot"))[:2]]
+    done = commitlog("dump-log", "--files", paths[0], "--files", paths[1])
+    assert [line for line in done.stdout.splitlines() if line.startswith("Dumping")] == [f"Dumping {p}" for p in paths]
+
+
+def test_a_missing_file_is_one_line_and_the_others_are_still_printed(plain: Path) -> None:
+    log = str(plain / "plain-0" / f"{FIRST}.log")
+    done = commitlog("dump-log", "--files", f"/nowhere/{FIRST}.log,{log}")
+    assert done.returncode == 1
+    assert done.stderr == f"commitlog: /nowhere/{FIRST}.log: there is no such file\n"
+    assert f"Dumping {log}\nLog starting offset: 0\nbaseOffset: 0" in done.stdout
+
+
+def test_findings_go_to_stderr_and_are_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    done = commitlog("dump-log", "--files", "notes.txt", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "Dumping notes.txt\n",
+        "Ignoring unknown file notes.txt\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["dump-log"], "--files", id="no files"),
+        pytest.param(["dump-log", "--files", "a.log", "--print-data-lok"], "--print-data-log", id="a flag misspelt"),
+        pytest.param(["dump-log", "--files", "a.log", "--format", "xml"], "json", id="a format that is not there"),
+        pytest.param(
+            ["dump-log", "--files", "a.log", "--value-decoder-class", "com.acme.Avro"],
+            "only 'string'",
+            id="a Java class",
+        ),
+        pytest.param(["dump-log", "--files", "a.log", "--max-bytes", "-1"], "max-bytes", id="fewer than no bytes"),
+        pytest.param(["dump-logs"], "dump-log", id="a command misspelt"),
+        pytest.param(["topics", "--log-dir", "."], "--list", id="topics without what to do"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str) -> None:
+    done = commitlog(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_string_decoders_may_be_named_and_show_contents(plain: Path) -> None:
+    log = str(plain / "plain-0" / f"{FIRST}.log")
+    named = commitlog("dump-log", "--files", log, "--key-decoder-class", "kafka.serializer.StringDecoder")
+    assert named.stdout == commitlog("dump-log", "--files", log, "--print-data-log").stdout
+    assert " payload: " in named.stdout
+
+
+def test_help_is_plain_where_nobody_watches() -> None:
+    done = commitlog("dump-log", "--help")
+    assert done.returncode == 0
+    assert "--transaction-log-decoder" in done.stdout
+    assert not set(done.stdout) & set("╭│─\x1b")
+
+
+def test_a_reader_that_goes_away_ends_the_dump_quietly(plain: Path) -> None:
+    log = str(plain / "plain-0" / f"{FIRST}.log")
+    program = (
+        f"{sys.executable} -c 'from pyspark_commitlog.cli import main; main()' dump-log --files {log} --print-data-log"
+    )
+    done = subprocess.run(["bash", "-c", f"{program} | true"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stderr == ""
+
+
+def test_commands_that_read_no_records_import_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from pyspark_commitlog import cli, storage\n"
+        "storage.LogStoreError\n"
+        "print(sorted({'numba', 'numpy', 'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
