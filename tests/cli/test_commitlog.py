@@ -124,3 +124,47 @@ def test_commands_that_read_no_records_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """A broker's log directory with two topics."""
+    for partition in ("orders-0", "orders-1", "payments-0"):
+        (tmp_path / partition).mkdir()
+        (tmp_path / partition / f"{FIRST}.log").write_bytes(b"")
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    return tmp_path
+
+
+def test_topics_are_listed_by_name(log_directory: Path) -> None:
+    done = commitlog("topics", "--list", "--log-dir", str(log_directory))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "orders\npayments\n", "")
+
+
+def test_one_topic_is_described_with_its_partitions(log_directory: Path) -> None:
+    done = commitlog("topics", "--describe", "--log-dir", str(log_directory), "--topic", "orders")
+    [topic, *partitions] = done.stdout.splitlines()
+    assert topic.startswith("Topic: orders\t")
+    assert "PartitionCount: 2" in topic
+    assert partitions == ["\tTopic: orders\tPartition: 0", "\tTopic: orders\tPartition: 1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--log-dir", "/nowhere"], "/nowhere", id="no such directory"),
+        pytest.param(["--log-dir", "{dir}", "--topic", "order"], "order", id="no such topic"),
+    ],
+)
+def test_what_is_not_there_is_one_line_on_stderr(arguments: list[str], said: str, log_directory: Path) -> None:
+    done = commitlog("topics", "--list", *(argument.format(dir=log_directory) for argument in arguments))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("commitlog: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_looking_at_topics_writes_nothing(log_directory: Path) -> None:
+    before = sorted(log_directory.rglob("*"))
+    commitlog("topics", "--describe", "--log-dir", str(log_directory))
+    assert sorted(log_directory.rglob("*")) == before
