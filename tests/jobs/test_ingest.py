@@ -67,7 +67,7 @@ def run(work: Path) -> str:
     """The job to its end; what it printed."""
     with start(work) as job:
         printed, _ = job.communicate()
-    assert job.returncode == 0, (work / "stderr").read_text()
+    assert job.returncode == 0, printed + (work / "stderr").read_text()
     return printed
 
 
