@@ -47,7 +47,7 @@ from .reader import FetchData as FetchData
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
 from .reader import SegmentDescription as SegmentDescription
-from .segment import OffsetAndTimestamp as OffsetAndTimestamp
+from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
 from .validator import Compression as Compression
 from .validator import target_compression as target_compression
 from .validator import validate_columns as validate_columns

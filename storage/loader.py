@@ -17,8 +17,9 @@ from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
 from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
 from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, records_lost, recover, replay
-from pyspark_commitlog.storage.segment import FILE_KINDS, LogContext, LogSegment
+from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,8 @@ from pyspark_commitlog.storage.loader import LoadedLog, write_snapshot
 from pyspark_commitlog.storage.producers import Origin, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers, replay
-from pyspark_commitlog.storage.segment import LogContext, LogSegment, Window
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import LogContext, Window
 from pyspark_commitlog.storage.validator import (
     FOLLOWING,
     Analysis,

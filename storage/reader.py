@@ -21,7 +21,8 @@ from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.recovery import read_markers
-from pyspark_commitlog.storage.segment import LogContext, LogSegment, OffsetAndTimestamp, Window
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import LogContext, OffsetAndTimestamp, Window
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
 ALL_COLUMNS = ("key", "value", "headers")

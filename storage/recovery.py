@@ -16,7 +16,8 @@ from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
 from pyspark_commitlog.storage.format import control, names
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
-from pyspark_commitlog.storage.segment import LogSegment, Window
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import Window
 
 logger = logging.getLogger(__name__)
 

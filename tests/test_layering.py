@@ -20,6 +20,7 @@ errors
 config clock filesystem kernels
 format
 index producers epochs swaps
+segment_reader
 segment
 segment_list validator
 recovery

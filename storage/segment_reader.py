@@ -1,0 +1,296 @@
+"""What a segment holds, for those who only look: a ``.log`` and its indexes (Kafka's LogSegment; spec 5, 10).
+
+A segment holds whole batches in the order of their offsets, from its base offset on. Readers need no lock: they see
+whole batches up to a size that they were told.
+
+Only the log itself is synced on every acknowledgement, so after a power cut an index may be wrong. A position found in
+an index is therefore believed only if a batch with a right checksum lies there; otherwise the log is walked from its
+beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.clock import Clock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
+from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
+from pyspark_commitlog.storage.format import StopReason, names
+from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, NO_TIMESTAMP
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
+from pyspark_commitlog.storage.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, few enough to stay in the cache
+SKIM_BYTES = 8 * 1024  # a walk over headers: a transaction marker has 78 bytes
+PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
+
+Rows = slice | Int64s  # which batches of a window
+
+# Every file a segment may have, in the order in which Kafka renames and removes them.
+FILE_KINDS = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+@dataclass(frozen=True)
+class LogContext:
+    """What all segments of a log share."""
+
+    directory: str
+    config: LogConfig
+    clock: Clock
+    filesystem: FileSystem
+    writable: bool = True
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The answer to a lookup by time."""
+
+    offset: int
+    timestamp: int  # ms
+    leader_epoch: int  # -1: unknown
+
+
+class Window(NamedTuple):
+    """Whole batches as they lie in a segment; ``headers`` count positions from the start of ``buffer``."""
+
+    position: int  # of the buffer, in the file
+    buffer: Bytes
+    headers: BatchHeaders
+
+
+class SegmentReader:
+    """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
+
+    def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
+        """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
+        self.context = context
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self._known_size: int | None = None
+        self._known_largest: TimestampOffset | None = None
+        self._known_first_timestamp: int | None = None
+        self._is_index_distrusted = False
+
+    # Files
+
+    def path(self, kind: str) -> str:
+        """The path of this segment's file of a kind, such as ``.index``."""
+        return names.join(self.context.directory, names.segment_file(self.base_offset, kind) + self.suffix)
+
+    def status(self) -> FileStatus:
+        """What the file system says of the ``.log``."""
+        status = self.context.filesystem.status(self.path(names.LOG))
+        if status is None:
+            raise StorageError(f"{self.path(names.LOG)}: removed while this log is open; open it again")
+        return status
+
+    @cached_property
+    def _file(self) -> File:
+        return self.context.filesystem.open(self.path(names.LOG), "write" if self.context.writable else "read")
+
+    @property
+    def size(self) -> int:
+        """Bytes up to the end of the last batch known to be whole; at first, the length of the file."""
+        if self._known_size is None:
+            self._known_size = self._file.size()
+        return self._known_size
+
+    @property
+    def file_size(self) -> int:
+        """Bytes in the file: more than :attr:`size` where it is preallocated, torn, or written by another process."""
+        return self._file.size()
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex:
+        context = self.context
+        capacity = context.config.segment_index_bytes
+        path = self.path(names.INDEX)
+        return OffsetIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
+
+    @cached_property
+    def time_index(self) -> TimeIndex:
+        context = self.context
+        capacity = context.config.segment_index_bytes
+        path = self.path(names.TIME_INDEX)
+        return TimeIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
+
+    @cached_property
+    def txn_index(self) -> TransactionIndex:
+        context = self.context
+        path = self.path(names.TXN_INDEX)
+        return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
+
+    def close(self) -> None:
+        """Give the files back; changes nothing on the disk. The next use opens them again."""
+        for name in ("_file", "offset_index", "time_index", "txn_index"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
+
+    # Walking
+
+    def batches(self, position: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
+        """Whole batches from the one that begins at ``position`` up to ``end``, in windows of about ``window_bytes``.
+
+        A batch larger than a window gets one of its own. Ends quietly at a batch that is not all there.
+
+        Raises CorruptRecordError or UnsupportedMagicError where a header cannot be right.
+        """
+        end = self.size if end is None else end
+        wanted = window_bytes
+        while position < end:
+            buffer = np.frombuffer(self._file.read(position, min(wanted, end - position)), dtype=np.uint8)
+            scan = formats.scan(buffer)
+            if len(scan.headers):
+                yield Window(position, buffer, scan.headers)
+            if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
+                raise formats.stop_error(scan, buffer).located(self.path(names.LOG), position)
+            if scan.end:
+                position, wanted = position + scan.end, window_bytes
+            elif len(buffer) < wanted or (wanted := max(wanted + 1, _size_at_start(buffer))) > end - position:
+                return
+
+    def small_batches(self, position: int) -> Iterator[Window]:
+        """Like :meth:`batches`, but without those larger than ``SKIM_BYTES``: a quick walk for who seeks markers."""
+        while position < self.size:
+            behind = position
+            for window in self.batches(position, min(position + SKIM_BYTES, self.size), SKIM_BYTES):
+                yield window
+                behind = window.position + window.headers.end
+            if behind == position:
+                behind += _size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
+                if behind <= position:
+                    return
+            position = behind
+
+    def position_before(self, offset: int) -> int:
+        """The position of a batch at or before the first one that reaches ``offset``: the index's word, checked."""
+        if self._is_index_distrusted:
+            return 0
+        position = self.offset_index.lookup(offset).position
+        if position == 0 or self._is_batch_at(position, offset):
+            return position
+        logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, position)
+        self._is_index_distrusted = True
+        return 0
+
+    def _is_batch_at(self, position: int, offset: int) -> bool:
+        try:
+            window = next(self.batches(position, window_bytes=PROBE_BYTES), None)
+        except CorruptRecordError:
+            return False
+        if window is None:
+            return False
+        first = window.headers[:1]
+        return bool(first.table["base_offset"][0] <= offset and formats.checksums_match(window.buffer, first)[0])
+
+    def decode(self, window: Window, rows: Rows, columns: tuple[str, ...] = ()) -> formats.Decoded:
+        """The records of some batches of a window; damage is told with path and position."""
+        try:
+            return formats.decode(window.buffer, window.headers[rows], columns=columns)
+        except CorruptionError as error:
+            raise error.located(self.path(names.LOG), window.position) from error
+
+    # The end
+
+    def next_offset(self) -> int:
+        """The offset behind the last whole batch: a walk from the last index entry on.
+
+        Also finds what the indexes do not tell: where that batch ends (:attr:`size`), and late timestamps.
+        """
+        position = self.position_before(self.offset_index.last_offset)
+        next_offset = self.base_offset
+        with suppress(CorruptRecordError):  # whatever follows the last batch is no part of the log
+            for window in self.batches(position, self.file_size):
+                timestamps, offsets = self._running_largest(window.headers)
+                self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+                next_offset = int(window.headers.table["last_offset"][-1]) + 1
+                position = window.position + window.headers.end
+        self._known_size = position
+        return next_offset
+
+    def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
+        """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
+        before = self.largest
+        timestamps = np.concatenate(([before.timestamp], headers.table["max_timestamp"]))
+        offsets = np.concatenate(([before.offset], headers.table["last_offset"]))
+        running = np.maximum.accumulate(timestamps)
+        reached = np.where(np.diff(running, prepend=running[0] - 1) > 0, np.arange(len(running)), 0)
+        return running[1:], offsets[np.maximum.accumulate(reached)][1:]
+
+    def position_reaching(self, offset: int) -> int | None:
+        """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
+        for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES):
+            rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+            if len(rows):
+                return window.position + int(window.headers.table["position"][rows[0]])
+        return None
+
+    # Time
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the first batch that reached it, as the time index knows it."""
+        if self._known_largest is None:
+            self._known_largest = self.time_index.last_entry
+        return self._known_largest
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """What retention goes by: the largest record timestamp, or the file's time where no record has one."""
+        return self.largest.timestamp if self.largest.timestamp >= 0 else self.status().modified_ms
+
+    def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> OffsetAndTimestamp | None:
+        """The first record from ``start_offset`` on that is not older than ``timestamp_ms`` (spec 10.3)."""
+        position = self.position_before(max(self._time_hint(timestamp_ms), start_offset))
+        for window in self.batches(position, window_bytes=PROBE_BYTES):
+            table = window.headers.table
+            is_candidate = (table["max_timestamp"] >= timestamp_ms) & (table["last_offset"] >= start_offset)
+            for row in np.flatnonzero(is_candidate).tolist():
+                found = self._first_record(window, row, timestamp_ms, start_offset)
+                if found:
+                    return found
+        return None
+
+    def _time_hint(self, timestamp_ms: int) -> int:
+        try:
+            self.time_index.sanity_check()
+        except CorruptIndexError as error:
+            logger.warning("%s; not used", error)
+            return self.base_offset
+        return self.time_index.lookup(timestamp_ms).offset
+
+    def _first_record(
+        self, window: Window, row: int, timestamp_ms: int, start_offset: int
+    ) -> OffsetAndTimestamp | None:
+        records = self.decode(window, slice(row, row + 1)).records
+        hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
+        if not len(hits):
+            return None
+        leader_epoch = int(window.headers.table["leader_epoch"][row])
+        return OffsetAndTimestamp(int(records.offsets[hits[0]]), int(records.timestamps[hits[0]]), leader_epoch)
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, ms; -1 if there is none."""
+        if self._known_first_timestamp is None and self.size:
+            window = next(self.batches(window_bytes=PROBE_BYTES), None)
+            self._known_first_timestamp = None if window is None else int(window.headers.table["max_timestamp"][0])
+        return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
+
+
+def _size_at_start(buffer: Bytes) -> int:
+    """Bytes of the batch that begins the buffer, as its header tells; 0 where the buffer is too short to say."""
+    if len(buffer) < LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
