@@ -273,7 +273,7 @@ def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
     pieces: list[bytes] = []
     try:
         while at < len(raw) or not pieces:
-            stop, capacity = _measure_zstd(raw, at)
+            stop, capacity = _measure_zstd(raw, at, left)
             if capacity >= 0:
                 pieces.append(_libraries.zstd.decompress(raw[at:stop], max_output_size=min(capacity, left) or 1))
                 left -= len(pieces[-1])
@@ -285,7 +285,7 @@ def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
     return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
 
 
-def _measure_zstd(raw: memoryview, at: int) -> tuple[int, int]:
+def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
     """Where the frame at ``at`` ends and the most bytes its blocks can hold; -1 bytes for a skippable frame."""
     if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
         return at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little"), -1
@@ -301,9 +301,13 @@ def _measure_zstd(raw: memoryview, at: int) -> tuple[int, int]:
     stop += 4 if frame.has_checksum else 0
     if stop > len(raw):
         _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
-    if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, -1) and frame.content_size > capacity:
+    if frame.content_size in (zstandard.CONTENTSIZE_UNKNOWN, -1):
+        return stop, capacity
+    if frame.content_size > capacity:
         _refuse("zstd", f"its header says {frame.content_size} bytes, its blocks hold at most {capacity}")
-    return stop, capacity
+    if frame.content_size > limit:  # the library reserves what the header says, whatever it is allowed to write
+        _too_large("zstd", limit)
+    return stop, frame.content_size
 
 
 def _plain(data: Bytes, _limit: int, _magic: int) -> Bytes:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyspark_commitlog.storage.kernels import Bytes, jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
 from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
-from pyspark_commitlog.storage.kernels.varint import TOO_LONG, read_varint, read_varlong
+from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -90,8 +90,8 @@ def fill(source: Bytes, batches: Int64s, columns: Columns, state: Int64s) -> tup
     """Read the records of ``batches``, shape (n, BATCH_FIELDS), of magic 2.
 
     Every field of a record must end inside it, the last one exactly at its end. Its attributes are not looked at, nor
-    is the order of offsets: Kafka's readers look at neither. Returns n and FINE, or the index of the batch that does not
-    decode and the reason.
+    is the order of offsets: Kafka's readers look at neither. Returns n and FINE, or the index of the batch that does
+    not decode and the reason.
     """
     done, reason = _fill(source, batches, *columns, state)
     return done, reason
@@ -136,20 +136,20 @@ def _fill(
                 return b, BAD_STRUCTURE
             if state[WANTED] & WANT_KEYS:
                 key_valid[row] = key_size >= 0
-                copy_bytes(key_data, key_bytes, source, at, max(key_size, 0))
-                key_bytes += max(key_size, 0)
+                copy_bytes(key_data, key_bytes, source, at, bytes_behind(key_size))
+                key_bytes += bytes_behind(key_size)
                 state[NULL_KEYS] += key_size < 0
                 key_offsets[row + 1] = key_bytes
-            value_size, at = read_varint(source, at + max(key_size, 0), end)
+            value_size, at = read_varint(source, at + bytes_behind(key_size), end)
             if at < 0 or value_size > end - at:
                 return b, BAD_STRUCTURE
             if state[WANTED] & WANT_VALUES:
                 value_valid[row] = value_size >= 0
-                copy_bytes(value_data, value_bytes, source, at, max(value_size, 0))
-                value_bytes += max(value_size, 0)
+                copy_bytes(value_data, value_bytes, source, at, bytes_behind(value_size))
+                value_bytes += bytes_behind(value_size)
                 state[NULL_VALUES] += value_size < 0
                 value_offsets[row + 1] = value_bytes
-            header_count, at = read_varint(source, at + max(value_size, 0), end)
+            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
             if header_count != 0:
@@ -231,8 +231,8 @@ def _append_key(source: Bytes, at: int, size: int, columns: Columns, state: Int6
         row = state[ROWS]
         columns.key_valid[row] = size >= 0
         state[NULL_KEYS] += size < 0
-        copy_bytes(columns.key_data, state[KEY_BYTES], source, at, max(size, 0))
-        state[KEY_BYTES] += max(size, 0)
+        copy_bytes(columns.key_data, state[KEY_BYTES], source, at, bytes_behind(size))
+        state[KEY_BYTES] += bytes_behind(size)
         columns.key_offsets[row + 1] = state[KEY_BYTES]
 
 
@@ -242,8 +242,8 @@ def _append_value(source: Bytes, at: int, size: int, columns: Columns, state: In
         row = state[ROWS]
         columns.value_valid[row] = size >= 0
         state[NULL_VALUES] += size < 0
-        copy_bytes(columns.value_data, state[VALUE_BYTES], source, at, max(size, 0))
-        state[VALUE_BYTES] += max(size, 0)
+        copy_bytes(columns.value_data, state[VALUE_BYTES], source, at, bytes_behind(size))
+        state[VALUE_BYTES] += bytes_behind(size)
         columns.value_offsets[row + 1] = state[VALUE_BYTES]
 
 
@@ -277,11 +277,11 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
             key_size_at = at + 14
         key_at = key_size_at + 4
         key_size = read_i32(source, key_size_at)
-        value_at = key_at + max(key_size, 0) + 4
+        value_at = key_at + bytes_behind(key_size) + 4
         if value_at > stop:
             return m, BAD_STRUCTURE
         value_size = read_i32(source, value_at - 4)
-        if value_at + max(value_size, 0) > stop:
+        if value_at + bytes_behind(value_size) > stop:
             return m, BAD_STRUCTURE
         row = state[ROWS]
         columns.offsets[row] = messages[m, MESSAGE_OFFSET]

@@ -87,3 +87,9 @@ def write(target: Bytes, at: int, value: int) -> int:
         at += 1
     target[at] = raw
     return at + 1
+
+
+@jit
+def bytes_behind(size: int) -> int:
+    """Bytes of a string behind its length; any length below zero stands for null, which has none."""
+    return max(size, 0)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes, jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
-from pyspark_commitlog.storage.kernels.varint import size_of, write
+from pyspark_commitlog.storage.kernels.varint import bytes_behind, size_of, write
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -63,12 +63,12 @@ def write_batches(source: Source, rows: Int64s, cut: Cut, target: Bytes, batches
     ``target`` has room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero
     at START. Returns the batches written.
     """
-    return _write_batches(*source, rows, *cut, target, batches)  # type: ignore[no-any-return]
+    return _write_batches(*source, rows, *cut, target, batches)
 
 
 # The arrays are arguments of their own for the reason that records.py gives.
 @jit
-def _write_batches(
+def _write_batches(  # noqa: PLR0915  one loop, see above
     offsets: Int64s,
     timestamps: Int64s,
     key_data: Bytes,
@@ -105,7 +105,7 @@ def _write_batches(
         value_size = np.int64(-1)
         if len(value_valid) == 0 or value_valid[row]:
             value_size = np.int64(value_offsets[row + 1]) - value_offsets[row]
-        fixed = 1 + size_of(key_size) + max(key_size, 0) + size_of(value_size) + max(value_size, 0)
+        fixed = 1 + size_of(key_size) + bytes_behind(key_size) + size_of(value_size) + bytes_behind(value_size)
         if has_headers:
             first_header, last_header = np.int64(header_offsets[row]), np.int64(header_offsets[row + 1])
             fixed += size_of(last_header - first_header) + _headers_size(
@@ -132,10 +132,10 @@ def _write_batches(
         at = write(target, at + 1, timestamps[row] - base)
         at = write(target, at, delta)
         at = write(target, at, key_size)
-        copy_bytes(target, at, key_data, np.int64(key_offsets[row]), max(key_size, 0))
-        at = write(target, at + max(key_size, 0), value_size)
-        copy_bytes(target, at, value_data, np.int64(value_offsets[row]), max(value_size, 0))
-        at += max(value_size, 0)
+        copy_bytes(target, at, key_data, np.int64(key_offsets[row]), bytes_behind(key_size))
+        at = write(target, at + bytes_behind(key_size), value_size)
+        copy_bytes(target, at, value_data, np.int64(value_offsets[row]), bytes_behind(value_size))
+        at += bytes_behind(value_size)
         if has_headers:
             at = write(target, at, last_header - first_header)
             for h in range(first_header, last_header):
@@ -158,7 +158,7 @@ def _headers_size(key_offsets: Int32s, value_offsets: Int32s, value_valid: Bools
         value_size = np.int64(-1)
         if len(value_valid) == 0 or value_valid[h]:
             value_size = np.int64(value_offsets[h + 1]) - value_offsets[h]
-        size += size_of(key_size) + key_size + size_of(value_size) + max(value_size, 0)
+        size += size_of(key_size) + key_size + size_of(value_size) + bytes_behind(value_size)
     return size
 
 

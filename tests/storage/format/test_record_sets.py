@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.format.fields import Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
 from tests.support import record_sets
 
-SETS = [name for name in record_sets.names()]
+SETS = record_sets.names()
 SOUND = [name for name in SETS if not name.startswith(record_sets.DAMAGED)]
 DAMAGED = [name for name in SETS if name.startswith(record_sets.DAMAGED)]
 

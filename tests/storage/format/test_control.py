@@ -1,0 +1,89 @@
+"""Control records, against what Kafka writes and parses."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import control
+from pyspark_commitlog.storage.format.control import ControlType
+from tests.support import record_sets
+
+ROWS = record_sets.load("control")
+KEYS = [row for row in ROWS if row["kind"] == "key" and row["keyHex"]]
+PARSED = [row for row in ROWS if row["kind"] == "parseKey"]
+MARKERS = [row for row in ROWS if row["kind"] == "endTransactionMarker"]
+KRAFT = [row for row in ROWS if row["kind"] == "kraft"]
+
+# Appendix B of the reference: offset 5, leader epoch 2, time 1000, producer 42 of epoch 3, coordinator epoch 7.
+COMMIT = (
+    "0000000000000005000000420000000202dbc3b9ad00300000000000000000000003e800000000000003e8000000000000002a0003ffffffff"
+    "000000012000000008000000010c00000000000700"
+)
+ABORT = (
+    "00000000000000050000004200000002022ffd6fe500300000000000000000000003e800000000000003e8000000000000002a0003ffffffff"
+    "000000012000000008000000000c00000000000700"
+)
+
+
+def marker(commit: bool, coordinator_epoch: int = 7):
+    return control.end_transaction_marker(
+        commit=commit,
+        offset=5,
+        leader_epoch=2,
+        timestamp_ms=1000,
+        producer_id=42,
+        producer_epoch=3,
+        coordinator_epoch=coordinator_epoch,
+    )
+
+
+@pytest.mark.parametrize(("commit", "expected"), [(True, COMMIT), (False, ABORT)], ids=["commit", "abort"])
+def test_a_marker_is_the_78_bytes_that_kafka_writes(commit: bool, expected: str) -> None:
+    assert marker(commit).tobytes().hex() == expected
+    assert len(marker(commit)) == 78
+
+
+@pytest.mark.parametrize("row", KEYS, ids=lambda row: row["type"])
+def test_the_key_of_each_control_type_is_known(row) -> None:
+    assert control.parse_key(bytes.fromhex(row["keyHex"])) == ControlType[row["type"]]
+    assert ControlType[row["type"]] == row["id"]
+
+
+@pytest.mark.parametrize("row", PARSED, ids=lambda row: row["keyHex"] or "empty")
+def test_an_odd_key_is_parsed_as_kafka_parses_it(row) -> None:
+    key = bytes.fromhex(row["keyHex"])
+    if "error" in row:
+        with pytest.raises(InvalidRecordError):
+            control.parse_key(key)
+    else:
+        assert control.parse_key(key).name == row["parsed"]
+
+
+@pytest.mark.parametrize("row", MARKERS, ids=lambda row: f"{row['type']} {row['coordinatorEpoch']}")
+def test_a_marker_value_has_the_bytes_that_kafka_writes_and_is_read_back(row) -> None:
+    value = bytes.fromhex(row["valueHex"])
+    assert control.parse_marker_value(value) == row["coordinatorEpoch"]
+    buffer = marker(row["type"] == "COMMIT", row["coordinatorEpoch"])
+    headers = formats.scan(buffer).headers
+    values = formats.decode(buffer, headers).records.values
+    assert values is not None
+    assert values.to_list() == [value]
+    told = control.read_marker(buffer, headers)
+    assert told == (row["type"] == "COMMIT", row["coordinatorEpoch"], 1000)
+
+
+@pytest.mark.parametrize("row", KRAFT, ids=lambda row: row["type"])
+def test_control_records_of_kraft_are_known_by_type_and_end_no_transaction(row) -> None:
+    assert control.parse(bytes.fromhex(row["keyHex"]), bytes.fromhex(row["valueHex"])) == (
+        ControlType[row["type"]],
+        None,
+    )
+    buffer = record_sets.log_bytes(row["case"])
+    assert control.read_marker(buffer, formats.scan(buffer).headers[:1]) is None
+
+
+def test_a_control_record_without_a_key_is_refused() -> None:
+    with pytest.raises(InvalidRecordError, match="key"):
+        control.parse(None, b"")
