@@ -30,6 +30,8 @@ Json = dict[str, Any]
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 
+_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
+
 DELETED = "<DELETE>"  # in place of a null value: a tombstone
 
 
@@ -213,7 +215,9 @@ def _base64(data: bytes) -> str:
 
 
 def _json(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """As Jackson writes it, which has upper case in escapes."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ESCAPE.sub(lambda escape: escape[0] if escape[1] is None else "\\u" + escape[1].upper(), text)
 
 
 def _version(data: bytes) -> int:
@@ -253,29 +257,28 @@ def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
         return []
     table = _HashSet()
     for topic in value.transaction_partitions or ():
-        table.add_all([(topic.topic, partition) for partition in topic.partition_ids])
+        table.add_all({(topic.topic, partition) for partition in topic.partition_ids})
     return table.elements()
 
 
 class _HashSet:
-    """The order of Scala's mutable.HashSet: by bucket, within a bucket by hash, then as added.
+    """The order of Scala's mutable.HashSet: by bucket, within a bucket by hash.
 
-    A bucket is the low bits of the hash; the table has 16 buckets, doubled as it fills to three quarters.
+    A bucket is the low bits of the hash. There are 16, more for a set that would fill them by three quarters; a set of
+    up to four elements is added one by one, and doubles the buckets that it fills, a larger one does not.
     """
 
     def __init__(self) -> None:
         self.buckets = 16
         self.hashes: dict[tuple[str, int], int] = {}
 
-    def add_all(self, elements: list[tuple[str, int]]) -> None:
-        needed = int((len(elements) + 1) / 0.75)
-        while self.buckets < needed:
+    def add_all(self, elements: set[tuple[str, int]]) -> None:
+        while self.buckets < int((len(elements) + 1) / 0.75):
             self.buckets *= 2
         for element in elements:
-            if element not in self.hashes:
-                if len(self.hashes) + 1 >= int(self.buckets * 0.75):
-                    self.buckets *= 2
-                self.hashes[element] = _improved_hash(*element)
+            if len(elements) <= 4 and len(self.hashes) + 1 >= int(self.buckets * 0.75):
+                self.buckets *= 2
+            self.hashes[element] = _improved_hash(*element)
 
     def elements(self) -> list[tuple[str, int]]:
         return sorted(self.hashes, key=lambda e: (self.hashes[e] & (self.buckets - 1), _signed(self.hashes[e])))

@@ -22,7 +22,19 @@ from pyspark_commitlog.storage.errors import (
     NotALogDirError,
     StorageError,
 )
-from pyspark_commitlog.storage.format.tables import BinaryColumn
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.internal import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+)
+from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
 ARCHIVES = sorted(path.name.removesuffix(".tar.xz") for path in GOLDEN.glob("*.tar.xz"))
@@ -379,6 +391,76 @@ def test_many_compressed_batches_are_not_decompressed_together(at: Any, monkeypa
     blocks = list(dump_file(path, DumpOptions(print_data_log=True), DumpFindings()))
     assert [line for block in blocks for line in block] == kafka_lines("zstd", path)
     assert len(blocks) == 2 + sum(line.startswith("baseOffset") for line in kafka_lines("zstd", path))
+
+
+# --- records of internal topics
+
+
+def log_of(tmp_path: Path, rows: list[tuple[bytes, bytes | None]]) -> str:
+    """A log with one batch of these keys and values."""
+    records = Records(
+        offsets=np.arange(len(rows), dtype=np.int64),
+        timestamps=np.zeros(len(rows), dtype=np.int64),
+        timestamp_types=np.zeros(len(rows), dtype=np.int8),
+        keys=BinaryColumn.from_list([key for key, _ in rows]),
+        values=BinaryColumn.from_list([value for _, value in rows]),
+        headers=None,
+    )
+    path = tmp_path / f"{FIRST}.log"
+    path.write_bytes(v2.encode(records, v2.BatchFields()).tobytes())
+    return str(path)
+
+
+def contents(lines: list[str]) -> list[str]:
+    return [line.partition("headerKeys: [] ")[2] for line in lines if line.startswith("|")]
+
+
+def test_tombstones_unknown_kinds_and_broken_values_of_groups_are_told(tmp_path: Path) -> None:
+    key = OffsetCommitKey("g", "t", 3).encode()
+    expiring = OffsetCommitValue(5, 'm"\x1f\\', 7, expire_timestamp=9).encode()
+    rows = [(key, None), (b"\0\x63xx", b"\0\0"), (key, b"\0\0\0"), (key, expiring)]
+    shown_key = 'key: {"type":"1","data":{"group":"g","topic":"t","partition":3}}'
+    assert contents(dumped(log_of(tmp_path, rows), DumpOptions(decoder="offsets"))) == [
+        f"{shown_key} payload: <DELETE>",
+        "key: Unknown record type 99 at offset 1, skipping.",
+        "key: Error at offset 2, skipping. position 2: 8 bytes are announced, 1 are left",
+        f'{shown_key} payload: {{"version":"1","data":{{"offset":5,"metadata":"m\\"\\u001F\\\\","commitTimestamp":7,'
+        '"expireTimestamp":9}}',
+    ]
+
+
+def test_a_member_of_another_protocol_is_shown_in_base64(tmp_path: Path) -> None:
+    member = MemberMetadata("m", "c", "/h", 1, subscription=b"\1\2", assignment=b"")
+    value = GroupMetadataValue("connect", 3, None, None, (member,)).encode()
+    path = log_of(tmp_path, [(GroupMetadataKey("g").encode(), value)])
+    [shown] = contents(dumped(path, DumpOptions(decoder="offsets")))
+    assert '"subscription":"AQI=","assignment":""' in shown
+
+
+KAFKAS_ORDERS = [
+    (
+        "small-3-0,small-3-2,small-2-1,small-1-0,small-3-1,small-2-0,small-1-2,small-0-1,small-2-2,"
+        "small-1-1,small-0-0,small-0-2"
+    ),
+    (
+        "large-0-2,large-1-3,large-0-3,large-1-4,large-0-0,large-1-1,large-0-1,large-1-2,large-0-6,"
+        "large-1-7,large-0-7,large-1-8,large-0-4,large-1-5,large-0-5,large-1-6,large-0-8,large-1-9,"
+        "large-0-9,large-1-0"
+    ),
+]
+
+
+def test_partitions_of_a_transaction_come_in_the_order_of_kafkas_hash_set(tmp_path: Path) -> None:
+    """The expected orders were printed by Kafka 3.9.1 for these partitions."""
+    rows: list[tuple[bytes, bytes | None]] = [(TransactionLogKey("gone").encode(), None), (b"\0\x07x", b"")]
+    for name, counts in (("small", (3, 3, 3, 3)), ("large", (10, 10))):
+        topics = tuple(TopicPartitions(f"{name}-{n}", tuple(range(count))) for n, count in enumerate(counts))
+        value = TransactionLogValue(5, 1, 60000, TransactionState.PREPARE_EPOCH_FENCE, topics, 17, 16)
+        rows.append((TransactionLogKey(name).encode(), value.encode()))
+    lines = contents(dumped(log_of(tmp_path, rows), DumpOptions(decoder="transaction-log")))
+    assert lines[:2] == ["key: transaction_metadata::transactionalId=gone payload: <DELETE>", "key: unknown::version=7"]
+    orders = [re.search(r"state=PrepareEpochFence,partitions=\[(.*?)\]", line) for line in lines[2:]]
+    assert [order and order[1] for order in orders] == KAFKAS_ORDERS
 
 
 # --- text
