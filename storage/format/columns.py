@@ -52,29 +52,37 @@ def describe(reason: int, record: int) -> str:
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
     rows = sum(_rows_at_most(part) for part in parts)
-    source_bytes = sum(_bytes(part) for part in parts)
-    if source_bytes > INT32_MAX:  # the columns' offsets have 32 bits; parts are never none here
-        reason = f"{source_bytes} bytes of records at once are more than {INT32_MAX}: decode fewer batches"
-        raise InvalidRecordError(reason, position=int(parts[0].positions[0]))
+    key_bytes, value_bytes = (sum(sizes) for sizes in zip((0, 0), *map(_string_bytes, parts), strict=True))
+    _check_room(parts, {"keys": key_bytes, "values": value_bytes})
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     state[kernel.WANTED] = sum(_WANTED[column] for column in columns)
-    arrays = _arrays(rows, source_bytes, columns)
+    arrays = _arrays(rows, key_bytes, value_bytes, columns)
     firsts = []
     for part in parts:
         firsts.append(int(state[kernel.ROWS]))
         loop = kernel.fill_messages if part.is_legacy else kernel.fill
-        done, reason = loop(frozen(part.source), part.table, arrays, state)
-        if reason != kernel.FINE:
+        done, why = loop(frozen(part.source), part.table, arrays, state)
+        if why != kernel.FINE:
             raise InvalidRecordError(
-                describe(reason, int(state[kernel.FAILED_RECORD])), position=int(part.positions[done])
+                describe(why, int(state[kernel.FAILED_RECORD])), position=int(part.positions[done])
             )
     return _records(parts, firsts, arrays, state, columns)
 
 
-def _bytes(part: Part) -> int:
-    """Bytes of records in a part; keys and values cannot be more."""
-    start, stop = (kernel.MESSAGE_START, kernel.MESSAGE_STOP) if part.is_legacy else (kernel.START, kernel.STOP)
-    return int((part.table[:, stop] - part.table[:, start]).sum())
+def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
+    """The columns' offsets have 32 bits: a run that holds more must be decoded in smaller ones."""
+    if max(sizes.values()) > INT32_MAX:
+        told = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
+        raise InvalidRecordError(f"{told} at once: decode fewer batches", position=int(parts[0].positions[0]))
+
+
+def _string_bytes(part: Part) -> tuple[int, int]:
+    """Bytes of keys and of values in a part, at most."""
+    if not part.is_legacy:
+        keys, values = kernel.string_bytes(frozen(part.source), part.table)
+        return int(keys), int(values)
+    message_bytes = int((part.table[:, kernel.MESSAGE_STOP] - part.table[:, kernel.MESSAGE_START]).sum())
+    return message_bytes, message_bytes
 
 
 def _rows_at_most(part: Part) -> int:
@@ -85,17 +93,17 @@ def _rows_at_most(part: Part) -> int:
     return int(np.minimum(part.table[:, kernel.COUNT], room).sum())
 
 
-def _arrays(rows: int, source_bytes: int, columns: tuple[str, ...]) -> kernel.Columns:
-    def strings(wanted: bool) -> tuple[Bytes, Int32s, Bools]:
-        data = np.empty(source_bytes if wanted else 0, dtype=np.uint8)
+def _arrays(rows: int, key_bytes: int, value_bytes: int, columns: tuple[str, ...]) -> kernel.Columns:
+    def strings(size: int, wanted: bool) -> tuple[Bytes, Int32s, Bools]:
+        data = np.empty(size if wanted else 0, dtype=np.uint8)
         return data, _offsets(rows if wanted else 0), np.empty(rows if wanted else 0, dtype=np.bool_)
 
     return kernel.Columns(
         np.empty(rows, dtype=np.int64),
         np.empty(rows, dtype=np.int64),
         np.empty(rows, dtype=np.int8),
-        *strings("key" in columns),
-        *strings("value" in columns),
+        *strings(key_bytes, "key" in columns),
+        *strings(value_bytes, "value" in columns),
         _offsets(rows),
         np.empty(rows, dtype=np.int64),
     )
@@ -131,10 +139,12 @@ def _records(
 
 def _headers(parts: list[Part], bounds: list[int], arrays: kernel.Columns, cells: list[int]) -> HeadersColumn:
     count = cells[kernel.HEADERS]
+    key_bytes, value_bytes = cells[kernel.HEADER_KEY_BYTES], cells[kernel.HEADER_VALUE_BYTES]
+    _check_room(parts, {"header keys": key_bytes, "header values": value_bytes, "headers": count})
     headers = kernel.Headers(
-        np.empty(cells[kernel.HEADER_KEY_BYTES], dtype=np.uint8),
+        np.empty(key_bytes, dtype=np.uint8),
         _offsets(count),
-        np.empty(cells[kernel.HEADER_VALUE_BYTES], dtype=np.uint8),
+        np.empty(value_bytes, dtype=np.uint8),
         _offsets(count),
         np.empty(count, dtype=np.bool_),
     )
