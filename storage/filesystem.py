@@ -381,6 +381,18 @@ def parent_of(path: str) -> str:
     return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
 
+def make_directory_durably(filesystem: FileSystem, path: str) -> None:
+    """The directory and its parents; whichever were missing are durable when it returns."""
+    missing = []
+    while filesystem.status(path) is None:
+        missing.append(path)
+        path = parent_of(path)
+    if missing:
+        filesystem.make_directory(missing[0])
+        for made in missing:
+            filesystem.sync_directory(parent_of(made))
+
+
 def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
     """The whole of a small file.
 

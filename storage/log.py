@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark_commitlog.storage import format as formats
@@ -24,12 +25,12 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from pyspark_commitlog.storage.filesystem import Lock
+from pyspark_commitlog.storage.filesystem import Lock, make_directory_durably
 from pyspark_commitlog.storage.format import names, v2
-from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
 from pyspark_commitlog.storage.loader import LoadedLog, write_snapshot
-from pyspark_commitlog.storage.producers import Origin, ProducerUpdate, snapshots_outside
+from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers, replay
 from pyspark_commitlog.storage.segment import LogSegment
@@ -39,6 +40,7 @@ from pyspark_commitlog.storage.validator import (
     Analysis,
     analyze,
     check_batch_sizes,
+    target_compression,
     validate_and_assign_offsets,
     validate_columns,
 )
@@ -67,7 +69,7 @@ class Log(LogReader):
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._failure: str | None = None
-        context.filesystem.make_directory(context.directory)
+        make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
     def _load(self) -> LoadedLog:
@@ -85,7 +87,7 @@ class Log(LogReader):
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._recovery_point = loaded.recovery_point
-        self._unsynced: list[LogSegment] = []
+        self._is_synced = True  # all of the active segment; the others always are, and always its directory
         self._last_flush_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
 
@@ -93,6 +95,11 @@ class Log(LogReader):
     def recovery_point(self) -> int:
         """Everything below is synced."""
         return self._recovery_point
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing more can be written before the log is opened again; None while all is well."""
+        return self._failure
 
     @property
     def leader_epoch(self) -> int:
@@ -114,13 +121,20 @@ class Log(LogReader):
         """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
         if self._failure is not None:
             raise StorageError(f"{self.context.directory}: not written to since {self._failure}; open the log again")
-        with self._lock(APPEND_LOCK_FILE):
-            try:
+        try:
+            with self._lock(APPEND_LOCK_FILE):
                 self._catch_up()
                 yield
-            except OSError as error:
-                self._failure = str(error)
-                raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+        except OSError as error:
+            self._failure = str(error)
+            raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Whatever stops a change half way, an interrupt too, leaves memory and disk apart: then only opening helps."""
+        self._failure = "a change was interrupted"
+        yield
+        self._failure = None
 
     def _catch_up(self) -> None:
         """Take in what other processes appended; load the log anew where more has changed than its end."""
@@ -143,14 +157,14 @@ class Log(LogReader):
 
     def _take_in(self, active: LogSegment, file_size: int) -> bool:
         """Batches that another process appended; False where what is there is not all of whole and sound batches."""
-        if file_size == active.size:
+        if file_size == active.size or active.is_padded_from(active.size):
             return True
         active.txn_index.close()
         try:
             sound = self._take_in_batches(active, file_size)
-        except CorruptRecordError:
-            sound = self.context.config.preallocate  # its zeros are no batches
-        return sound and (active.size == file_size or self.context.config.preallocate)
+        except (CorruptRecordError, InvalidOffsetError):  # of the log, or of an index that another process left
+            return False
+        return sound and (active.size == file_size or active.is_padded_from(active.size))
 
     def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
         for window in active.batches(active.size, file_size):
@@ -161,7 +175,7 @@ class Log(LogReader):
             active.advance(window.headers)
             self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
             self.producers.on_high_watermark(self._log_end_offset)
-            self._note_unsynced(active)
+            self._is_synced = False
         return True
 
     # Appending
@@ -172,25 +186,29 @@ class Log(LogReader):
         Synced when it returns, see the module. Raises AppendError (its subclasses say why), CorruptRecordError, or
         StorageError where the disk failed; nothing is then visible.
         """
-        config = self.context.config
-        analysis = analyze(buffer, origin, config)
+        analysis = analyze(buffer, origin, self.context.config)
         if not analysis.valid_bytes:
-            return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+            return self._nothing_appended()
         with self._writing():
             window, log_append_time_ms = self._prepare_set(buffer, analysis, origin, leader_epoch)
-            if int(window.headers.table["size"].sum()) > config.segment_bytes:
-                raise RecordBatchTooLargeError(
-                    f"{self.context.directory}: a set of {len(window.buffer)} bytes, "
-                    f"segment.bytes allows {config.segment_bytes}"
-                )
-            markers, _ = read_markers(window)
-            update = self.producers.prepare(window.headers, origin, markers)
+            self._check_set_size(int(window.headers.table["size"].sum()))
+            update = self.producers.prepare(window.headers, origin, read_markers(window)[0])
             if update.duplicate is not None:
-                first, last = update.duplicate.first_offset, update.duplicate.last_offset
-                return AppendInfo(
-                    first, last, update.duplicate.timestamp, update.duplicate.timestamp, 0, duplicate=True
-                )
-            return self._write(window, origin, update, log_append_time_ms)
+                info = _repeated([update.duplicate])
+            else:
+                info = self._write(window, origin, update, log_append_time_ms)
+            self._acknowledge(window.headers)
+            return info
+
+    def _nothing_appended(self) -> AppendInfo:
+        return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+
+    def _check_set_size(self, size: int) -> None:
+        limit = self.context.config.segment_bytes
+        if size > limit:
+            raise RecordBatchTooLargeError(
+                f"{self.context.directory}: a set of {size} bytes, segment.bytes allows {limit}"
+            )
 
     def _prepare_set(
         self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
@@ -224,61 +242,88 @@ class Log(LogReader):
         Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
         the topic refuses.
         """
-        validate_columns(records, now_ms=self.context.clock.now_ms(), config=self.context.config)
-        batch_bytes_max = self.context.config.max_message_bytes - v2.LAYOUT.itemsize
-        return self.append_encoded(
-            v2.encode_batches(records, fields or v2.BatchFields(), batch_bytes_max=batch_bytes_max), sync=sync
-        )
+        config, fields = self.context.config, fields or v2.BatchFields()
+        validate_columns(records, now_ms=self.context.clock.now_ms(), config=config, source_codec=Codec(fields.codec))
+        if config.compression_type != "producer":
+            target = target_compression(config, Codec(fields.codec))
+            fields = replace(fields, codec=target.codec, level=target.level)
+        batch_bytes_max = min(config.max_message_bytes, config.segment_bytes) - v2.LAYOUT.itemsize
+        return self.append_encoded(v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max), sync=sync)
 
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
         """Append batches that this process encoded from columns it validated: a client's append without decoding again.
 
-        Their buffer is stamped in place. With ``sync=False`` they are acknowledged only by the next :meth:`flush`.
+        Their buffer is stamped in place. With ``sync=False`` they are acknowledged only by the next :meth:`flush`. What
+        a producer repeats is not written again, though the first try may have got only some of the batches in.
         """
         buffer, headers = batches
+        if not len(headers):
+            return self._nothing_appended()
         check_batch_sizes(headers, self.context.config)
+        self._check_set_size(int(headers.table["size"].max()))
         with self._writing():
-            headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
-            log_append_time_ms = NO_TIMESTAMP
-            if self.context.config.message_timestamp_type == "LogAppendTime":
-                log_append_time_ms = self.context.clock.now_ms()
-                headers = v2.set_append_time(buffer, headers, log_append_time_ms)
-            update = self.producers.prepare(headers, Origin.CLIENT)
-            return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms, sync=sync)
+            repeated = self._find_repeated(headers)
+            left = headers[len(repeated) :]
+            info = self._write_encoded(buffer, left) if len(left) else _repeated(repeated)
+            if sync:
+                self._acknowledge(headers)
+            return info._replace(first_offset=repeated[0].first_offset) if repeated else info
 
-    def _write(
-        self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int, *, sync: bool = True
-    ) -> AppendInfo:
+    def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
+        """The batches at the beginning that are in the log already."""
+        repeated: list[ProducerBatch] = []
+        for row in range(len(headers)):
+            duplicate = self.producers.prepare(headers[row : row + 1], Origin.CLIENT).duplicate
+            if duplicate is None:
+                break
+            repeated.append(duplicate)
+        return repeated
+
+    def _write_encoded(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
+        headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+        log_append_time_ms = NO_TIMESTAMP
+        if self.context.config.message_timestamp_type == "LogAppendTime":
+            log_append_time_ms = self.context.clock.now_ms()
+            headers = v2.set_append_time(buffer, headers, log_append_time_ms)
+        update = self.producers.prepare(headers, Origin.CLIENT)
+        return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms)
+
+    def _write(self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int) -> AppendInfo:
         """Write checked batches, in as many segments as they take.
 
         On disk after a crash: whole batches up to some point, then a part of one, which recovery cuts off; an entry of
         the transaction index whose marker is missing, which opening drops.
         """
         table = window.headers.table
-        info = AppendInfo(
+        with self._changing():
+            if (table["magic"] < v2.MAGIC).any():
+                self.epochs.clear()
+            assign_epochs(self.epochs, window.headers)
+            left = window
+            while len(left.headers):
+                count = self._fitting(left.headers)
+                part, left = left._replace(headers=left.headers[:count]), left._replace(headers=left.headers[count:])
+                if len(part.headers) < len(table):
+                    update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
+                self._write_part(part, update)
+        return AppendInfo(
             int(table["base_offset"][0]),
             int(table["last_offset"][-1]),
             int(table["max_timestamp"].max()),
             log_append_time_ms,
             int(table["size"].sum()),
         )
-        assign_epochs(self.epochs, window.headers)
-        left = window
-        while len(left.headers):
-            count = self._fitting(left.headers)
-            part, left = left._replace(headers=left.headers[:count]), left._replace(headers=left.headers[count:])
-            if len(part.headers) < len(table):
-                update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
-            self._write_part(part, update)
-        if sync and self._is_flush_due(is_transactional=bool(window.headers.is_transactional.any())):
-            self._sync()
-        return info
 
     def _fitting(self, headers: BatchHeaders) -> int:
         """How many of the batches the active segment takes; it is rolled first where it takes none (spec 7.1)."""
         first = headers.table[0]
-        if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), int(first["last_offset"])):
-            self._roll(int(first["base_offset"]))
+        last_offset = int(first["last_offset"])
+        if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), last_offset):
+            if self.segments.active.size:
+                self._roll()
+            if last_offset - self.segments.active.base_offset > INT32_MAX:
+                is_exact = first["magic"] >= v2.MAGIC  # of older batches only the last offset is known
+                self._skip_to(int(first["base_offset"]) if is_exact else last_offset - INT32_MAX)
         return self.segments.active.fitting(headers)
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
@@ -287,25 +332,25 @@ class Log(LogReader):
         for transaction in update.completed:
             if transaction.aborted:
                 active.txn_index.append(transaction.index_entry)
+        self._is_synced = False
         active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
-        self._note_unsynced(active)
         self.producers.apply(update)
         self._log_end_offset = update.map_end_offset
         self.producers.on_high_watermark(self._log_end_offset)
 
-    def _note_unsynced(self, segment: LogSegment) -> None:
-        if segment not in self._unsynced:
-            self._unsynced.append(segment)
-
     # Flushing (spec 8)
 
-    def _is_flush_due(self, *, is_transactional: bool) -> bool:
-        """Every acknowledgement is synced, unless the topic relaxes that; transactions never wait."""
+    def _acknowledge(self, headers: BatchHeaders) -> None:
+        """Sync before an append is acknowledged, unless the topic relaxes that; transactions never wait.
+
+        Also where it only repeated what is there: whoever wrote that may have been killed before the sync.
+        """
         config = self.context.config
-        if is_transactional or (config.flush_messages == INT64_MAX and config.flush_ms == INT64_MAX):
-            return True
+        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
         waited_ms = self.context.clock.now_ms() - self._last_flush_ms
-        return self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
+        is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
+        if is_due or not is_relaxed or headers.is_transactional.any():
+            self._sync()
 
     def flush(self) -> None:
         """Return when everything appended is on the disk; the recovery point is then the log end."""
@@ -313,9 +358,13 @@ class Log(LogReader):
             self._sync()
 
     def _sync(self) -> None:
-        for segment in self._unsynced:
-            segment.sync()
-        self._unsynced.clear()
+        if not self._is_synced:
+            with self._changing():
+                self.segments.active.sync()
+        self._note_synced()
+
+    def _note_synced(self) -> None:
+        self._is_synced = True
         self._recovery_point = self._log_end_offset
         self._last_flush_ms = self.context.clock.now_ms()
 
@@ -326,6 +375,8 @@ class Log(LogReader):
             self._write_marks()
 
     def _write_marks(self) -> None:
+        """The log start never goes back here: another process may have raised it meanwhile."""
+        self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
 
     # Rolling (spec 7)
@@ -334,23 +385,36 @@ class Log(LogReader):
         """Close the active segment and begin one at the log end; nothing happens where the active one is empty."""
         with self._writing():
             if self.segments.active.size:
-                self._roll(self._log_end_offset)
+                with self._changing():
+                    self._roll()
 
-    def _roll(self, base_offset: int) -> None:
-        """A segment based at ``base_offset``, or at the log end if that is higher.
+    def _roll(self) -> None:
+        """Close the active segment, which is not empty, and begin one at the log end.
 
         On disk after a crash: the old segment, closed and synced; then the snapshot and the empty new log, or one of
-        them, or none, until the directory is synced. Only then is anything appended to the new segment.
+        them, or none, until the directory is synced; then the recovery point, so that opening the log looks at one
+        segment at most. Only then is anything appended to the new segment.
         """
-        base_offset = max(base_offset, self._log_end_offset)
-        active = self.segments.active
-        if active.base_offset == base_offset:  # empty, and what comes does not fit its offsets
-            self.segments.remove(active)
-            active.remove_files()
-        else:
-            active.become_inactive()
-            self.producers.map_end_offset = base_offset
-            write_snapshot(self.context, self.producers)
+        self.segments.active.become_inactive()
+        write_snapshot(self.context, self.producers)
+        self._begin_segment(self._log_end_offset)
+        self._note_synced()
+        self._write_marks()
+
+    def _skip_to(self, base_offset: int) -> None:
+        """Begin another segment far above the log end, which the active one, empty, cannot reach (spec 7.1, rule 4).
+
+        The empty one stays, made anew: by its name, or by its inode, other processes see that the log was rolled.
+        """
+        empty = self.segments.active
+        self.segments.remove(empty)
+        empty.remove_files()
+        self._begin_segment(empty.base_offset)
+        self.segments.active.trim()
+        self._begin_segment(base_offset)
+
+    def _begin_segment(self, base_offset: int) -> None:
+        """An empty active segment; index files of that name are left over from one that was removed."""
         for leftover in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
             self.context.filesystem.remove(
                 names.join(self.context.directory, names.segment_file(base_offset, leftover))
@@ -358,9 +422,6 @@ class Log(LogReader):
         self.segments.add(LogSegment.create(self.context, base_offset))
         self.context.filesystem.sync_directory(self.context.directory)
         self._active_inode = self.segments.active.status().inode
-        self._unsynced = [segment for segment in self._unsynced if segment is not active]
-        if not self._unsynced:
-            self._recovery_point = max(self._recovery_point, base_offset)
 
     # Deleting and truncating
 
@@ -390,14 +451,15 @@ class Log(LogReader):
         self.producers.on_log_start_offset_increased(self._log_start_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at ``offset``; nothing happens at or above its end (spec 9.7).
+        """Cut the log behind the last batch that lies below ``offset``; nothing happens at or above its end (spec 9.7).
 
-        The recovery point is lowered first: a crash at any later step leaves a log that opens, and ends at or above
-        ``offset``. Raises InvalidOffsetError for a negative offset.
+        A batch that reaches ``offset`` goes as a whole, so the log may end below it. (Kafka then still says that it
+        ends at ``offset``, until it is started again.) The recovery point is lowered first: a crash at any later step
+        leaves a log that opens, with some or all of what was to go. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}")
-        with self._writing():
+        with self._writing(), self._changing():
             if offset >= self._log_end_offset:
                 self.epochs.truncate_from_end(self._log_end_offset)
             elif offset < self.segments.first.base_offset:
@@ -406,7 +468,7 @@ class Log(LogReader):
                 self._cut_at(offset)
 
     def _cut_at(self, offset: int) -> None:
-        self._lower_marks(offset)
+        self._lower_marks(Marks(min(self._recovery_point, offset), min(self._log_start_offset, offset)))
         for segment in reversed(self.segments.reaching(offset)):
             if segment.base_offset > offset:
                 self.segments.remove(segment)
@@ -414,31 +476,37 @@ class Log(LogReader):
         active = self.segments.active
         active.truncate_to(offset)
         active.resize_indexes()
-        self._log_end_offset = offset
-        self.epochs.truncate_from_end(offset)
-        self._after_cut([active])
+        self._log_end_offset = active.next_offset()
+        self._log_start_offset = min(self._log_start_offset, self._log_end_offset)
+        self.epochs.truncate_from_end(self._log_end_offset)
+        self._after_cut()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin an empty log at ``offset``."""
-        with self._writing():
+        """Drop everything and begin an empty log at ``offset``.
+
+        The log start is written first: a crash at any later step leaves a log without records below ``offset``, with
+        some of those above it, or none. Raises InvalidOffsetError for a negative offset.
+        """
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}")
+        with self._writing(), self._changing():
             self._start_at(offset)
 
     def _start_at(self, offset: int) -> None:
-        self._lower_marks(0)
+        self._lower_marks(Marks(0, offset))
         for segment in reversed(list(self.segments)):
             self.segments.remove(segment)
             segment.remove_files()
         self.segments.add(LogSegment.create(self.context, offset))
         self.epochs.clear()
-        self._log_start_offset = self._log_end_offset = offset
-        self._after_cut([self.segments.active])
+        self._log_end_offset = offset
+        self._after_cut()
 
-    def _lower_marks(self, recovery_point: int) -> None:
-        self._recovery_point = min(self._recovery_point, recovery_point)
-        self._log_start_offset = min(self._log_start_offset, recovery_point)
-        self._write_marks()
+    def _lower_marks(self, marks: Marks) -> None:
+        self._recovery_point, self._log_start_offset = marks
+        self.checkpoints.write(marks)
 
-    def _after_cut(self, unsynced: list[LogSegment]) -> None:
+    def _after_cut(self) -> None:
         """Snapshots of what is gone are removed, producer state is rebuilt, and all is synced."""
         for name in self.context.filesystem.list(self.context.directory):
             offset = names.base_offset_of(name) if name.endswith(names.SNAPSHOT) else None
@@ -446,11 +514,12 @@ class Log(LogReader):
                 self.context.filesystem.remove(names.join(self.context.directory, name))
         self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
         self.producers.on_high_watermark(self._log_end_offset)
-        self._unsynced = unsynced
-        self._sync()
-        self.context.filesystem.sync_directory(self.context.directory)
+        self._outcomes.clear()
         self._active_inode = self.segments.active.status().inode
-        self._write_marks()
+        self.segments.active.sync(with_indexes=True)
+        self.context.filesystem.sync_directory(self.context.directory)
+        self._note_synced()
+        self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
 
     # Closing
 
@@ -459,17 +528,28 @@ class Log(LogReader):
 
         After a failure only the files are given back: the next opening recovers.
         """
-        if self._failure is None:
-            with self._writing():
-                self._sync()
-                if self._log_end_offset > self.segments.first.base_offset:
-                    write_snapshot(self.context, self.producers)
-                self.segments.active.add_closing_time_entry()
-                self.segments.active.trim()
-                self._write_marks()
-        self.segments.close()
+        try:
+            if self._failure is None:
+                with self._writing():
+                    self._close_cleanly()
+        finally:
+            self.segments.close()
+
+    def _close_cleanly(self) -> None:
+        self._sync()
+        if self._log_end_offset > self.segments.first.base_offset:
+            write_snapshot(self.context, self.producers)
+        self.segments.active.add_closing_time_entry()
+        self.segments.active.trim()
+        self._write_marks()
 
     def refresh(self) -> None:
         """See what other processes appended, deleted or replaced."""
         with self._writing():
             self._reload()
+
+
+def _repeated(batches: list[ProducerBatch]) -> AppendInfo:
+    """What is answered to a retry: where the first try went."""
+    first, last = batches[0], batches[-1]
+    return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)

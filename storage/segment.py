@@ -12,7 +12,7 @@ import numpy as np
 
 from pyspark_commitlog.storage.errors import CorruptIndexError, SegmentOffsetOverflowError
 from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP
+from pyspark_commitlog.storage.format.fields import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, SegmentReader
@@ -70,6 +70,11 @@ class LogSegment(SegmentReader):
         for kind in FILE_KINDS:
             self.context.filesystem.remove(self.path(kind))
 
+    def is_padded_from(self, position: int) -> bool:
+        """Whether preallocated zeros begin there: no batch begins with twelve of them."""
+        padding = bytes(self._file.read(position, LOG_OVERHEAD))
+        return self.context.config.preallocate and not any(padding)
+
     # Appending
 
     def append(self, buffer: Bytes, headers: BatchHeaders) -> None:
@@ -86,14 +91,15 @@ class LogSegment(SegmentReader):
         """Take note of batches that lie at the end of the file: size, largest timestamp, index entries.
 
         Also called for what another process appended: the index entries are the very ones that it wrote, so writing
-        them again changes nothing.
+        them again changes nothing. What lies in the log is indexed even where the index grew under a larger
+        ``segment.index.bytes`` than now.
         """
         table, start = headers.table, self.size
         timestamps, offsets = self._running_largest(headers)
         rows = self._rows_to_index(headers)
         positions = start + np.cumsum(table["size"]) - table["size"]
-        self.offset_index.append_many(table["last_offset"][rows], positions[rows])
-        self.time_index.append_many(timestamps[rows], offsets[rows])
+        self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)
+        self.time_index.append_many(timestamps[rows], offsets[rows], skip_full_check=True)
         if start == 0:
             self._known_first_timestamp = int(table["max_timestamp"][0])
         self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
@@ -222,5 +228,6 @@ class LogSegment(SegmentReader):
         if position is not None:
             self._file.truncate(position)
             self._known_size = position
+            self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
         self._known_largest = self._known_bytes_since_entry = self._known_first_timestamp = None
         self.next_offset()
