@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.internal import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -49,19 +48,22 @@ class GroupOffsets:
             return {}
         committed: dict[TopicPartition, CommittedOffset] = {}
         with self.manager.open_reader(OFFSETS_TOPIC, partition_for(group, len(topic.partitions))) as reader:
-            for records in reader.records(reader.log_start_offset, reader.log_end_offset, columns=("key", "value")):
+            for records in reader.decided_records(columns=("key", "value")):
                 _apply(records, group, committed)
         return committed
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
+        if offsets:
+            log = self.manager.open_log(OFFSETS_TOPIC, partition_for(group, self._partitions()))
+            log.append_records(_commit_records(group, offsets, self.manager.clock.now_ms()))
+
+    def _partitions(self) -> int:
+        """Of ``__consumer_offsets``, made where it is missing."""
         topic = self.manager.topics().get(OFFSETS_TOPIC)
         if topic is None:
-            topic = self.manager.create_topic(OFFSETS_TOPIC, partitions=OFFSETS_PARTITIONS)
-        log = self.manager.open_log(OFFSETS_TOPIC, partition_for(group, len(topic.partitions)))
-        log.append_records(
-            _commit_records(group, offsets, self.manager.clock.now_ms()), v2.BatchFields(base_sequence=0)
-        )
+            topic = self.manager.ensure_topic(OFFSETS_TOPIC, partitions=OFFSETS_PARTITIONS)
+        return len(topic.partitions)
 
 
 def _apply(records: Records, group: str, committed: dict[TopicPartition, CommittedOffset]) -> None:

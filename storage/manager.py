@@ -13,7 +13,8 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import uuid4
@@ -32,7 +33,7 @@ from pyspark_commitlog.storage.filesystem import (
     FileSystem,
     LocalFileSystem,
     Lock,
-    parent_of,
+    make_directory_durably,
     read_file,
     write_atomically,
 )
@@ -46,6 +47,7 @@ TOPICS_FILE = "topics.json"
 TOPICS_VERSION = 1
 ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
+PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
     "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
@@ -94,8 +96,7 @@ class LogManager:
     def _check_directory(self, create: bool) -> None:
         status = self.filesystem.status(self.directory)
         if status is None and create:
-            self.filesystem.make_directory(self.directory)
-            self.filesystem.sync_directory(parent_of(self.directory))
+            make_directory_durably(self.filesystem, self.directory)
         elif status is None:
             raise NotALogDirError(f"{self.directory}: no such directory")
         elif not status.is_directory:
@@ -108,7 +109,7 @@ class LogManager:
 
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)
-        return TOPICS_FILE in listing or names.META_PROPERTIES_FILE in listing or bool(self._partitions_found(listing))
+        return TOPICS_FILE in listing or names.META_PROPERTIES_FILE in listing or bool(self._partitions_found(()))
 
     def path(self, *file_names: str) -> str:
         """A path below the directory."""
@@ -118,16 +119,18 @@ class LogManager:
 
     def topics(self) -> dict[str, TopicDescription]:
         """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
-        listing = self.filesystem.list(self.directory)
-        described = self._topics_file() if TOPICS_FILE in listing else {}
+        described = self._topics_file()
         compacted = {topic for topic, _ in self._offsets(names.CLEANER_OFFSET_CHECKPOINT)}
-        for topic, partitions in self._partitions_found(listing).items():
+        for topic, partitions in self._partitions_found(without=described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
-            described.setdefault(topic, TopicDescription(topic, partitions, configs))
+            described[topic] = TopicDescription(topic, partitions, configs)
         return dict(sorted(described.items()))
 
     def topic(self, name: str) -> TopicDescription:
         """One topic. Raises UnknownTopicOrPartitionError, with the nearest name there is."""
+        described = self._topics_file()
+        if name in described:  # the usual case, for which no partition is looked at
+            return described[name]
         topics = self.topics()
         if name not in topics:
             nearest = difflib.get_close_matches(name, topics, 1)
@@ -150,8 +153,8 @@ class LogManager:
         names.check_topic_name(name)
         configs = dict(configs or INTERNAL_TOPICS.get(name, {}))
         LogConfig.from_mapping(configs)
-        if not 1 <= partitions <= names.PARTITION_MAX:
-            raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, at least 1 are needed")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
         topic = TopicDescription(name, tuple(range(partitions)), configs, checkpoints.encode_id(uuid4()))
         self._take_broker_lock()
         with self._root_lock():
@@ -162,7 +165,7 @@ class LogManager:
             for partition in topic.partitions:
                 self._make_partition(topic, partition)
             self.filesystem.sync_directory(self.directory)
-            self._write_topics({**topics, name: topic})
+            self._write_topics({**self._topics_file(), name: topic})
         return topic
 
     def ensure_topic(
@@ -171,7 +174,12 @@ class LogManager:
         """The topic, created if it is missing. Raises TopicExistsError where it has other settings than asked for."""
         topic = self.topics().get(name)
         if topic is None:
-            return self.create_topic(name, partitions=partitions or 1, configs=configs)
+            try:
+                return self.create_topic(name, partitions=partitions or 1, configs=configs)
+            except TopicExistsError:
+                topic = self.topics().get(name)  # another process was quicker
+                if topic is None:
+                    raise
         if partitions is not None and partitions != len(topic.partitions):
             raise TopicExistsError(
                 f"topic {name!r} has {len(topic.partitions)} partitions, {partitions} were asked for"
@@ -193,16 +201,16 @@ class LogManager:
         write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
 
     def _topics_file(self) -> dict[str, TopicDescription]:
+        """What ``topics.json`` says; nothing where a broker left none."""
         path = self.path(TOPICS_FILE)
         try:
             content: dict[str, Any] = json.loads(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
             if content["version"] != TOPICS_VERSION:
                 raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}", path=path)
-            return {
-                name: TopicDescription(name, tuple(range(topic["partitions"])), topic["configs"], topic["id"])
-                for name, topic in content["topics"].items()
-            }
-        except (ValueError, KeyError, TypeError) as error:
+            return {name: _description(name, topic) for name, topic in content["topics"].items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"not the JSON that was written there: {error}", path=path) from error
 
     def _write_topics(self, topics: Mapping[str, TopicDescription]) -> None:
@@ -211,31 +219,38 @@ class LogManager:
             "topics": {
                 topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
                 for topic in topics.values()
-                if topic.topic_id is not None
             },
         }
         write_atomically(self.filesystem, self.path(TOPICS_FILE), json.dumps(content, indent=2).encode() + b"\n")
 
-    def _partitions_found(self, listing: list[str]) -> dict[str, tuple[int, ...]]:
-        """Partitions in use by topic, as the names of the directories tell."""
+    def _partitions_found(self, without: Container[str]) -> dict[str, tuple[int, ...]]:
+        """Partitions in use by topic, as the names of the directories tell, but for some topics."""
         found: dict[str, list[int]] = {}
-        for name in listing:
+        for name in self.filesystem.list(self.directory):
             parsed = None if name in names.IGNORED_DIRECTORIES else names.parse_partition_directory(name)
-            if parsed is not None and parsed.kind == "plain" and self._is_directory(name):
+            if parsed is None or parsed.kind != "plain" or parsed.topic in without:
+                continue
+            if self._holds_a_log(name):
                 found.setdefault(parsed.topic, []).append(parsed.partition)
         return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
 
-    def _is_directory(self, name: str) -> bool:
-        status = self.filesystem.status(self.path(name))
-        return status is not None and status.is_directory
+    def _holds_a_log(self, name: str) -> bool:
+        """A broker's partition always has a segment; a directory without one is left of a topic half created."""
+        try:
+            return any(file.endswith(names.LOG) for file in self.filesystem.list(self.path(name)))
+        except (NotADirectoryError, FileNotFoundError):
+            return False
 
     # Logs
 
     def open_log(self, topic: str, partition: int) -> Log:
-        """A partition to write; the same object until the manager is closed.
+        """A partition to write; the same object until the manager is closed, but opened anew where it failed.
 
         Raises LogDirLockedError while a broker runs on the directory, and as Log.open does.
         """
+        known = self._logs.get((topic, partition))
+        if known is not None and known.failure is not None:
+            self._logs.pop((topic, partition)).close()
         if (topic, partition) not in self._logs:
             config = self._partition_config(topic, partition)
             self._take_broker_lock()
@@ -268,15 +283,17 @@ class LogManager:
         return LogConfig.from_mapping(description.configs)
 
     def close(self) -> None:
-        """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery."""
-        try:
-            for log in self._logs.values():
-                log.close()
-        finally:
-            self._logs.clear()
+        """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery.
+
+        Everything is given back even where a log cannot be closed; the error is raised then.
+        """
+        with ExitStack() as closing:
             if self._broker_lock is not None:
-                self._broker_lock.release()
-                self._broker_lock = None
+                closing.callback(self._broker_lock.release)
+            for log in self._logs.values():
+                closing.callback(log.close)
+            self._broker_lock = None
+            self._logs.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -293,13 +310,16 @@ class LogManager:
     def _take_broker_lock(self) -> None:
         if self._broker_lock is not None:
             return
-        self._broker_lock = self.filesystem.lock_shared_with_broker(self.path(names.LOCK_FILE))
+        path = self.path(names.LOCK_FILE)
+        self._broker_lock = self.filesystem.lock_shared_with_broker(path)
         if self._broker_lock is None:
             raise LogDirLockedError(
-                f"{self.path(names.LOCK_FILE)}: a running Kafka broker holds this directory; it can be read meanwhile, "
+                f"{path}: a running Kafka broker holds this directory; it can be read meanwhile, "
                 "to write to it stop the broker first"
             )
-        self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
+        if self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None:
+            self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
+            self.filesystem.sync_directory(self.directory)
 
     def _root_lock(self) -> Lock:
         lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
@@ -354,3 +374,14 @@ class _RootCheckpoints:
 
     def write(self, marks: Marks) -> None:
         self.manager.write_marks({self.partition: marks})
+
+
+def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
+    """A topic as ``topics.json`` has it; ValueError, KeyError or TypeError where it cannot be right."""
+    partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ValueError(f"topic {name} has {partitions} partitions")
+    if not all(isinstance(value, str) for value in configs.values()):
+        raise ValueError(f"topic {name} has settings that are not strings: {configs}")
+    checkpoints.decode_id(topic_id)
+    return TopicDescription(name, tuple(range(partitions)), configs, topic_id)

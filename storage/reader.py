@@ -7,19 +7,28 @@ means: look again, by offset.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, Self
+from functools import partial
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
-from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRangeError, StorageError
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.errors import (
+    CorruptIndexError,
+    MissingSegmentError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
-from pyspark_commitlog.storage.format.tables import Bools, Records
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
+from pyspark_commitlog.storage.producers import Marker
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import LogContext, OffsetAndTimestamp, Window
@@ -27,6 +36,8 @@ from pyspark_commitlog.storage.segment_reader import LogContext, OffsetAndTimest
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
 ALL_COLUMNS = ("key", "value", "headers")
 REOPEN_ATTEMPTS = 5  # a log whose files vanish five times in a row during one read is being deleted
+
+T = TypeVar("T")
 
 
 class Isolation(Enum):
@@ -76,7 +87,10 @@ class SegmentDescription(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed."""
+    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed.
+
+    A fetch lists every run of such records once, in the order of their first offsets there.
+    """
 
     producer_id: int
     first_offset: int
@@ -112,7 +126,7 @@ class LogReader:
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self.context = context
         self.checkpoints = checkpoints
-        self._outcomes: dict[int, _Outcome] = {}
+        self._outcomes: dict[int, _Outcome] = {}  # by producer id: the last one asked for
         self._take(self._load())
 
     @classmethod
@@ -127,7 +141,8 @@ class LogReader:
     ) -> Self:
         """Look at the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
 
-        Raises CorruptRecordError where records below the recovery point are missing at the end.
+        Raises CorruptRecordError where records below the recovery point are missing at the end, StorageError where
+        there is no such directory.
         """
         context = LogContext(
             directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
@@ -141,9 +156,27 @@ class LogReader:
         return LogLoader(self.context, recovery_point=marks.recovery_point, log_start_offset=marks.log_start_offset)
 
     def _load(self) -> LoadedLog:
-        return self._loader().view()
+        for _ in range(REOPEN_ATTEMPTS):
+            with suppress(FileNotFoundError):  # retention, or the end of a compaction, between listing and opening
+                return self._loader().view()
+        raise self._gone()
+
+    def _gone(self) -> StorageError:
+        if self.context.filesystem.status(self.context.directory) is None:
+            return StorageError(f"{self.context.directory}: no such directory: the partition, or its disk, is gone")
+        return StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
+
+    def _looking_again(self, look: Callable[[], T]) -> T:
+        """A file that has vanished was replaced or deleted: look at the directory again."""
+        for _ in range(REOPEN_ATTEMPTS):
+            try:
+                return look()
+            except FileNotFoundError:
+                self.refresh()
+        raise self._gone()
 
     def _take(self, loaded: LoadedLog) -> None:
+        self._outcomes.clear()
         self.segments = loaded.segments
         self.producers, self.epochs = loaded.state
         self._log_start_offset = loaded.log_start_offset
@@ -194,6 +227,9 @@ class LogReader:
 
     def describe_segments(self) -> list[SegmentDescription]:
         """All segments, ascending."""
+        return self._looking_again(self._describe_segments)
+
+    def _describe_segments(self) -> list[SegmentDescription]:
         bases = [*self.segments.base_offsets[1:], self._log_end_offset]
         return [
             SegmentDescription(segment.base_offset, next_offset, segment.size, segment.largest.timestamp)
@@ -217,20 +253,18 @@ class LogReader:
         Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where a segment is
         gone from a log that is not compacted, CorruptRecordError with path and position.
         """
-        for _ in range(REOPEN_ATTEMPTS):
-            try:
-                return self._read(start_offset, max_bytes, isolation, min_one_message)
-            except FileNotFoundError:
-                self.refresh()
-        raise StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
+        return self._looking_again(
+            lambda: self._read(start_offset, self.end_offset(isolation), isolation, max_bytes, min_one_message)
+        )
 
-    def _read(self, start_offset: int, max_bytes: int, isolation: Isolation, min_one_message: bool) -> FetchData | None:
+    def _read(
+        self, start_offset: int, bound: int, isolation: Isolation, max_bytes: int, min_one_message: bool = True
+    ) -> FetchData | None:
         if not self._log_start_offset <= start_offset <= self._log_end_offset:
             raise OffsetOutOfRangeError(
                 f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
                 f"{self._log_start_offset} to {self._log_end_offset}"
             )
-        bound = self.end_offset(isolation)
         found = self._find(start_offset) if start_offset < bound else None
         if found is None:
             return None
@@ -242,9 +276,14 @@ class LogReader:
         return self._fetch_data(segment, window, isolation)
 
     def _find(self, offset: int) -> tuple[LogSegment, int] | None:
-        """Where the first batch lies that reaches ``offset``."""
+        """Where the first batch lies that reaches ``offset``.
+
+        Without compaction one segment begins where the one before it ends, unless its offsets are too far away.
+        """
+        before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):
-            if segment.base_offset > offset and not self.context.config.compact:
+            is_gap = segment.base_offset > offset and not self.context.config.compact
+            if is_gap and (before is None or segment.base_offset - before.base_offset <= INT32_MAX):
                 raise MissingSegmentError(
                     f"offsets {offset} to {segment.base_offset - 1} are in no segment, and the topic is not compacted",
                     path=self.context.directory,
@@ -266,10 +305,10 @@ class LogReader:
         visible = ~window.headers.is_control
         if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
             return FetchData(segment, window, visible, ())
-        aborted = self._aborted_rows(segment, window)
-        table = window.headers.table[aborted]
-        transactions = zip(table["producer_id"].tolist(), table["base_offset"].tolist(), strict=True)
-        return FetchData(segment, window, visible & ~aborted, tuple(_first_of_runs(transactions)))
+        markers, _ = read_markers(window)
+        hidden = self._hidden_rows(segment, window, markers)
+        aborted = tuple(_runs(window.headers, hidden, markers))
+        return FetchData(segment, window, visible & ~hidden, aborted)
 
     def records(
         self,
@@ -284,56 +323,88 @@ class LogReader:
 
         Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
         """
-        offset, end = start, min(end, self.end_offset(isolation))
-        while offset < end:
-            data = self.read(offset, max_bytes=fetch_bytes, isolation=isolation)
-            if data is None:
-                return
-            records = data.records(offset, end, columns)
+        for data in self._fetches(start, end, self.end_offset(isolation), isolation, fetch_bytes):
+            records = data.records(start, end, columns)
             if len(records):
                 yield records
+
+    def decided_records(self, *, columns: Collection[str] = ALL_COLUMNS) -> Iterator[Records]:
+        """The records of the whole log that are of no transaction, or of a committed one.
+
+        Unlike read_committed it does not wait for transactions that are open, but passes over them: what was committed
+        behind one of another producer is seen. A group coordinator reads so.
+        """
+        start, end = self._log_start_offset, self._log_end_offset
+        for data in self._fetches(start, end, end, Isolation.READ_COMMITTED, FETCH_BYTES):
+            yield data.records(start, end, columns)
+
+    def _fetches(self, start: int, end: int, bound: int, isolation: Isolation, max_bytes: int) -> Iterator[FetchData]:
+        """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``."""
+        offset = start
+        while offset < min(end, bound):
+            data = self._looking_again(partial(self._read, offset, bound, isolation, max_bytes))
+            if data is None:
+                return
+            yield data
             offset = data.next_offset
 
     # Transactions
 
-    def _aborted_rows(self, segment: LogSegment, window: Window) -> Bools:
-        """Which batches belong to an aborted transaction: those whose producer's next marker is an abort.
+    def _hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
+        """Which batches belong to an aborted transaction, or to one that is open.
 
-        The markers in the log decide, not the transaction index, which may be missing or wrong.
+        The next marker of their producer decides, not the transaction index, which may be missing or wrong.
         """
         headers = window.headers
-        markers, _ = read_markers(window)
-        aborted = np.zeros(len(headers), dtype=np.bool_)
-        outcomes: dict[int, bool] = {}
+        hidden = np.zeros(len(headers), dtype=np.bool_)
+        hidden_from: dict[int, int] = {}  # by producer id
         for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
-            producer_id = int(headers.table["producer_id"][row])
-            marker = markers.get(int(headers.table["base_offset"][row]))
-            if marker is not None:
-                outcomes[producer_id] = not marker.is_commit
+            producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
+            if offset in markers:
+                hidden_from[producer_id] = self._hidden_from(segment, offset, markers[offset])
             elif not headers.is_control[row]:
-                if producer_id not in outcomes:
-                    outcomes[producer_id] = self._is_aborted(producer_id, segment, window)
-                aborted[row] = outcomes[producer_id]
-        return aborted
+                if producer_id not in hidden_from:
+                    hidden_from[producer_id] = self._hidden_from_behind(producer_id, segment, window)
+                hidden[row] = offset >= hidden_from[producer_id]
+        return hidden
 
-    def _is_aborted(self, producer_id: int, segment: LogSegment, window: Window) -> bool:
-        """Whether the next marker of a producer behind ``window`` is an abort."""
+    def _hidden_from(self, segment: LogSegment, offset: int, marker: Marker) -> int:
+        """From which offset on a marker hides the records of its producer that lie before it and no other marker.
+
+        Compaction drops the marker of a committed transaction before its records, so that what lies before an abort
+        may be committed all the same: there the transaction index is asked where the aborted one began.
+        """
+        if marker.is_commit:
+            return INT64_MAX
+        if self.context.config.compact:
+            with suppress(CorruptIndexError):
+                for entry in segment.txn_index.entries:
+                    if entry.last_offset == offset:
+                        return entry.first_offset
+        return 0
+
+    def _hidden_from_behind(self, producer_id: int, segment: LogSegment, window: Window) -> int:
+        """The same for the next marker of a producer behind ``window``."""
         behind = int(window.headers.table["last_offset"][-1]) + 1
         known = self._outcomes.get(producer_id)
-        if known is None or not known.from_offset <= behind <= known.marker_offset:
-            known = self._find_marker(producer_id, segment, window.position + window.headers.end, behind)
+        if known is None or not known.holds(behind, self._log_end_offset):
+            known = self._find_outcome(producer_id, segment, window.position + window.headers.end, behind)
             self._outcomes[producer_id] = known
-        return known.aborted
+        return known.hidden_from
 
-    def _find_marker(self, producer_id: int, segment: LogSegment, position: int, behind: int) -> _Outcome:
+    def _find_outcome(self, producer_id: int, segment: LogSegment, position: int, behind: int) -> _Outcome:
         for each in self.segments.reaching(segment.base_offset):
             for window in each.small_batches(position if each is segment else 0):
                 of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
                 markers, _ = read_markers(window._replace(headers=of_producer))
                 for offset, marker in markers.items():
-                    return _Outcome(behind, offset, not marker.is_commit)
-        # Compaction may have dropped the marker of a committed transaction, never that of data that was aborted.
-        return _Outcome(behind, self._log_end_offset, aborted=False)
+                    return _Outcome(behind, offset, self._hidden_from(each, offset, marker))
+        return _Outcome(behind, None, self._hidden_from_open(producer_id), self._log_end_offset)
+
+    def _hidden_from_open(self, producer_id: int) -> int:
+        """Without a marker: committed, and compaction dropped it, or still open."""
+        producer = self.producers.last_entry(producer_id)
+        return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
 
     # Time
 
@@ -341,6 +412,9 @@ class LogReader:
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_COMMITTED
     ) -> OffsetAndTimestamp | None:
         """The first record that is not older than ``timestamp_ms``; None if there is none that may be read."""
+        return self._looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
+
+    def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         for segment in self.segments:
             if segment.largest.timestamp >= timestamp_ms:
                 found = segment.offset_for_timestamp(timestamp_ms, self._log_start_offset)
@@ -350,24 +424,38 @@ class LogReader:
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record with the largest timestamp of the log; None where no record has one."""
+        return self._looking_again(self._offset_of_max_timestamp)
+
+    def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         largest = max(self.segments, key=lambda segment: segment.largest.timestamp, default=None)
         if largest is None or largest.largest.timestamp < 0:
             return None
         return largest.offset_for_timestamp(largest.largest.timestamp, self._log_start_offset)
 
 
-class _Outcome(NamedTuple):
-    """How the transaction ended that a producer had open anywhere from ``from_offset`` to ``marker_offset``."""
+@dataclass(frozen=True)
+class _Outcome:
+    """What hides the records of a producer up to its next marker."""
 
-    from_offset: int
-    marker_offset: int
-    aborted: bool
+    from_offset: int  # no marker of the producer lies between here
+    marker_offset: int | None  # and here; None: nor up to the log end
+    hidden_from: int
+    log_end_offset: int | None = None  # where marker_offset is None: a marker may be appended there
+
+    def holds(self, behind: int, log_end_offset: int) -> bool:
+        """Whether it also tells of what lies below ``behind``."""
+        if self.marker_offset is None:
+            return self.from_offset <= behind and self.log_end_offset == log_end_offset
+        return self.from_offset <= behind <= self.marker_offset
 
 
-def _first_of_runs(batches: Iterator[tuple[int, int]]) -> Iterator[AbortedTransaction]:
-    """The first batch of each producer."""
-    seen = set()
-    for producer_id, offset in batches:
-        if producer_id not in seen:
-            seen.add(producer_id)
+def _runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> Iterator[AbortedTransaction]:
+    """The first batch of each run of hidden batches of a producer; its markers part the runs."""
+    running = set()
+    for row in np.flatnonzero(headers.is_transactional).tolist():
+        producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
+        if offset in markers:
+            running.discard(producer_id)
+        elif hidden[row] and producer_id not in running:
+            running.add(producer_id)
             yield AbortedTransaction(producer_id, offset)
