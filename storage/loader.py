@@ -8,18 +8,26 @@ batch that is not whole. What is below it is never cut: see docs/compatibility.m
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
-from pyspark_commitlog.storage.errors import CorruptionError, MissingSegmentError, StorageError
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    CorruptRecordError,
+    MissingSegmentError,
+    SegmentOffsetOverflowError,
+    StorageError,
+)
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
 from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
-from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, records_lost, recover, replay
+from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, cut, records_lost, recover, replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
+from pyspark_commitlog.storage.splitting import split
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
 
 logger = logging.getLogger(__name__)
@@ -39,6 +47,14 @@ class LoadedLog:
     log_end_offset: int
     recovery_point: int  # everything below was synced
     truncated_bytes: int = 0  # cut off the tail
+
+
+class _OverflowedSegmentError(Exception):
+    """The segment must be split before the log can be loaded."""
+
+    def __init__(self, segment: LogSegment, reason: str) -> None:
+        super().__init__(reason)
+        self.segment = segment
 
 
 class LogLoader:
@@ -61,19 +77,44 @@ class LogLoader:
         On disk after a crash at any step: what a second call brings to the same end, since no step removes what a
         later one needs, and nothing is appended before all is synced.
 
-        Raises CorruptRecordError where records below the recovery point are damaged or missing.
+        Raises CorruptRecordError where records below the recovery point are damaged or missing, UnsupportedMagicError
+        for batches of a newer format, and SegmentOffsetOverflowError for a segment that must be split and may not.
         """
+        while True:
+            try:
+                return self._load(may_finish_swaps=may_finish_swaps)
+            except _OverflowedSegmentError as overflowed:
+                if not may_finish_swaps:
+                    raise SegmentOffsetOverflowError(
+                        f"{overflowed}; the segment must be split, and another process works on the partition's "
+                        "segments: open the log again when it is done"
+                    ) from overflowed
+                logger.warning("%s; split", overflowed)
+                split(overflowed.segment)
+
+    def _load(self, *, may_finish_swaps: bool) -> LoadedLog:
         plan = self._plan(self.context.filesystem.list(self.context.directory))
         if may_finish_swaps:
             carry_out(plan, self.context.filesystem, self.context.directory)
             plan = self._plan(self.context.filesystem.list(self.context.directory))
-        self._remove_orphans(plan)
+            self._remove_orphans(plan)
         segments = LogSegments(self._segments(plan))
-        epochs = self._epochs_to_write(segments)
-        producers = self._mend(segments, epochs, {*plan.left})
+        with ExitStack() as on_error:
+            on_error.callback(segments.close)
+            loaded = self._bring_into_order(segments, {*plan.left})
+            on_error.pop_all()
+        return loaded
+
+    def _bring_into_order(self, segments: LogSegments, listing: set[str]) -> LoadedLog:
+        entries = self._epoch_entries()
+        epochs = LeaderEpochCache(entries or (), self._write_epochs)
+        producers = self._mend(segments, epochs, listing)
         log_end_offset = self._check_end(segments)
+        if entries is None:
+            self._rebuild_epochs(segments, epochs)
         if not len(segments) or log_end_offset < self.log_start_offset:
             log_end_offset = self._start_anew(segments, epochs)
+        segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may take
         log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
@@ -102,12 +143,25 @@ class LogLoader:
                 continue
             if producers is None or producers.map_end_offset != segment.base_offset:
                 producers = self.producers_at(segment.base_offset, segments)
-            recovery = recover(segment, LogState(producers, epochs), self.recovery_point)
-            producers.map_end_offset = max(producers.map_end_offset, recovery.next_offset)
+            dropped = self._recover(segment, segments, LogState(producers, epochs))
             self._write_snapshot(producers)
-            if recovery.truncated_bytes:
-                self._drop_behind(segment, segments, recovery)
+            if dropped:
+                break
         return producers
+
+    def _recover(self, segment: LogSegment, segments: LogSegments, state: LogState) -> bool:
+        """Recover one segment; whether those behind it had to be dropped.
+
+        They go first, and the directory is synced: a crash never leaves them behind a log that was cut already.
+        """
+        try:
+            recovery = recover(segment, state, self.recovery_point)
+        except SegmentOffsetOverflowError as error:
+            raise _OverflowedSegmentError(segment, str(error)) from error
+        state.producers.map_end_offset = max(state.producers.map_end_offset, recovery.next_offset)
+        dropped = bool(recovery.truncated_bytes) and self._drop_behind(segment, segments, recovery)
+        cut(segment)
+        return dropped
 
     def _needs_recovery(self, segment: LogSegment, segments: LogSegments, listing: set[str]) -> bool:
         if not segment.suffix and any(
@@ -121,24 +175,33 @@ class LogLoader:
             segment.next_offset() > self.recovery_point or segment.size < segment.file_size
         )
 
-    def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> None:
-        """After a cut, what follows in later segments cannot be offered: its predecessors are gone (spec 9.5)."""
+    def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
+        """After a cut, what follows in later segments cannot be offered: its predecessors are gone (spec 9.5).
+
+        Nothing is dropped where the next segment begins at the very offset at which the cut one ends: then no record is
+        missing between the two. Says whether something was.
+        """
         logger.warning(
             "%s: cut %d bytes off the end that were never acknowledged as synced: %s",
             *(segment.path(names.LOG), recovery.truncated_bytes, recovery.reason or "the last batch is not whole"),
         )
         self.truncated_bytes += recovery.truncated_bytes
-        for later in segments.reaching(segment.base_offset)[1:]:
+        following = segments.higher(segment.base_offset)
+        if following is None or following.base_offset == recovery.next_offset:
+            return False
+        for later in reversed(segments.reaching(following.base_offset)):
             logger.warning("%s: dropped, it follows what was cut off", later.path(names.LOG))
-            self.truncated_bytes += later.size
+            self.truncated_bytes += later.file_size
             segments.remove(later)
             later.remove_files()
+        self.context.filesystem.sync_directory(self.context.directory)
+        return True
 
     def _check_end(self, segments: LogSegments) -> int:
         """The log end; an error where it lies below the recovery point and not all of the log is deleted anyhow."""
         if not len(segments):
             return self._check_nothing_lost()
-        log_end_offset = segments.active.next_offset()
+        log_end_offset = segments.active.next_offset(self.recovery_point)
         if log_end_offset < self.recovery_point and self.log_start_offset <= log_end_offset:
             raise records_lost(segments.active, log_end_offset, self.recovery_point)
         return log_end_offset
@@ -212,21 +275,20 @@ class LogLoader:
 
     # Leader epochs
 
-    def _epochs_to_write(self, segments: LogSegments) -> LeaderEpochCache:
-        """The checkpoint, or the epochs as the batches tell them where it is missing or damaged."""
-        path = self._path(names.LEADER_EPOCH_CHECKPOINT)
+    def _write_epochs(self, data: bytes) -> None:
+        write_atomically(self.context.filesystem, self._path(names.LEADER_EPOCH_CHECKPOINT), data)
 
-        def write(data: bytes) -> None:
-            write_atomically(self.context.filesystem, path, data)
+    def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+        """The epochs as the batches tell them, for a checkpoint that is missing or damaged.
 
-        entries = self._epoch_entries()
-        epochs = LeaderEpochCache(entries or (), write)
-        if entries is None:
-            for segment in segments:
+        Damage below the recovery point is not reported here: whoever reads it is told.
+        """
+        epochs.clear()
+        for segment in segments:
+            with suppress(CorruptRecordError):
                 for window in segment.batches():
                     assign_epochs(epochs, window.headers)
-            write(epochs.to_bytes() if epochs.entries else b"")
-        return epochs
+        self._write_epochs(epochs.to_bytes() if epochs.entries else b"")
 
     def _epoch_entries(self) -> list[EpochEntry] | None:
         path = self._path(names.LEADER_EPOCH_CHECKPOINT)

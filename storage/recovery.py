@@ -1,6 +1,7 @@
 """Producer state and indexes out of the log itself: replay of batches, and recovery of a segment (spec 9.4, 9.5).
 
-Recovery never decodes data records: it trusts checksums. Damage behind a right checksum is found by whoever reads it.
+Recovery never decodes data records: it trusts checksums, and that offsets increase, which no checksum covers. Damage
+behind a right checksum is found by whoever reads it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
-from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, InvalidRecordError
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    CorruptRecordError,
+    InvalidRecordError,
+    UnsupportedMagicError,
+)
 from pyspark_commitlog.storage.format import control, names
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
@@ -35,6 +41,13 @@ class Recovery(NamedTuple):
     next_offset: int
     truncated_bytes: int
     reason: str | None  # why the rest was cut off; None if nothing was
+
+
+class Bounds(NamedTuple):
+    """What a batch is held against."""
+
+    next_offset: int  # behind the batch before it
+    flushed_offset: int  # everything below was synced
 
 
 def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
@@ -71,14 +84,13 @@ def replay(segment: LogSegment, window: Window, producers: ProducerStateManager,
 
 
 def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
-    """Walk a segment, rebuild its indexes and the state behind it, and cut it after the last valid batch.
+    """Walk a segment, rebuild its indexes and the state behind it, and find its last valid batch: ``segment.size``.
 
-    Batches below ``flushed_offset`` were synced and acknowledged: damage among them is reported, never cut off.
-    On disk while it works: indexes that are shorter than they will be; then the log cut; then the indexes trimmed. Run
-    again after a crash it comes to the same end.
+    What is behind that is still there: :func:`cut` removes it. Batches below ``flushed_offset`` were synced and
+    acknowledged: damage among them is reported. On disk while it works: indexes that are shorter than they will be.
 
-    Raises CorruptRecordError or UnsupportedMagicError for damage below ``flushed_offset``, and
-    SegmentOffsetOverflowError for offsets too far from the segment's base.
+    Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a whole batch of a newer
+    format wherever it lies, and SegmentOffsetOverflowError for offsets too far from the segment's base.
     """
     file_size = segment.file_size
     segment.reset_indexes()
@@ -86,19 +98,31 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     next_offset, error = segment.base_offset, None
     try:
         for window in segment.batches(0, file_size):
-            good, error = _take(segment, window, state, flushed_offset)
+            good, error = _take(segment, window, state, Bounds(next_offset, flushed_offset))
             if good:
                 next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
             if error is not None:
                 break
+    except UnsupportedMagicError as found:
+        if segment.is_whole_in_newer_format(segment.size):
+            raise
+        error = found
     except CorruptRecordError as found:
         error = found
     if segment.size < file_size and next_offset < flushed_offset:
         raise records_lost(segment, next_offset, flushed_offset) from error
+    return Recovery(next_offset, file_size - segment.size, None if error is None else str(error))
+
+
+def cut(segment: LogSegment) -> None:
+    """Remove what recovery found no valid batch in, and close the indexes.
+
+    On disk after a crash: the log cut, or not yet, and indexes longer than they will be. Recovery, run again, comes to
+    the same end.
+    """
     segment.truncate_file(segment.size)
     segment.add_closing_time_entry()
     segment.trim()
-    return Recovery(next_offset, file_size - segment.size, None if error is None else str(error))
 
 
 def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> CorruptRecordError:
@@ -112,32 +136,48 @@ def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> 
     )
 
 
-def _take(
-    segment: LogSegment, window: Window, state: LogState, flushed_offset: int
-) -> tuple[int, CorruptionError | None]:
+def _take(segment: LogSegment, window: Window, state: LogState, bounds: Bounds) -> tuple[int, CorruptionError | None]:
     """Take a window's valid batches into indexes and state; how many those were, and what is wrong with the next."""
     headers = window.headers
-    to_check = headers.table["last_offset"] >= flushed_offset
-    broken = np.flatnonzero(to_check)[~formats.checksums_match(window.buffer, headers[to_check])]
-    valid = headers[: int(broken[0])] if len(broken) else headers
+    damage = [*_out_of_order(headers, bounds.next_offset), *_broken(window, bounds.flushed_offset)]
+    valid = headers[: min(damage, default=len(headers))]
+    if len(valid):
+        segment.check_offsets(valid)
     valid = valid[: replay(segment, window._replace(headers=valid), state.producers, index_aborts=True)]
     assign_epochs(state.epochs, valid)
     if len(valid):
-        segment.check_offsets(valid)
         segment.advance(valid)
     if len(valid) == len(headers):
         return len(valid), None
-    return len(valid), _reason(segment, window, headers[len(valid) : len(valid) + 1])
+    return len(valid), _reason(segment, window, headers[len(valid) : len(valid) + 1], len(valid) in damage)
 
 
-def _reason(segment: LogSegment, window: Window, headers: BatchHeaders) -> CorruptionError:
+def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
+    """The first batch, if there is one, that does not end above its predecessor, or begins below offset 0.
+
+    Batches that overlap are taken, as Kafka takes them: every offset is found.
+    """
+    table = headers.table
+    steps = np.diff(table["last_offset"], prepend=next_offset - 1)
+    return np.flatnonzero((steps <= 0) | (table["base_offset"] < 0))[:1].tolist()  # type: ignore[no-any-return]
+
+
+def _broken(window: Window, flushed_offset: int) -> list[int]:
+    """The first batch, if there is one, from ``flushed_offset`` on whose checksum is wrong."""
+    to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
+    return to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1].tolist()  # type: ignore[no-any-return]
+
+
+def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damaged: bool) -> CorruptionError:
     path = segment.path(names.LOG)
+    position = int(headers.table["position"][0])
     try:
         formats.verify(window.buffer, headers)
     except CorruptRecordError as error:
         return error.located(path, window.position)
-    position = window.position + int(headers.table["position"][0])
-    return CorruptRecordError("follows a transaction marker that does not parse", path=path, position=position)
+    base, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
+    reason = f"offsets {base} to {last} do not follow" if is_damaged else "follows a transaction marker not understood"
+    return CorruptRecordError(reason, path=path, position=window.position + position)
 
 
 def assign_epochs(epochs: LeaderEpochCache, headers: BatchHeaders) -> None:

@@ -21,11 +21,11 @@ import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
 from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
 from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
-from pyspark_commitlog.storage.format import StopReason, names
-from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, NO_TIMESTAMP
+from pyspark_commitlog.storage.format import StopReason, names, v2
+from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 from pyspark_commitlog.storage.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 
@@ -130,6 +130,10 @@ class SegmentReader:
         path = self.path(names.TXN_INDEX)
         return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
 
+    def read_bytes(self, position: int, length: int) -> memoryview:
+        """The log as it lies there; fewer bytes only where the file ends."""
+        return self._file.read(position, length)
+
     def close(self) -> None:
         """Give the files back; changes nothing on the disk. The next use opens them again."""
         for name in ("_file", "offset_index", "time_index", "txn_index"):
@@ -194,6 +198,19 @@ class SegmentReader:
         first = window.headers[:1]
         return bool(first.table["base_offset"][0] <= offset and formats.checksums_match(window.buffer, first)[0])
 
+    def is_whole_in_newer_format(self, position: int) -> bool:
+        """Whether a batch lies there whose magic alone is unknown: its checksum, which leaves the magic out, is right.
+
+        What a crash leaves of a write has no right checksum; this is what a newer Kafka may have written.
+        """
+        wanted = _size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
+        if not MAGIC_AT < wanted <= self.file_size - position:
+            return False
+        buffer = np.frombuffer(self._file.read(position, wanted), dtype=np.uint8).copy()
+        buffer[MAGIC_AT] = v2.MAGIC
+        headers = formats.scan(buffer).headers
+        return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
+
     def decode(self, window: Window, rows: Rows, columns: tuple[str, ...] = ()) -> formats.Decoded:
         """The records of some batches of a window; damage is told with path and position."""
         try:
@@ -203,19 +220,25 @@ class SegmentReader:
 
     # The end
 
-    def next_offset(self) -> int:
+    def next_offset(self, flushed_offset: int = INT64_MAX) -> int:
         """The offset behind the last whole batch: a walk from the last index entry on.
 
-        Also finds what the indexes do not tell: where that batch ends (:attr:`size`), and late timestamps.
+        Of batches that reach ``flushed_offset`` the checksums are verified: a power cut, or a write that goes on, may
+        have left only parts of what is not synced. Also finds what the indexes do not tell: where the last batch ends
+        (:attr:`size`), and late timestamps.
         """
         position = self.position_before(self.offset_index.last_offset)
         next_offset = self.base_offset
         with suppress(CorruptRecordError):  # whatever follows the last batch is no part of the log
             for window in self.batches(position, self.file_size):
-                timestamps, offsets = self._running_largest(window.headers)
-                self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
-                next_offset = int(window.headers.table["last_offset"][-1]) + 1
-                position = window.position + window.headers.end
+                whole = window.headers[: _count_whole(window, flushed_offset)]
+                if len(whole):
+                    timestamps, offsets = self._running_largest(whole)
+                    self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+                    next_offset = int(whole.table["last_offset"][-1]) + 1
+                    position = window.position + whole.end
+                if len(whole) < len(window.headers):
+                    break
         self._known_size = position
         return next_offset
 
@@ -242,8 +265,25 @@ class SegmentReader:
     def largest(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of the first batch that reached it, as the time index knows it."""
         if self._known_largest is None:
-            self._known_largest = self.time_index.last_entry
+            self._known_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            if self._has_sound_time_index():
+                self._known_largest = self.time_index.last_entry
+            else:
+                for window in self.batches():
+                    timestamps, offsets = self._running_largest(window.headers)
+                    self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
         return self._known_largest
+
+    def _has_sound_time_index(self) -> bool:
+        """Whether there is one that can be used; only a writer can make another."""
+        if self.context.filesystem.status(self.path(names.TIME_INDEX)) is None:
+            return False
+        try:
+            self.time_index.sanity_check()
+        except CorruptIndexError as error:
+            logger.warning("%s; not used", error)
+            return False
+        return True
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -263,12 +303,7 @@ class SegmentReader:
         return None
 
     def _time_hint(self, timestamp_ms: int) -> int:
-        try:
-            self.time_index.sanity_check()
-        except CorruptIndexError as error:
-            logger.warning("%s; not used", error)
-            return self.base_offset
-        return self.time_index.lookup(timestamp_ms).offset
+        return self.time_index.lookup(timestamp_ms).offset if self._has_sound_time_index() else self.base_offset
 
     def _first_record(
         self, window: Window, row: int, timestamp_ms: int, start_offset: int
@@ -294,3 +329,10 @@ def _size_at_start(buffer: Bytes) -> int:
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+
+
+def _count_whole(window: Window, flushed_offset: int) -> int:
+    """Batches before the first one from ``flushed_offset`` on whose checksum is wrong."""
+    to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
+    broken = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])]
+    return int(broken[0]) if len(broken) else len(window.headers)

@@ -3,7 +3,7 @@
 A swap replaces segments by new ones: the new files are written as ``.cleaned``, renamed to ``.swap`` from the last base
 offset down, the originals renamed to ``.deleted``, and the ``.swap`` files renamed to their final names. So a ``.swap``
 is complete if no ``.cleaned`` with a base offset at or below its own is left, and then stands for every original whose
-base offset lies within it.
+base offset lies within it. One swap at a time is under way.
 
 The same plan serves both who may finish a swap, the holder of the maintenance lock, and who only looks: applied to the
 names in a listing, it tells which segments there are.
@@ -17,11 +17,14 @@ from typing import NamedTuple
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import names
 
+_ON_THEIR_WAY = (names.DELETED, names.CLEANED, names.SWAP)
+
 
 class SwapPlan(NamedTuple):
     """What finishing or undoing everything unfinished comes to; names are file names in the partition's directory."""
 
-    deleted: list[str]
+    undone: list[str]  # .swap of an operation that was not finished: to be removed before the .cleaned that say so
+    deleted: list[str]  # left-overs, and originals that a finished .swap stands for
     swapped_in: list[str]  # ends with .swap; the final name lacks it
     left: list[str]  # untouched
 
@@ -36,32 +39,36 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     """Sort the names of a listing; ``next_offset(base)`` tells where the ``.log.swap`` with that base offset ends."""
     files = [name for name in listing if names.base_offset_of(name) is not None]
     first_cleaned = min((_base(name) for name in files if name.endswith(names.CLEANED)), default=None)
-
-    def is_swapped_in(name: str) -> bool:
-        return name.endswith(names.SWAP) and (first_cleaned is None or _base(name) < first_cleaned)
-
-    swapped_in = [name for name in files if is_swapped_in(name)]
+    swaps = [name for name in files if name.endswith(names.SWAP)]
+    swapped_in = [name for name in swaps if first_cleaned is None or _base(name) < first_cleaned]
+    undone = [name for name in swaps if name not in swapped_in]
     bases = [_base(name) for name in swapped_in if name.endswith(names.LOG + names.SWAP)]
-    low, high = min(bases, default=0), max(map(next_offset, bases), default=0)
-    unfinished = (names.DELETED, names.CLEANED, names.SWAP)
-    deleted = [
-        name for name in files if name not in swapped_in and (name.endswith(unfinished) or low <= _base(name) < high)
-    ]
-    gone = {*deleted, *swapped_in}
-    return SwapPlan(deleted, swapped_in, [name for name in files if name not in gone])
+    ends = [max(next_offset(base), base + 1) for base in bases]  # an emptied one still stands for its own original
+    replaced = range(min(bases), max(ends)) if bases else range(0)
+    left = [name for name in files if not name.endswith(_ON_THEIR_WAY) and _base(name) not in replaced]
+    gone = {*undone, *swapped_in, *left}
+    return SwapPlan(undone, [name for name in files if name not in gone], swapped_in, left)
 
 
 def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
     """Remove and rename as planned. Only for the holder of the maintenance lock.
 
-    On disk after a crash: fewer originals, or some ``.swap`` files under their final names; the plan made of what is
-    then there comes to the same end, since no original goes before its replacement is complete.
+    On disk after a crash: fewer ``.swap`` files of an unfinished operation, its ``.cleaned`` still there to say so; or
+    fewer originals and left-overs, the finished ``.swap`` all there; or some of those under their final names. The plan
+    made of what is then there comes to the same end. The directory is synced between these steps: a power cut may
+    keep a later change of names and lose an earlier one.
     """
+    for name in plan.undone:
+        filesystem.remove(names.join(directory, name))
+    if plan.undone:
+        filesystem.sync_directory(directory)
     for name in plan.deleted:
         filesystem.remove(names.join(directory, name))
+    if plan.deleted:
+        filesystem.sync_directory(directory)
     for name in plan.swapped_in:
         filesystem.rename(names.join(directory, name), names.join(directory, name.removesuffix(names.SWAP)))
-    if plan.deleted or plan.swapped_in:
+    if plan.swapped_in:
         filesystem.sync_directory(directory)
 
 

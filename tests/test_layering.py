@@ -23,7 +23,7 @@ index producers epochs swaps
 segment_reader
 segment
 segment_list validator
-recovery
+recovery splitting
 loader
 reader
 log

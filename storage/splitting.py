@@ -1,0 +1,94 @@
+"""Splitting a segment that holds offsets more than 2^31 - 1 above its base (spec 9.6).
+
+Compaction and brokers of long ago made such segments; no index can have an entry for what lies that far.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.tables import BatchHeaders
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES
+
+
+class _Part(NamedTuple):
+    """A piece of the segment, up to the next one."""
+
+    base_offset: int
+    position: int  # of its first byte in the segment
+
+
+def split(segment: LogSegment) -> list[int]:
+    """Make several segments of one, byte by byte the same batches; their base offsets, the first that of the source.
+
+    The caller holds the append and the maintenance lock, forgets the segment and loads the log anew: that puts the
+    parts in the place of the segment, and recovers their indexes, which are not made here. What is behind the last
+    whole batch goes along, for recovery to judge.
+
+    On disk after a crash that follows each step:
+
+    1. ``.log.cleaned`` of the parts written and synced, with the directory: the segment; opening removes the parts.
+    2. renamed to ``.log.swap`` from the last to the first: the segment, as long as one ``.cleaned`` is left; opening
+       undoes the renames that were made.
+    3. directory synced: the parts; opening removes the segment and drops ``.swap`` (:mod:`swaps`).
+
+    An empty first part is made where not even the first batch fits, so that one part always has the name of the
+    source and stands for it.
+    """
+    context = segment.context
+    parts = _parts(segment)
+    ends = [*(part.position for part in parts[1:]), segment.file_size]
+    for part, end in zip(parts, ends, strict=True):
+        _copy(segment, part, end)
+    segment.close()
+    context.filesystem.sync_directory(context.directory)
+    for part in reversed(parts):
+        cleaned, swap = (_log_path(segment, part, suffix) for suffix in (names.CLEANED, names.SWAP))
+        context.filesystem.rename(cleaned, swap)
+    context.filesystem.sync_directory(context.directory)
+    return [part.base_offset for part in parts]
+
+
+def _parts(segment: LogSegment) -> list[_Part]:
+    parts = [_Part(segment.base_offset, 0)]
+    next_offset = segment.base_offset
+    with suppress(CorruptRecordError):  # it goes into the last part as it is
+        for window in segment.batches(0, segment.file_size):
+            last_offsets = window.headers.table["last_offset"]
+            while (too_far := np.flatnonzero(last_offsets - parts[-1].base_offset > INT32_MAX)).size:
+                row = int(too_far[0])
+                before = int(last_offsets[row - 1]) + 1 if row else next_offset
+                position = window.position + int(window.headers.table["position"][row])
+                parts.append(_Part(_base_offset(window.headers[row : row + 1], before), position))
+            next_offset = int(last_offsets[-1]) + 1
+    assert all(part.base_offset < following.base_offset for part, following in pairwise(parts))
+    return parts
+
+
+def _base_offset(batch: BatchHeaders, next_offset: int) -> int:
+    """What a segment that begins with this batch is named by. The header of a legacy one tells only its last offset."""
+    base_offset, last_offset = int(batch.table["base_offset"][0]), int(batch.table["last_offset"][0])
+    return base_offset if batch.table["magic"][0] >= 2 else max(next_offset, last_offset - INT32_MAX)
+
+
+def _copy(segment: LogSegment, part: _Part, end: int) -> None:
+    filesystem = segment.context.filesystem
+    path = _log_path(segment, part, names.CLEANED)
+    with filesystem.open(path, "create") as file:
+        file.truncate(0)
+        for position in range(part.position, end, WINDOW_BYTES):
+            file.write(position - part.position, segment.read_bytes(position, min(WINDOW_BYTES, end - position)))
+        file.sync()
+    filesystem.set_modified(path, segment.status().modified_ms)  # what retention goes by where records have no time
+
+
+def _log_path(segment: LogSegment, part: _Part, suffix: str) -> str:
+    return names.join(segment.context.directory, names.segment_file(part.base_offset, names.LOG + suffix))
