@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import lzma
+import tarfile
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -24,18 +24,24 @@ TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 LONG = 65536  # of a key or value longer than this the twin has only size and hash
 
 
+@cache
+def _files() -> dict[str, bytes]:
+    with tarfile.open(FOLDER / "record-sets.tar.xz") as packed:
+        return {member.name: packed.extractfile(member).read() for member in packed}  # type: ignore[union-attr]
+
+
 def names() -> list[str]:
-    return sorted(path.name.removesuffix(".log") for path in FOLDER.glob("*.log"))
+    return sorted(name.removesuffix(".log") for name in _files() if name.endswith(".log"))
 
 
 @cache
 def load(name: str) -> Any:
     """The JSON file of that name."""
-    return json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
+    return json.loads(_files()[f"{name}.json"])
 
 
 def log_bytes(name: str) -> Bytes:
-    return np.frombuffer((FOLDER / f"{name}.log").read_bytes(), dtype=np.uint8)
+    return np.frombuffer(_files()[f"{name}.log"], dtype=np.uint8)
 
 
 def as_twin(buffer: Bytes, headers: BatchHeaders) -> list[dict[str, Any]]:
