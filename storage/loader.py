@@ -328,6 +328,7 @@ class LogLoader:
                 break
             self._replay_part(segment, producers, end_offset)
         producers.map_end_offset = end_offset
+        producers.on_high_watermark(end_offset)  # markers behind the snapshot are as stable as those before it
         return producers
 
     def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:

@@ -210,6 +210,16 @@ def test_an_open_transaction_holds_back_the_last_stable_offset(tmp_path: Path) -
     assert log.last_stable_offset == 4
 
 
+def test_a_reader_sees_transactions_that_ended_behind_the_last_snapshot(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_records(records([b"committed"]), transactional(1, 0))
+    end_transaction(log, 1, commit=True)
+    append(log, b"behind")
+    reader = LogReader.open(str(tmp_path), clock=ManualClock(NOW_MS))
+    assert reader.last_stable_offset == 3
+    assert rows(reader, Isolation.READ_COMMITTED) == [(0, b"committed"), (2, b"behind")]
+
+
 def test_aborted_records_stay_hidden_without_a_transaction_index(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=300)
     for sequence in range(6):
