@@ -76,10 +76,10 @@ def codec_of(number: int) -> Codec:
 
 def scan(buffer: Bytes, *, start: int = 0, batches_max: int | None = None) -> Scan:
     """Walk the batches from ``start`` on and read their headers; no checksum is verified."""
-    source = frozen(buffer)
-    found, end, reason, room = _walk(source, start, min(batches_max or 2**62, _SCANNED_AT_ONCE))
-    while reason == StopReason.FULL and (batches_max is None or len(found[0]) < batches_max):
-        more, end, reason, room = _walk(source, end, min(2 * room, (batches_max or 2**62) - len(found[0])))
+    source, wanted = frozen(buffer), 2**62 if batches_max is None else batches_max
+    found, end, reason, room = _walk(source, start, min(wanted, _SCANNED_AT_ONCE))
+    while reason == StopReason.FULL and len(found[0]) < wanted:
+        more, end, reason, room = _walk(source, end, min(2 * room, wanted - len(found[0])))
         found = tuple(np.concatenate(pair) for pair in zip(found, more, strict=True))
     return Scan(BatchHeaders(_headers(source, *found)), end, StopReason(reason))
 

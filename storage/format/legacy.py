@@ -122,11 +122,11 @@ def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def messages(magic: int, records: Records, offsets: Int64s, append_time: bool) -> Bytes:
-    """A message set of plain messages. Headers are lost: these formats have no room for them."""
-    assert records.keys is not None
-    assert records.values is not None
+    """A message set of plain messages. Headers are lost: these formats have no room for them; no column, all null."""
     attributes = TIMESTAMP_TYPE_MASK if append_time else 0
-    columns = (offsets.tolist(), records.timestamps.tolist(), records.keys.to_list(), records.values.to_list())
+    nulls: list[bytes | None] = [None] * len(records)
+    keys, values = (nulls if column is None else column.to_list() for column in (records.keys, records.values))
+    columns = (offsets.tolist(), records.timestamps.tolist(), keys, values)
     entries = [
         _entry(magic, attributes, offset, timestamp, key, value)
         for offset, timestamp, key, value in zip(*columns, strict=True)

@@ -13,6 +13,7 @@ from pyspark_commitlog.storage.format.fields import (
     CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    INT32_MAX,
     NO_SEQUENCE,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
@@ -106,13 +107,17 @@ class BinaryColumn:
 
     @classmethod
     def from_list(cls, strings: list[bytes | None]) -> BinaryColumn:
+        """ValueError for more bytes than the offsets can tell."""
         lengths = [0 if s is None else len(s) for s in strings]
+        if sum(lengths) > INT32_MAX:
+            raise ValueError(f"{sum(lengths)} bytes in one column, its offsets take {INT32_MAX}: make smaller tables")
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         valid = None if None not in strings else np.array([s is not None for s in strings], dtype=np.bool_)
         return cls(np.frombuffer(b"".join(s or b"" for s in strings), dtype=np.uint8), offsets, valid)
 
     def to_list(self) -> list[bytes | None]:
-        data, offsets = self.data.tobytes(), self.offsets.tolist()
+        first, last = int(self.offsets[0]), int(self.offsets[-1])  # a slice shares the data of the whole
+        data, offsets = self.data[first:last].tobytes(), (self.offsets - first).tolist()
         strings: list[bytes | None] = [data[a:b] for a, b in pairwise(offsets)]
         if self.valid is None:
             return strings
