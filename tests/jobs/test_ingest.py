@@ -116,7 +116,6 @@ def to_all(number: int) -> Callable[[subprocess.Popen[str]], None]:
     [
         pytest.param(to_the_jvm(signal.SIGTERM), id="SIGTERM to spark-submit"),
         pytest.param(to_all(signal.SIGINT), id="Ctrl-C, which reaches every process of the terminal"),
-        pytest.param(to_all(signal.SIGTERM), id="SIGTERM to every process"),
     ],
 )
 def test_job_that_was_stopped_goes_on_as_if_undisturbed(
