@@ -1,0 +1,240 @@
+"""Directories of a real broker, read by us: what Kafka's own consumer returned is what we return."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format import internal
+from pyspark_commitlog.storage.reader import Isolation, LogReader
+from tests.support import broker_dirs
+from tests.support.broker_dirs import Row
+
+STAGES = (
+    "codecs/final",
+    "groups/final",
+    "groups/cleaned",
+    "idempotent/final",
+    "leader-epochs/final",
+    "plain/final",
+    "recovery-crash/recovered",
+    "rolls/final",
+    "rolls/overflow-after",
+    "times/final",
+    "transactions/final",
+    "transactions/restarted",
+    "compaction/before-1",
+    "compaction/after-1",
+    "compaction/before-2",
+    "compaction/after-2",
+    "compaction/before-3",
+    "compaction/after-3",
+    "compaction-small-buffers/before-1",
+    "compaction-small-buffers/after-1",
+    "compaction-small-buffers/before-2",
+    "compaction-small-buffers/after-2",
+    "compaction-small-buffers/before-3",
+    "compaction-small-buffers/after-3",
+    "retention/before",
+    "retention/deleting-live",
+    "retention/stopped",
+    "retention/restarted",
+    "recovery-damage/before-damage",
+    "recovery-damage/clean-marker-after",
+    "recovery-damage/clean-marker-appended",
+    "recovery-damage/no-marker-after",
+    "recovery-damage/no-marker-rp0-after",
+    "recovery-fatal/before-damage",
+    "recovery-fatal/empty-partition-after",
+    "recovery-fatal/log-start-beyond-after",
+    "recovery-fatal/wrong-topic-id-after",
+)
+
+# Where we differ from Kafka, and must (docs/compatibility.md): the aspects that differ, by stage and partition.
+COMMITTED, ALL = "read_committed", "read_uncommitted"
+ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, for want of a right index
+DAMAGE_TOLD = {ALL, COMMITTED}  # both refuse; we name path and position
+GAP_TOLD = {ALL, COMMITTED}  # Kafka passed over offsets that no segment holds
+NOT_OPENED = {"opened"}  # what Kafka acknowledged behind garbage is below the recovery point, and lost
+WRONG_TIME_INDEX = {"max_timestamp"}  # Kafka believes an index that is missing or cut
+DIFFERENT: dict[tuple[str, str], set[str]] = {
+    ("recovery-damage/clean-marker-after", "d-bad-active-index-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-after", "d-bad-index-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-after", "d-flip-last-0"): DAMAGE_TOLD,
+    ("recovery-damage/clean-marker-after", "d-flip-middle-0"): DAMAGE_TOLD,
+    ("recovery-damage/clean-marker-after", "d-missing-middle-0"): GAP_TOLD,
+    ("recovery-damage/clean-marker-after", "d-no-timeindex-0"): WRONG_TIME_INDEX,
+    ("recovery-damage/clean-marker-after", "d-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-after", "d-overflow-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-after", "d-short-timeindex-0"): WRONG_TIME_INDEX,
+    ("recovery-damage/clean-marker-after", "d-stray-swap-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-bad-active-index-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-bad-index-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-extra-garbage-0"): NOT_OPENED,
+    ("recovery-damage/clean-marker-appended", "d-flip-last-0"): DAMAGE_TOLD,
+    ("recovery-damage/clean-marker-appended", "d-flip-middle-0"): DAMAGE_TOLD,
+    ("recovery-damage/clean-marker-appended", "d-missing-middle-0"): GAP_TOLD,
+    ("recovery-damage/clean-marker-appended", "d-no-timeindex-0"): WRONG_TIME_INDEX,
+    ("recovery-damage/clean-marker-appended", "d-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-overflow-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-short-timeindex-0"): WRONG_TIME_INDEX,
+    ("recovery-damage/clean-marker-appended", "d-stray-swap-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/clean-marker-appended", "d-torn-0"): NOT_OPENED,
+    ("recovery-damage/clean-marker-appended", "d-torn-header-0"): NOT_OPENED,
+    ("recovery-damage/no-marker-after", "d-bad-index-0"): ABORTED_SHOWN,
+    ("recovery-damage/no-marker-after", "d-flip-middle-0"): DAMAGE_TOLD,
+    ("recovery-damage/no-marker-after", "d-missing-middle-0"): GAP_TOLD,
+    ("recovery-damage/no-marker-after", "d-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/no-marker-after", "d-stray-swap-no-txnindex-0"): ABORTED_SHOWN,
+    ("recovery-damage/no-marker-rp0-after", "d-missing-middle-0"): GAP_TOLD,
+}
+
+
+def differing(reader: LogReader, kafka: dict[str, Any]) -> Iterator[str]:
+    """The aspects in which a partition is not what Kafka's consumer found."""
+    for isolation in Isolation:
+        found = kafka[isolation.value]
+        if not same_records(reader, isolation, found):
+            yield isolation.value
+        if (reader.log_start_offset, reader.end_offset(isolation)) != (found["beginningOffset"], found["endOffset"]):
+            yield f"{isolation.value} bounds"
+        if not found.get("error") and reader.end_offset(isolation) != found["finalPosition"]:
+            yield f"{isolation.value} final position"
+        if wrong_times(reader, isolation, kafka):
+            yield f"{isolation.value} times"
+    largest = reader.offset_of_max_timestamp()
+    if (list(largest[:2]) if largest else [-1, -1]) != kafka["maxTimestamp"]:
+        yield "max_timestamp"
+    if (reader.epochs.latest.epoch if reader.epochs.latest else None) != kafka["latestLeaderEpoch"]:
+        yield "leader epoch"
+
+
+def same_records(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> bool:
+    try:
+        return broker_dirs.rows(reader, isolation) == broker_dirs.expected_rows(kafka["records"])
+    except CorruptionError:
+        return False
+
+
+def wrong_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> list[tuple[int, object]]:
+    """Lookups by time that neither Kafka nor the records themselves answer as we do.
+
+    The records answer where Kafka finds none because a segment that compaction emptied has the time of its file.
+    """
+    wrong: list[tuple[int, object]] = []
+    for asked, offset, timestamp in kafka[isolation.value]["offsetsForTimes"]:
+        found = reader.offset_for_timestamp(asked, isolation)
+        ours = (found.offset, found.timestamp) if found else (None, None)
+        expected = (offset, timestamp)
+        if offset is None and any(not each.size for each in reader.describe_segments()[:-1]):
+            expected = first_not_older(kafka, asked, reader.end_offset(isolation))
+        if ours != expected:
+            wrong.append((asked, ours))
+    return wrong
+
+
+def first_not_older(kafka: dict[str, Any], asked: int, end_offset: int) -> tuple[int | None, int | None]:
+    records = kafka["read_uncommitted"]["records"]
+    found = next(((offset, timestamp) for offset, timestamp, *_ in records if timestamp >= asked), None)
+    return found if found is not None and found[0] < end_offset else (None, None)
+
+
+def fingerprint(folder: Path) -> dict[str, object]:
+    return {
+        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).digest() if path.is_file() else None)
+        for path in sorted([folder, *folder.rglob("*")])
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_brokers_directory_reads_as_its_consumer_read_it_and_is_not_changed(stage: str) -> None:
+    directory = broker_dirs.stage(stage) / "log"
+    before = fingerprint(directory)
+    found: dict[tuple[str, str], set[str]] = {}
+    with broker_dirs.open_manager(directory) as manager:
+        for name, kafka in broker_dirs.consumed(stage).items():
+            try:
+                with manager.open_reader(*broker_dirs.topic_partition(name)) as reader:
+                    found[stage, name] = set(differing(reader, kafka))
+            except CorruptionError:
+                found[stage, name] = NOT_OPENED
+    expected = {key: different for key, different in DIFFERENT.items() if key[0] == stage}
+    assert {key: different for key, different in found.items() if different} == expected
+    assert fingerprint(directory) == before
+
+
+def test_every_stage_that_a_consumer_read_is_tested() -> None:
+    found = {
+        f"{name}/{path.parent.name}"
+        for name in broker_dirs.SCENARIOS
+        for path in broker_dirs.scenario(name).glob("*/consumed.json")
+    }
+    assert found == set(STAGES)
+
+
+@pytest.mark.parametrize("stage", ["recovery-crash/unclean", "rolls/overflow-before", "recovery-damage/damaged"])
+def test_a_directory_that_was_never_recovered_reads_up_to_where_it_is_whole(stage: str) -> None:
+    """What is in the directory before a broker mends it is what the broker returns afterwards."""
+    mended = {
+        "recovery-crash/unclean": "recovery-crash/recovered",
+        "rolls/overflow-before": "rolls/overflow-after",
+        "recovery-damage/damaged": "recovery-damage/no-marker-rp0-after",
+    }[stage]
+    told = {}
+    with broker_dirs.open_manager(broker_dirs.stage(stage) / "log") as manager:
+        for name, kafka in broker_dirs.consumed(mended).items():
+            topic, partition = broker_dirs.topic_partition(name)
+            if topic.startswith("__"):
+                continue
+            expected = broker_dirs.expected_rows(kafka["read_uncommitted"]["records"])
+            try:
+                found = broker_dirs.rows(manager.open_reader(topic, partition))
+            except CorruptionError as error:
+                told[name] = type(error).__name__
+                continue
+            assert found == expected[: len(found)], name
+            assert len(found) == len(expected) or stage == "rolls/overflow-before", name
+    damaged = {
+        **dict.fromkeys(["d-empty-active-0", "d-flip-last-0", "d-flip-middle-0"], "CorruptRecordError"),
+        **dict.fromkeys(["d-torn-0", "d-torn-header-0"], "CorruptRecordError"),
+        "d-missing-middle-0": "MissingSegmentError",
+    }
+    assert told == (damaged if stage == "recovery-damage/damaged" else {})
+
+
+@pytest.mark.parametrize("stage", ["groups/final", "groups/cleaned"])
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_the_records_of_groups_and_transactions_decode(stage: str, topic: str) -> None:
+    kinds: Counter[str] = Counter()
+    with broker_dirs.open_manager(broker_dirs.stage(stage) / "log") as manager:
+        for partition in manager.topic(topic).partitions:
+            for row in broker_dirs.rows(manager.open_reader(topic, partition)):
+                kinds[type(decoded(topic, row[3] or b"", row[4])).__name__] += 1
+    expected = {"OffsetCommitValue", "GroupMetadataValue"} if topic == "__consumer_offsets" else {"TransactionLogValue"}
+    assert expected <= kinds.keys() <= {*expected, "NoneType"}
+
+
+def decoded(topic: str, key: bytes, value: bytes | None) -> object:
+    """The value of a record of an internal topic; None for a tombstone."""
+    if topic == "__transaction_state":
+        assert isinstance(internal.decode_transaction_key(key), internal.TransactionLogKey)
+        return None if value is None else internal.TransactionLogValue.decode(value)
+    kind = {
+        internal.OffsetCommitKey: internal.OffsetCommitValue,
+        internal.GroupMetadataKey: internal.GroupMetadataValue,
+    }
+    decode = kind[type(internal.decode_group_key(key))].decode  # type: ignore[index]
+    return None if value is None else decode(value)
+
+
+def test_the_metadata_log_of_a_broker_is_readable_beside_its_partitions() -> None:
+    directory = broker_dirs.stage("plain/final") / "log" / "__cluster_metadata-0"
+    found: list[Row] = broker_dirs.rows(LogReader.open(str(directory)))
+    assert len(found) > 10
+    assert [row[0] for row in found] == sorted(row[0] for row in found)
