@@ -59,6 +59,7 @@ __all__ = [
     "java_consume",
     "java_produce",
     "mount",
+    "move_in",
 ]
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -301,7 +302,19 @@ def create_topics(bootstrap: str, topics: Mapping[str, Topic]) -> None:
 
 
 def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]], *, clean: bool = True) -> None:
-    """Restart a running ``broker`` over the partition directories of ``topics`` (name -> topic configs) in ``source``.
+    """Restart a running ``broker`` over the partition directories of ``topics``: see :func:`move_in`.
+
+    With ``clean`` the broker finds ``.kafka_cleanshutdown`` and trusts the files; without, it recovers them from the
+    recovery points on. The coordinators of internal topics load after the start: ask until they answer.
+    """
+    move_in(broker, source, topics)
+    if not clean:
+        (broker.log_dir / CLEAN_SHUTDOWN).unlink()
+    broker.start()
+
+
+def move_in(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]]) -> None:
+    """Stop a running ``broker`` and give it the partitions of ``topics`` (name -> topic configs) in ``source``.
 
     A KRaft broker sets aside (``-stray``) every directory whose topic id it does not know, so the topics are created
     first; then, while it is stopped, everything in their directories but ``partition.metadata`` makes room for a copy
@@ -309,14 +322,10 @@ def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]],
     those of ``source``, or vanish where it has none.
 
     Internal topics go the same way; the broker must have been started with their partition counts
-    (``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``, both 2 unless said otherwise). Their
-    coordinators load after the start: ask until they answer.
-
-    With ``clean`` the broker finds ``.kafka_cleanshutdown`` and trusts the files; without, it recovers them from the
-    recovery points on.
+    (``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``, both 2 unless said otherwise).
 
     Raises:
-        BrokerError: the broker does not run, or does not come back.
+        BrokerError: the broker does not run, or does not stop.
         ValueError: the partitions of a topic in ``source`` are not 0, 1, 2, ...
     """
     partitions = {name: _partition_count(source, name) for name in topics}
@@ -328,9 +337,6 @@ def mount(broker: Broker, source: Path, topics: Mapping[str, Mapping[str, str]],
         _replace_partition(source / directory, broker.log_dir / directory)
     for checkpoint in CHECKPOINTS:
         _replace_entries(source / checkpoint, broker.log_dir / checkpoint, set(topics))
-    if not clean:
-        (broker.log_dir / CLEAN_SHUTDOWN).unlink()
-    broker.start()
 
 
 def _await_files(paths: list[Path]) -> None:

@@ -22,6 +22,8 @@ from tests.support.kafka_jvm import JavaError
 
 # Batches end where a test says so (a flush, a commit, batch.size), not where the sender thread happened to look.
 _PRODUCER = {"acks": "all", "linger.ms": "60000", "delivery.timeout.ms": "120000"}
+# By default a fetch that the broker answers only after 500 ms is under way at the end, and closing waits for it.
+_CONSUMER = {"auto.offset.reset": "none", "fetch.max.wait.ms": "5"}
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -123,7 +125,7 @@ def dump_log(files: Iterable[Path], *flags: str, check: bool = True) -> DumpOutp
     if split := [str(path) for path in paths if "," in str(path)]:
         raise ValueError(f"need paths without commas, got {split}")
     request = {"do": "dump", "files": list(map(str, paths)), "flags": flags}
-    rows = _ask(request, timeout_s=600)
+    rows = ask(request, timeout_s=600)
     dumps = {path: FileDump(**row) for path, row in zip(paths, rows, strict=True)}
     for path, dump in dumps.items():
         if check and dump.failure:
@@ -153,7 +155,7 @@ def java_produce(
         "props": _PRODUCER | {"bootstrap.servers": bootstrap} | dict(props or {}),
         "steps": [_step(step, topic) for step in steps],
     }
-    return [Sent(**row) for row in _ask(request, timeout_s=120)]
+    return [Sent(**row) for row in ask(request, timeout_s=120)]
 
 
 def java_consume(
@@ -173,15 +175,14 @@ def java_consume(
     Raises:
         JavaError: any error of the consumer, with Java's class and message in it, or ``timeout_s`` is over.
     """
-    defaults = {"bootstrap.servers": bootstrap, "isolation.level": isolation, "auto.offset.reset": "none"}
     request = {
         "do": "consume",
         "topic": topic,
-        "props": defaults | dict(props or {}),
+        "props": _CONSUMER | {"bootstrap.servers": bootstrap, "isolation.level": isolation} | dict(props or {}),
         "start": dict(start or {}),
         "timeout_ms": round(timeout_s * 1000),
     }
-    rows = _ask(request, timeout_s=timeout_s + 30)
+    rows = ask(request, timeout_s=timeout_s + 30)
     return sorted(map(_consumed, rows), key=lambda record: record.partition)
 
 
@@ -196,7 +197,7 @@ def _end_idle() -> None:
             process.kill()
 
 
-def _ask(request: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
+def ask(request: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
     """The rows a JVM running ``Clients`` answers ``request`` with."""
     process = _idle_or_new()
     watch = threading.Timer(timeout_s, process.kill)

@@ -32,6 +32,9 @@ public final class Clients {
                 case "produce" -> Produce.run(request, out);
                 case "consume" -> Consume.run(request, out);
                 case "dump" -> Dump.run(request, out);
+                case "offsets" -> Inspect.offsets(request, out);
+                case "committed" -> Inspect.committed(request, out);
+                case "producers" -> Inspect.producers(request, out);
                 default -> throw new IllegalArgumentException("unknown request " + request.get("do"));
             }
             return null;
