@@ -7,13 +7,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
 from pyspark_commitlog.storage.errors import InvalidRecordError, OffsetsOutOfOrderError, RecordTooLargeError
 from pyspark_commitlog.storage.format import columns as filling
 from pyspark_commitlog.storage.format.compression import compress, decompress
 from pyspark_commitlog.storage.format.fields import (
-    CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     INT32_MAX,
@@ -22,14 +20,12 @@ from pyspark_commitlog.storage.format.fields import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Codec,
     TimestampType,
 )
 from pyspark_commitlog.storage.format.tables import (
-    HEADERS,
     BatchHeaders,
     BinaryColumn,
     Bools,
@@ -39,54 +35,52 @@ from pyspark_commitlog.storage.format.tables import (
     Int64s,
     Records,
 )
+from pyspark_commitlog.storage.format.v2_header import (
+    CHECKED_FROM,
+    CRC_AT,
+    LAYOUT,
+    MAGIC,
+    checksums,
+    empty_batch,
+    headers,
+    sequences,
+    set_append_time,
+    set_max_timestamp,
+    sign,
+    stamp,
+    stamp_producer,
+)
 from pyspark_commitlog.storage.kernels import frozen, memory, writing
 from pyspark_commitlog.storage.kernels import records as reading
 
-MAGIC = 2
-
-# This must not change: it is how Kafka's files look.
-LAYOUT = np.dtype(
-    [  #                          byte  meaning
-        ("base_offset", ">i8"),  #   0   offset of the first record, as first written: compaction keeps it
-        ("length", ">i4"),  #        8   bytes after this field
-        ("leader_epoch", ">i4"),  # 12   outside the checksum: set again on every hop
-        ("magic", "i1"),  #         16   2
-        ("crc", ">u4"),  #          17   CRC-32C from attributes to the end
-        ("attributes", ">i2"),  #   21   codec, timestamp type, transactional, control, delete horizon
-        ("last_offset_delta", ">i4"),  # 23
-        ("base_timestamp", ">i8"),  # 27  what record timestamps are relative to; or the delete horizon
-        ("max_timestamp", ">i8"),  # 35  of the records; or the append time
-        ("producer_id", ">i8"),  #  43   -1: none
-        ("producer_epoch", ">i2"),  # 51  -1: none
-        ("base_sequence", ">i4"),  # 53  -1: none
-        ("count", ">i4"),  #        57   records that are there: 0 is possible after compaction
-    ]
-)
-assert LAYOUT.itemsize == 61
-CHECKED_FROM = 21
-CRC_AT = 17
+__all__ = [
+    "CHECKED_FROM",
+    "CRC_AT",
+    "LAYOUT",
+    "MAGIC",
+    "BatchFields",
+    "EncodedBatches",
+    "checksums",
+    "empty_batch",
+    "encode",
+    "encode_batches",
+    "headers",
+    "parts",
+    "set_append_time",
+    "set_max_timestamp",
+    "sign",
+    "stamp",
+    "stamp_producer",
+]
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
-
-_SAME_FIELDS = (
-    "base_offset",
-    "leader_epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "count",
-)
+_BITS = {"leader_epoch": 32, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32}
 
 
 @dataclass(frozen=True)
 class BatchFields:
-    """What a batch says of all its records."""
+    """What a batch says of all its records. ValueError for what no writer may say, or no field can hold (spec 1.4)."""
 
     codec: Codec = Codec.NONE
     level: int | None = None  # None: Kafka's default
@@ -100,6 +94,9 @@ class BatchFields:
     delete_horizon_ms: int | None = None
 
     def __post_init__(self) -> None:
+        for name, bits in _BITS.items():
+            if not -1 <= getattr(self, name) < 2 ** (bits - 1):
+                raise ValueError(f"{name} {getattr(self, name)} is not from -1 to 2^{bits - 1} - 1")
         if self.producer_id != NO_PRODUCER_ID:
             if self.producer_epoch < 0:
                 raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch}")
@@ -129,28 +126,10 @@ class EncodedBatches(NamedTuple):
 # Reading
 
 
-def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
-    rows = np.empty((len(positions), LAYOUT.itemsize), dtype=np.uint8)
-    memory.take_rows(frozen(buffer), positions, rows)
-    raw = rows.reshape(-1).view(LAYOUT)
-    table = np.empty(len(positions), dtype=HEADERS)
-    for name in _SAME_FIELDS:
-        table[name] = raw[name]
-    table["position"], table["size"] = positions, sizes
-    table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
-    return table
-
-
-def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
-    """CRC-32C of each batch."""
-    view = memoryview(buffer)
-    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
-    return [crc32c(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
-
-
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[filling.Part]:
     """Where the records are: all uncompressed neighbours in one part, each compressed batch in one of its own.
+
+    A batch without bytes behind its header holds no stream either, whatever codec it names.
 
     Raises InvalidRecordError with the position of a batch whose count is negative or that does not decompress.
     """
@@ -160,7 +139,7 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
         row = table[wrong[0]]
         raise InvalidRecordError(f"a record count of {row['count']}", position=int(row["position"]))
     layout = _record_table(headers)
-    compressed = headers.codec != Codec.NONE
+    compressed = (headers.codec != Codec.NONE) & (table["size"] > LAYOUT.itemsize)
     found = []
     for first, last in runs(compressed):
         positions = table["position"][first:last]
@@ -220,22 +199,31 @@ def encode(
     ``base_offset`` and ``last_offset`` are those of the first and last record unless given, as compaction does;
     ``max_timestamp`` the largest of the records. No records give no bytes.
 
-    Raises OffsetsOutOfOrderError for offsets that do not increase or span 2^31 and more, and RecordTooLargeError for
-    more bytes than the length field can say.
+    Raises OffsetsOutOfOrderError for offsets that do not increase, lie outside those given or span 2^31 and more, and
+    RecordTooLargeError for more bytes than the length field can say.
     """
     if not len(records):
         return np.empty(0, dtype=np.uint8)
     base = int(records.offsets[0]) if base_offset is None else base_offset
-    horizon = fields.delete_horizon_ms
-    target, batches = _write(records, None, base, writing.OF_FIRST if horizon is None else horizon, 2**62)
     last = int(records.offsets[-1]) if last_offset is None else last_offset
-    if not 0 <= last - base <= INT32_MAX or np.any(records.offsets[1:] <= records.offsets[:-1]):
-        raise OffsetsOutOfOrderError(f"offsets {base} to {last} do not increase, or span more than a batch can")
+    _check_offsets(records.offsets, base, last)
+    target, batches = _write(records, None, base, fields, 2**62)
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
         raw["max_timestamp"] = max_timestamp
     return _finish(target, batches, raw, fields).buffer
+
+
+def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
+    if np.any(offsets[1:] <= offsets[:-1]):
+        raise OffsetsOutOfOrderError(
+            f"offsets from {offsets[0]} to {offsets[-1]} do not increase from record to record"
+        )
+    if offsets[0] < base or offsets[-1] > last:
+        raise OffsetsOutOfOrderError(f"offsets {offsets[0]} to {offsets[-1]} in a batch of {base} to {last}")
+    if last - base > INT32_MAX:
+        raise OffsetsOutOfOrderError(f"offsets {base} to {last} in one batch, which spans {INT32_MAX} at most")
 
 
 def encode_batches(
@@ -247,47 +235,36 @@ def encode_batches(
     there is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
     :func:`set_append_time`.
     """
-    target, batches = _write(records, rows, writing.CONSECUTIVE, writing.OF_FIRST, batch_bytes_max)
+    target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max)
     raw = _raw_headers(fields, batches)
     raw["base_offset"] = batches[:, writing.FIRST_ROW]
     raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
     if fields.producer_id != NO_PRODUCER_ID:
-        raw["base_sequence"] = (fields.base_sequence + batches[:, writing.FIRST_ROW]) % 2**31
+        raw["base_sequence"] = sequences(fields.base_sequence, batches[:, writing.FIRST_ROW])
     return _finish(target, batches, raw, fields)
 
 
-def empty_batch(headers: BatchHeaders) -> Bytes:
-    """What compaction leaves of a batch whose records are all gone, but which must be remembered (spec 1.7).
-
-    Codec and delete horizon are cleared, everything else of the one header given is kept.
-    """
-    row = headers.table[0]
-    raw = np.zeros(1, dtype=LAYOUT)
-    for name in _SAME_FIELDS:
-        raw[name] = row[name]
-    raw["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
-    raw["last_offset_delta"] = row["last_offset"] - row["base_offset"]
-    raw["base_timestamp"], raw["count"] = NO_TIMESTAMP, 0
-    raw["length"] = LAYOUT.itemsize - LOG_OVERHEAD
-    buffer = raw.view(np.uint8)
-    _sign(buffer, np.zeros(1, dtype=np.int64), np.array([LAYOUT.itemsize]))
-    return buffer
-
-
 def _write(
-    records: Records, rows: Int64s | None, base_offset: int, base_timestamp: int, batch_bytes_max: int
+    records: Records, rows: Int64s | None, base_offset: int, fields: BatchFields, batch_bytes_max: int
 ) -> tuple[Bytes, Int64s]:
     """Record bytes with room for a header before each batch, and the table of batches."""
     chosen = np.arange(len(records), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False)
-    source = _source(records)
-    room = len(chosen) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
-    room += _bytes_of(source.key_offsets, chosen) + _bytes_of(source.value_offsets, chosen)
-    room += _header_bytes_of(source, chosen)
-    target = np.empty(room, dtype=np.uint8)
+    if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(records):
+        raise IndexError(f"rows {chosen.min()} to {chosen.max()} of a table of {len(records)}")
+    base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
+    source = source_of(records)
+    target = np.empty(room_for(source, chosen), dtype=np.uint8)
     batches = np.empty((len(chosen), writing.BATCH_FIELDS), dtype=np.int64)
     cut = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
     found = writing.write_batches(source, frozen(chosen), cut, target, batches)
     return target, batches[:found]
+
+
+def room_for(source: writing.Source, rows: Int64s) -> int:
+    """Bytes that the rows take at most, however they are cut into batches."""
+    room = len(rows) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
+    room += _bytes_of(source.key_offsets, rows) + _bytes_of(source.value_offsets, rows)
+    return room + _header_bytes_of(source, rows)
 
 
 def _bytes_of(offsets: Int32s, rows: Int64s) -> int:
@@ -304,7 +281,8 @@ def _header_bytes_of(source: writing.Source, rows: Int64s) -> int:
     return int((keys + values + HEADER_OVERHEAD_MAX * (last - first)).sum())
 
 
-def _source(records: Records) -> writing.Source:
+def source_of(records: Records) -> writing.Source:
+    """The columns as the kernels take them."""
     count = len(records)
     keys = _nulls(count) if records.keys is None else records.keys
     values = _nulls(count) if records.values is None else records.values
@@ -360,7 +338,7 @@ def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields
     raw["length"] = sizes - LOG_OVERHEAD
     memory.put_rows(target, starts, raw.view(np.uint8).reshape(-1, LAYOUT.itemsize))
     buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
-    _sign(buffer, starts, sizes)
+    sign(buffer, starts, sizes)
     return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
 
 
@@ -373,74 +351,3 @@ def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[By
         batch[writing.START], at = at, at + LAYOUT.itemsize + len(body)
         batch[writing.END] = at
     return np.concatenate(pieces) if pieces else target[:0], moved
-
-
-def _sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> None:
-    view = memoryview(buffer)
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        crc = crc32c(view[start + CHECKED_FROM : start + size])
-        view[start + CRC_AT : start + CHECKED_FROM] = crc.to_bytes(4, "big")
-
-
-# Changing what is encoded. The buffer must be writable; headers that describe it afterwards are returned.
-
-
-def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoch: int) -> BatchHeaders:
-    """Shift the batches so that the first begins at ``base_offset``, and set their leader epoch (not checksummed)."""
-    table = headers.table.copy()
-    shift = base_offset - int(table["base_offset"][0]) if len(table) else 0
-    table["base_offset"] += shift
-    table["last_offset"] += shift
-    table["leader_epoch"] = leader_epoch
-    _put(buffer, table, "base_offset", table["base_offset"])
-    _put(buffer, table, "leader_epoch", table["leader_epoch"])
-    return BatchHeaders(table)
-
-
-def stamp_producer(
-    buffer: Bytes,
-    headers: BatchHeaders,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    transactional: bool,
-) -> BatchHeaders:
-    """Say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
-    table = headers.table.copy()
-    table["producer_id"], table["producer_epoch"] = producer_id, producer_epoch
-    spans = table["last_offset"] - table["base_offset"] + 1
-    table["base_sequence"] = (base_sequence + np.cumsum(spans) - spans) % 2**31
-    table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
-    for name in ("producer_id", "producer_epoch", "base_sequence", "attributes"):
-        _put(buffer, table, name, table[name])
-    return _signed(buffer, table)
-
-
-def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchHeaders:
-    """Make ``now_ms`` the time of all records (LogAppendTime); base timestamp and deltas stay (spec 1.8)."""
-    table = headers.table.copy()
-    table["attributes"] |= TIMESTAMP_TYPE_MASK
-    table["max_timestamp"] = now_ms
-    for name in ("attributes", "max_timestamp"):
-        _put(buffer, table, name, table[name])
-    return _signed(buffer, table)
-
-
-def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int64s) -> BatchHeaders:
-    """Correct the largest timestamp of each batch."""
-    table = headers.table.copy()
-    table["max_timestamp"] = max_timestamps
-    _put(buffer, table, "max_timestamp", max_timestamps)
-    return _signed(buffer, table)
-
-
-def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> None:
-    dtype, at = LAYOUT.fields[name][:2]  # type: ignore[index]
-    rows = np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(-1, dtype.itemsize)
-    memory.put_rows(buffer, table["position"] + at, rows)
-
-
-def _signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
-    _sign(buffer, table["position"], table["size"])
-    return BatchHeaders(headers(buffer, table["position"].copy(), table["size"].copy()))

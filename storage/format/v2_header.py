@@ -1,0 +1,186 @@
+"""The 61 bytes before the records of magic 2: how they are read, signed, and changed in place (spec 1.1, 1.7, 1.8)."""
+
+from __future__ import annotations
+
+import numpy as np
+from crc32c import crc32c
+
+from pyspark_commitlog.storage.format.fields import (
+    CODEC_MASK,
+    DELETE_HORIZON_MASK,
+    LOG_OVERHEAD,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s
+from pyspark_commitlog.storage.kernels import frozen, memory
+
+MAGIC = 2
+
+# This must not change: it is how Kafka's files look.
+LAYOUT = np.dtype(
+    [  #                          byte  meaning
+        ("base_offset", ">i8"),  #   0   offset of the first record, as first written: compaction keeps it
+        ("length", ">i4"),  #        8   bytes after this field
+        ("leader_epoch", ">i4"),  # 12   outside the checksum: set again on every hop
+        ("magic", "i1"),  #         16   2
+        ("crc", ">u4"),  #          17   CRC-32C from attributes to the end
+        ("attributes", ">i2"),  #   21   codec, timestamp type, transactional, control, delete horizon
+        ("last_offset_delta", ">i4"),  # 23
+        ("base_timestamp", ">i8"),  # 27  what record timestamps are relative to; or the delete horizon
+        ("max_timestamp", ">i8"),  # 35  of the records; or the append time
+        ("producer_id", ">i8"),  #  43   -1: none
+        ("producer_epoch", ">i2"),  # 51  -1: none
+        ("base_sequence", ">i4"),  # 53  -1: none
+        ("count", ">i4"),  #        57   records that are there: 0 is possible after compaction
+    ]
+)
+assert LAYOUT.itemsize == 61
+CHECKED_FROM = 21
+CRC_AT = 17
+
+_SAME_FIELDS = (
+    "base_offset",
+    "leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
+
+
+def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
+    """Headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
+    rows = np.empty((len(positions), LAYOUT.itemsize), dtype=np.uint8)
+    memory.take_rows(frozen(buffer), positions, rows)
+    raw = rows.reshape(-1).view(LAYOUT)
+    table = np.empty(len(positions), dtype=HEADERS)
+    for name in _SAME_FIELDS:
+        table[name] = raw[name]
+    table["position"], table["size"] = positions, sizes
+    table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
+    return table
+
+
+def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
+    """CRC-32C of each batch."""
+    view = memoryview(buffer)
+    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
+    return [crc32c(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
+
+
+def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> None:
+    """Write the checksum of each batch into its header."""
+    view = memoryview(buffer)
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        crc = crc32c(view[start + CHECKED_FROM : start + size])
+        view[start + CRC_AT : start + CHECKED_FROM] = crc.to_bytes(4, "big")
+
+
+def empty_batch(headers: BatchHeaders) -> Bytes:
+    """What compaction leaves of a batch whose records are all gone, but which must be remembered (spec 1.7).
+
+    Codec and delete horizon are cleared, everything else of the one header given is kept.
+    """
+    row = headers.table[0]
+    raw = np.zeros(1, dtype=LAYOUT)
+    for name in _SAME_FIELDS:
+        raw[name] = row[name]
+    raw["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
+    raw["last_offset_delta"] = row["last_offset"] - row["base_offset"]
+    raw["base_timestamp"], raw["count"] = NO_TIMESTAMP, 0
+    raw["length"] = LAYOUT.itemsize - LOG_OVERHEAD
+    buffer = raw.view(np.uint8)
+    sign(buffer, np.zeros(1, dtype=np.int64), np.array([LAYOUT.itemsize]))
+    return buffer
+
+
+# Changing what is encoded. The headers that describe it afterwards are returned. ValueError for a buffer that cannot be
+# written, and for batches of other magics, whose fields lie elsewhere; nothing is changed then.
+
+
+def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoch: int) -> BatchHeaders:
+    """Shift the batches so that the first begins at ``base_offset``, and set their leader epoch (not checksummed)."""
+    table = _changeable(buffer, headers)
+    shift = base_offset - int(table["base_offset"][0]) if len(table) else 0
+    table["base_offset"] += shift
+    table["last_offset"] += shift
+    table["leader_epoch"] = leader_epoch
+    _put(buffer, table, "base_offset", table["base_offset"])
+    _put(buffer, table, "leader_epoch", table["leader_epoch"])
+    return BatchHeaders(table)
+
+
+def stamp_producer(
+    buffer: Bytes,
+    headers: BatchHeaders,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    transactional: bool,
+) -> BatchHeaders:
+    """Say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
+    table = _changeable(buffer, headers)
+    table["producer_id"], table["producer_epoch"] = producer_id, producer_epoch
+    spans = table["last_offset"] - table["base_offset"] + 1
+    table["base_sequence"] = sequences(base_sequence, np.cumsum(spans) - spans)
+    table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
+    for name in ("producer_id", "producer_epoch", "base_sequence", "attributes"):
+        _put(buffer, table, name, table[name])
+    return _signed(buffer, table)
+
+
+def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchHeaders:
+    """Make ``now_ms`` the time of all records (LogAppendTime); base timestamp and deltas stay (spec 1.8)."""
+    table = _changeable(buffer, headers)
+    table["attributes"] |= TIMESTAMP_TYPE_MASK
+    table["max_timestamp"] = now_ms
+    for name in ("attributes", "max_timestamp"):
+        _put(buffer, table, name, table[name])
+    return _signed(buffer, table)
+
+
+def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int64s) -> BatchHeaders:
+    """Correct the largest timestamp of each batch."""
+    table = _changeable(buffer, headers)
+    table["max_timestamp"] = max_timestamps
+    _put(buffer, table, "max_timestamp", max_timestamps)
+    return _signed(buffer, table)
+
+
+def sequences(base_sequence: int, records_before: Int64s) -> Int64s:
+    """The sequence after so many records; they wrap from 2^31 - 1 to 0, and stay "none" where they begin so."""
+    if base_sequence == NO_SEQUENCE:
+        return np.full(len(records_before), NO_SEQUENCE, dtype=np.int64)
+    return (base_sequence + records_before) % 2**31
+
+
+def _changeable(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
+    """A copy of the table to change. The kernel that writes the fields looks at nothing, so it is done here."""
+    table = headers.table.copy()
+    if not (buffer.flags.writeable and buffer.flags.c_contiguous):
+        raise ValueError("the batches lie in a buffer that cannot be written")
+    if len(table) and (table["magic"] != MAGIC).any():
+        raise ValueError(f"only batches of magic {MAGIC} can be changed in place")
+    if len(table) and (table["position"].min() < 0 or (table["position"] + table["size"]).max() > len(buffer)):
+        raise ValueError("the headers are not of this buffer")
+    return table
+
+
+def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> None:
+    dtype, at = LAYOUT.fields[name][:2]  # type: ignore[index]
+    rows = np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(-1, dtype.itemsize)
+    memory.put_rows(buffer, table["position"] + at, rows)
+
+
+def _signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
+    sign(buffer, table["position"], table["size"])
+    return BatchHeaders(headers(buffer, table["position"].copy(), table["size"].copy()))
