@@ -9,7 +9,7 @@ After a failed write or sync nobody knows what is on the disk: the log refuses t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,13 +19,14 @@ from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
     InvalidOffsetError,
+    LogDirLockedError,
     OffsetOutOfRangeError,
     PolicyViolationError,
     RecordBatchTooLargeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from pyspark_commitlog.storage.filesystem import Lock, make_directory_durably
+from pyspark_commitlog.storage.filesystem import FileStatus, Lock, make_directory_durably
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
@@ -34,6 +35,7 @@ from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerU
 from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers, replay
 from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import LogContext, Window
 from pyspark_commitlog.storage.validator import (
     FOLLOWING,
@@ -135,6 +137,35 @@ class Log(LogReader):
         self._failure = "a change was interrupted"
         yield
         self._failure = None
+
+    @contextmanager
+    def maintaining(self) -> Iterator[None]:
+        """Hold the maintenance lock; swaps that were not finished are, and the log is as other processes left it.
+
+        Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds.
+        """
+        lock = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
+        if lock is None:
+            raise LogDirLockedError(f"{self._lock_path(MAINTENANCE_LOCK_FILE)}: another process works on the partition")
+        with lock:
+            with self._writing():
+                self.segments.close()
+                self._take(self._loader().load(may_finish_swaps=True))
+            yield
+
+    @contextmanager
+    def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:
+        """Hold the append lock, beside the maintenance lock, to replace segments; yields all there are.
+
+        ``found`` tells, by base offset, what the files of those to be replaced were when the work on them began. Raises
+        StorageError, and nothing has happened, where another process has cut or removed one since.
+        """
+        with self._writing():
+            now = {segment.base_offset: segment.status() for segment in self.segments if segment.base_offset in found}
+            if now != found:
+                raise StorageError(f"{self.context.directory}: cut while it was worked on; nothing was replaced")
+            with self._changing():
+                yield self.segments
 
     def _catch_up(self) -> None:
         """Take in what other processes appended; load the log anew where more has changed than its end."""
@@ -468,11 +499,11 @@ class Log(LogReader):
                 self._cut_at(offset)
 
     def _cut_at(self, offset: int) -> None:
-        self._lower_marks(Marks(min(self._recovery_point, offset), min(self._log_start_offset, offset)))
-        for segment in reversed(self.segments.reaching(offset)):
-            if segment.base_offset > offset:
-                self.segments.remove(segment)
-                segment.remove_files()
+        holding = self.segments.reaching(offset)[0]  # its batches below the offset may go with one that reaches it
+        self._lower_marks(Marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset)))
+        for segment in reversed(self.segments.reaching(offset)[1:]):
+            self.segments.remove(segment)
+            segment.remove_files()
         active = self.segments.active
         active.truncate_to(offset)
         active.resize_indexes()

@@ -55,6 +55,9 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
 
 TopicPartition = tuple[str, int]
 
+# Any of these tells a log directory; the locks alone are left where its first topic was never finished.
+_ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
+
 
 @dataclass(frozen=True)
 class TopicDescription:
@@ -109,7 +112,7 @@ class LogManager:
 
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)
-        return TOPICS_FILE in listing or names.META_PROPERTIES_FILE in listing or bool(self._partitions_found(()))
+        return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(()))
 
     def path(self, *file_names: str) -> str:
         """A path below the directory."""

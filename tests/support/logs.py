@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.reader import Isolation, LogReader
+from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.format import control, v2
+from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
+from pyspark_commitlog.storage.log import AppendInfo, Log
+from pyspark_commitlog.storage.producers import Origin
+from pyspark_commitlog.storage.reader import Checkpoints, Isolation, KeptInMemory, LogReader
+from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
 
@@ -38,6 +42,94 @@ def config(**overrides: object) -> LogConfig:
     return LogConfig.from_mapping(names)
 
 
+def open_log(
+    directory: object,
+    checkpoints: Checkpoints | None = None,
+    *,
+    clock: ManualClock | None = None,
+    filesystem: FileSystem | None = None,
+    **settings: object,
+) -> Log:
+    """A log to write, at a time that stands still."""
+    return Log.open(
+        str(directory),
+        config(**settings),
+        clock=clock or ManualClock(NOW_MS),
+        filesystem=filesystem,
+        checkpoints=checkpoints or KeptInMemory(),
+    )
+
+
+def open_reader(
+    directory: object,
+    checkpoints: Checkpoints | None = None,
+    *,
+    filesystem: FileSystem | None = None,
+    **settings: object,
+) -> LogReader:
+    """The same log to read."""
+    return LogReader.open(
+        str(directory),
+        config(**settings),
+        clock=ManualClock(NOW_MS),
+        filesystem=filesystem,
+        checkpoints=checkpoints or KeptInMemory(),
+    )
+
+
+def append(log: Log, *values: bytes | None, timestamps: Sequence[int] | int = NOW_MS) -> AppendInfo:
+    """One batch of no producer."""
+    return log.append_records(records(values, timestamps=timestamps))
+
+
+def batch(
+    *values: bytes | None,
+    producer_id: int = -1,
+    base_sequence: int = -1,
+    producer_epoch: int | None = None,
+    transactional: bool = False,
+    timestamps: Sequence[int] | int = NOW_MS,
+) -> Bytes:
+    """An encoded batch as a client sends it; epoch 0 where there is a producer."""
+    epoch = producer_epoch if producer_epoch is not None else min(producer_id, 0)
+    fields = v2.BatchFields(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence, transactional=transactional
+    )
+    return v2.encode(records(values, timestamps=timestamps), fields)
+
+
+def replicated(*values: bytes | None, base_offset: int, leader_epoch: int = 0) -> Bytes:
+    """An encoded batch as a follower fetches it: with its offsets."""
+    data = batch(*values)
+    data[:8] = np.frombuffer(base_offset.to_bytes(8, "big"), dtype=np.uint8)
+    data[12:16] = np.frombuffer(leader_epoch.to_bytes(4, "big"), dtype=np.uint8)
+    return data
+
+
+def write_transactional(log: Log, producer_id: int, base_sequence: int, *values: bytes, epoch: int = 0) -> AppendInfo:
+    """A batch of a transaction, which it begins if none is open."""
+    data = batch(
+        *values, producer_id=producer_id, base_sequence=base_sequence, producer_epoch=epoch, transactional=True
+    )
+    return log.append(data)
+
+
+def end_transaction(
+    log: Log, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0
+) -> AppendInfo:
+    """The marker that ends a producer's transaction."""
+    marker = control.end_transaction_marker(
+        commit=commit,
+        offset=0,
+        leader_epoch=0,
+        timestamp_ms=NOW_MS,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+    )
+    return log.append(marker, origin=Origin.COORDINATOR)
+
+
 def rows(log: Log | LogReader, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[tuple[int, bytes | None]]:
     """(offset, value) of every record a reader sees."""
     found: list[tuple[int, bytes | None]] = []
@@ -45,3 +137,8 @@ def rows(log: Log | LogReader, isolation: Isolation = Isolation.READ_UNCOMMITTED
         assert part.values is not None
         found += zip(part.offsets.tolist(), part.values.to_list(), strict=True)
     return found
+
+
+def committed(log: Log | LogReader) -> list[tuple[int, bytes | None]]:
+    """What a reader of committed records sees."""
+    return rows(log, Isolation.READ_COMMITTED)

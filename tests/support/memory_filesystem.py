@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Literal, NamedTuple, Self
 
@@ -357,16 +358,16 @@ class MemoryFileSystem:
 
 
 def crash_points(
-    program: Callable[[MemoryFileSystem], object], start: MemoryFileSystem | None = None
+    program: Callable[[MemoryFileSystem], object], start: MemoryFileSystem | None = None, *, every: int = 1
 ) -> Iterator[tuple[Operation, MemoryFileSystem]]:
     """Run ``program`` again and again from ``start``, the power going at its 1st change, its 2nd, and so on.
+
+    With ``every``, only at each such change: the 1st, the 4th, the 7th for 3.
 
     Yields the operation during which it went, and the disk, which the caller lets :meth:`~MemoryFileSystem.crash` by as
     many seeds as it likes; ends when the program does.
     """
-    n = 0
-    while True:
-        n += 1
+    for n in count(1, every):
         filesystem = (start or MemoryFileSystem()).copy()
         filesystem.cut_power_at(n)
         try:

@@ -1,0 +1,331 @@
+"""The power goes at every change an operation makes: the log opens again by itself, and nothing acknowledged is gone.
+
+Every scenario runs once for each of its changes; the disk that is left then is what the model of a disk allows,
+chosen by seeds (tests/support/disk_model.py). The suite tries a few; ``python -m tests.storage.test_crash_states 200``
+tries as many as it is told.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import pytest
+
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.manager import LogManager
+from tests.support.logs import batch, committed, end_transaction, rows, write_transactional
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+
+Rows = list[tuple[int, bytes | None]]
+PRODUCER = 7
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How many of the possible disks are tried: every so many changes, and seeds for each of those."""
+
+    every: int
+    seeds: int
+
+    def disks(
+        self, program: Callable[[MemoryFileSystem], object], start: MemoryFileSystem
+    ) -> Iterator[tuple[str, MemoryFileSystem]]:
+        """What power cuts leave, and during which operation the power went, by which seed."""
+        for n, (operation, disk) in enumerate(crash_points(program, start, every=self.every)):
+            for seed in range(n, n + self.seeds):
+                yield f"{operation}, seed {seed}", disk.crash(seed)
+
+
+QUICK = Effort(every=4, seeds=1)
+
+
+@dataclass
+class Story:
+    """What happens to one log, and what it may therefore hold when the power goes."""
+
+    disk: MemoryFileSystem
+    settings: dict[str, str]
+    content: Rows = field(default_factory=list)  # acknowledged
+    allowed: list[Rows] = field(default_factory=lambda: [[]])  # one of these is there after a crash
+    sequence: int = 0
+
+    def go_on(self, disk: MemoryFileSystem) -> Story:
+        """Another process, after this one was killed, on a copy of the disk; it has yet to open anything."""
+        return Story(disk, self.settings, self.content, [self.content], self.sequence)
+
+    def open(self) -> Self:
+        self.manager = LogManager.open("/logs", create=True, clock=self.disk.clock, filesystem=self.disk)
+        return self
+
+    @property
+    def log(self) -> Log:
+        if "t" not in self.manager.topics():
+            self.manager.create_topic("t", partitions=1, configs=self.settings)
+        return self.manager.open_log("t", 0)
+
+    def append(self, *values: bytes, is_acknowledged: bool = True) -> None:
+        """One idempotent batch; ``is_acknowledged=False``: the topic's settings let it be synced later."""
+        log = self.log
+        written = list(enumerate(values, log.log_end_offset))
+        self.allowed = [*self.allowed, self.allowed[-1] + written]
+        log.append(batch(*values, producer_id=PRODUCER, base_sequence=self.sequence))
+        self.sequence += len(values)
+        if is_acknowledged:
+            self._acknowledged()
+
+    def _acknowledged(self) -> None:
+        self.content = self.allowed[-1]
+        self.allowed = [self.content]
+
+    def flush(self) -> None:
+        self.log.flush()
+        self._acknowledged()
+
+    def truncate_to(self, offset: int) -> None:
+        """``offset`` must be within a batch of two, the size of all: it goes as a whole."""
+        ends = range(len(self.content), offset - 2, -2)
+        self.allowed = [[row for row in self.content if row[0] < end] for end in ends]
+        self.log.truncate_to(offset)
+        self._acknowledged()
+        self.sequence = len(self.content)  # all of them this producer's
+
+    def delete_records(self, offset: int) -> None:
+        self.allowed = [self.content, [row for row in self.content if row[0] >= offset]]
+        self.log.delete_records(offset)
+        self._acknowledged()
+
+
+Steps = Callable[[Story], object]
+
+
+def nothing(_: Story) -> None:
+    pass
+
+
+def some_records(story: Story) -> None:
+    for n in range(3):
+        story.append(b"first %d" % n, b"second %d" % n)
+    story.flush()
+
+
+def appending(story: Story) -> None:
+    story.append(b"a" * 700, b"b" * 700)  # several blocks of the disk: a torn write leaves any of them
+    story.append(b"c")
+
+
+def rolling(story: Story) -> None:
+    for n in range(4):
+        story.append(b"%d" % n * 120)
+
+
+def flushing(story: Story) -> None:
+    for n in range(3):
+        story.append(b"%d" % n * 300, is_acknowledged=False)
+    story.flush()
+
+
+def closing(story: Story) -> None:
+    story.append(b"last")
+    story.manager.close()
+
+
+def truncating(story: Story) -> None:
+    story.truncate_to(3)  # inside the second batch: it goes as a whole
+    story.append(b"new")
+
+
+def deleting_records(story: Story) -> None:
+    story.delete_records(3)
+    story.append(b"new")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    before: Steps
+    during: Steps
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+SMALL = {"segment.bytes": "300", "index.interval.bytes": "0"}
+PREALLOCATED = {"preallocate": "true", "index.interval.bytes": "0"}
+LAZY = {"flush.messages": "1000000"}
+SCENARIOS = [
+    Scenario("creating the topic and appending to it", nothing, appending),
+    Scenario("appending behind other records", some_records, appending, {"index.interval.bytes": "0"}),
+    Scenario("appending into preallocated files", some_records, appending, {**PREALLOCATED, "segment.bytes": "2000"}),
+    Scenario("rolling", some_records, rolling, SMALL),
+    Scenario("rolling preallocated files", some_records, rolling, {**SMALL, **PREALLOCATED}),
+    Scenario("flushing", some_records, flushing, {**LAZY, "index.interval.bytes": "0"}),
+    Scenario("flushing over several segments", some_records, flushing, {**LAZY, "segment.bytes": "500"}),
+    Scenario("closing", some_records, closing),
+    Scenario("truncating", some_records, truncating),
+    Scenario("truncating over several segments", some_records, truncating, SMALL),
+    Scenario("deleting records", some_records, deleting_records, SMALL),
+]
+
+
+def fresh_disk(steps: Steps, settings: dict[str, str]) -> tuple[MemoryFileSystem, Story]:
+    """A disk after some steps whose process was then killed, and the story so far."""
+    disk = MemoryFileSystem()
+    story = Story(disk, {"segment.index.bytes": "1000", **settings}).open()  # ten megabytes would be copied each time
+    steps(story)
+    return disk, story
+
+
+def check_recovers(disk: MemoryFileSystem, story: Story, where: str) -> None:
+    """Readers see what may be there; a writer brings it into order, can go on, and finds the same again."""
+    seen = read_without_writing(disk)
+    assert seen is None or seen in story.allowed, where
+    again = Story(disk, story.settings).open()
+    found = rows(again.log)
+    assert found in story.allowed, where
+    info = again.log.append(batch(b"next"))
+    again.log.flush()
+    assert info.first_offset >= (found[-1][0] + 1 if found else 0), where
+    killed = Story(disk.crash(0, unsynced="lost"), story.settings).open()
+    assert rows(killed.log) == [*found, (info.first_offset, b"next")], where
+
+
+def read_without_writing(disk: MemoryFileSystem) -> Rows | None:
+    """What a reader sees before any writer came; None where there is no topic yet, or it finds what recovery cuts."""
+    manager = LogManager.open("/logs", create=True, clock=disk.clock, filesystem=disk)
+    if "t" not in manager.topics() or disk.status("/logs/t-0") is None:
+        return None
+    try:
+        return rows(manager.open_reader("t", 0))
+    except CorruptRecordError:
+        return None
+
+
+def check_scenario(scenario: Scenario, effort: Effort) -> None:
+    start, before = fresh_disk(scenario.before, scenario.settings)
+    stories: list[Story] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        stories.append(before.go_on(disk))
+        stories[-1].open()
+        scenario.during(stories[-1])
+
+    for where, left in effort.disks(program, start):
+        check_recovers(left, stories[-1], f"{scenario.name}: {where}")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_whatever_was_acknowledged_survives_a_power_cut(scenario: Scenario) -> None:
+    check_scenario(scenario, QUICK)
+
+
+def torn_tails() -> Iterator[tuple[MemoryFileSystem, Story]]:
+    """Disks as a power cut left them, with something to recover."""
+    for seed, settings in enumerate((SMALL, {**LAZY, "index.interval.bytes": "0"}, {**LAZY, "segment.bytes": "500"})):
+        disk, story = fresh_disk(some_records, settings)
+        for n in range(3):
+            story.append(b"%d" % n * 200, is_acknowledged=False)
+        yield disk.crash(seed), story
+
+
+def check_recovery_can_be_interrupted(effort: Effort) -> None:
+    for torn, story in torn_tails():
+        for where, left in effort.disks(lambda disk: Story(disk, {}).open().log, torn):
+            check_recovers(left, story, f"recovery: {where}")
+
+
+def test_the_power_may_go_again_while_a_log_recovers() -> None:
+    check_recovery_can_be_interrupted(QUICK)
+
+
+def check_retries(settings: dict[str, str], effort: Effort) -> None:
+    """A producer that was not answered sends its batch again, as often as it takes."""
+    start, before = fresh_disk(some_records, settings)
+    data = batch(b"once", b"only", producer_id=PRODUCER, base_sequence=before.sequence)
+
+    def send(disk: MemoryFileSystem) -> None:
+        Story(disk, {}).open().log.append(data.copy())
+
+    for where, left in effort.disks(send, start):
+        send(left)
+        found = [value for _, value in rows(Story(left, {}).open().log)]
+        assert found == [value for _, value in before.content] + [b"once", b"only"], where
+
+
+@pytest.mark.parametrize("settings", [{}, SMALL], ids=["within a segment", "over segments"])
+def test_a_batch_that_is_sent_again_after_a_power_cut_is_there_once(settings: dict[str, str]) -> None:
+    check_retries(settings, QUICK)
+
+
+def transactions(log: Log) -> Iterator[tuple[int, Rows]]:
+    """Steps; after each, the log end, and what readers of committed records may see from then on: it never shrinks."""
+    write_transactional(log, 1, 0, b"aborted")
+    write_transactional(log, 2, 0, b"committed")
+    write_transactional(log, 1, 1, b"aborted too")
+    yield 3, []
+    end_transaction(log, 1, commit=False)
+    yield 4, []
+    end_transaction(log, 2, commit=True)
+    yield 5, [(1, b"committed")]
+
+
+def check_transactions(settings: dict[str, str], effort: Effort) -> None:
+    done: list[tuple[int, Rows]] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        done[:] = [(0, [])]
+        done.extend(transactions(Story(disk, {}).open().log))
+
+    for where, left in effort.disks(program, fresh_disk(lambda story: story.log, settings)[0]):
+        log = Story(left, {}).open().log
+        log_end_offset, seen = done[-1]
+        assert log.log_end_offset >= log_end_offset, where
+        assert committed(log) in (seen, [(1, b"committed")]), where
+        for producer_id in list(log.producers.ongoing.values()):  # whoever coordinates aborts what is open
+            end_transaction(log, producer_id, commit=False)
+        assert committed(log) in (seen, [(1, b"committed")]), where
+
+
+@pytest.mark.parametrize("settings", [{}, {"segment.bytes": "200"}], ids=["within a segment", "over segments"])
+def test_a_power_cut_shows_nothing_of_an_aborted_transaction(settings: dict[str, str]) -> None:
+    check_transactions(settings, QUICK)
+
+
+def check_group_commits(effort: Effort) -> None:
+    first, second = {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(10)}, {("t", 0): CommittedOffset(2)}
+    acknowledged: list[dict[tuple[str, int], CommittedOffset]] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        manager = LogManager.open("/logs", clock=disk.clock, filesystem=disk)
+        acknowledged[:] = [{}]
+        for offsets in (first, second):
+            GroupOffsets(manager).commit("g", offsets)
+            acknowledged.append({**acknowledged[-1], **offsets})
+
+    start = MemoryFileSystem()
+    manager = LogManager.open("/logs", create=True, clock=start.clock, filesystem=start)
+    manager.create_topic("__consumer_offsets", partitions=1, configs={"segment.index.bytes": "1000"})
+    for where, left in effort.disks(program, start):
+        found = GroupOffsets(LogManager.open("/logs", clock=left.clock, filesystem=left)).fetch("g")
+        assert found in [{}, first, {**first, **second}][len(acknowledged) - 1 :][:2], where
+
+
+def test_commits_of_a_group_survive_a_power_cut_together() -> None:
+    check_group_commits(QUICK)
+
+
+def torture(effort: Effort) -> None:
+    """Everything above, with more of the possible disks."""
+    for scenario in SCENARIOS:
+        check_scenario(scenario, effort)
+    check_recovery_can_be_interrupted(effort)
+    check_group_commits(effort)
+    for settings in ({}, SMALL):
+        check_retries(settings, effort)
+        check_transactions(settings, effort)
+
+
+if __name__ == "__main__":
+    torture(Effort(every=1, seeds=int(sys.argv[1])))
