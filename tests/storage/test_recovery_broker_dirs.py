@@ -1,0 +1,278 @@
+"""Directories that a broker left in a crash, or damaged ones, opened to write; beside what a broker made of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.reader import Isolation
+from tests.support import broker_dirs
+from tests.support.logs import records
+
+VARIANTS = ("clean-marker", "no-marker", "no-marker-rp0")
+
+# What a directory differs in from the one that the broker left, by variant and damage: each is the safer outcome
+# (docs/compatibility.md). "refused": the damage is below the recovery point, so it is told, and nothing is changed.
+REFUSED = {"refused"}
+DIFFERENT: dict[tuple[str, str], set[str]] = {
+    # a tail that was synced once: Kafka serves what is left of it, or cuts it off
+    ("clean-marker", "d-empty-active-0"): REFUSED,
+    ("clean-marker", "d-torn-0"): REFUSED,
+    ("clean-marker", "d-torn-header-0"): REFUSED,
+    ("no-marker", "d-empty-active-0"): REFUSED,
+    ("no-marker", "d-torn-0"): REFUSED,
+    ("no-marker", "d-torn-header-0"): REFUSED,
+    # a wrong checksum below the recovery point: Kafka cuts it off without the marker; here its reader is told
+    ("no-marker", "d-flip-last-0"): {
+        "00000000000000000159.log",
+        "00000000000000000210.snapshot",
+        "00000000000000000219.snapshot",
+        "leader-epoch-checkpoint",
+    },
+    # garbage behind the last batch: Kafka leaves it, and appends behind it what nobody can read
+    ("clean-marker", "d-extra-garbage-0"): {"00000000000000000159.log"},
+    # an index of the active segment that leads astray: Kafka goes on with it
+    ("clean-marker", "d-bad-active-index-0"): {"00000000000000000170.index"},
+    # time indexes: Kafka makes empty ones, or cuts the last entry off; we rebuild a missing one
+    ("clean-marker", "d-no-timeindex-0"): {"00000000000000000106.timeindex", "00000000000000000159.timeindex"},
+    ("no-marker", "d-no-timeindex-0"): {"00000000000000000106.timeindex"},
+    ("clean-marker", "d-short-timeindex-0"): {"00000000000000000107.timeindex", "00000000000000000163.timeindex"},
+    ("no-marker", "d-short-timeindex-0"): {"00000000000000000107.timeindex"},
+    # transaction indexes: none of our readers needs them, so those of segments that are not recovered stay as they are
+    ("clean-marker", "d-bad-txnindex-0"): {"00000000000000000111.txnindex"},
+    ("no-marker", "d-bad-txnindex-0"): {"00000000000000000111.txnindex"},
+    ("no-marker", "d-no-txnindex-0"): {"00000000000000000168.txnindex"},
+    # the split of an overflowed segment: Kafka loses the entry of an aborted transaction, and takes more snapshots
+    ("clean-marker", "d-overflow-0"): {
+        "00000000002147483816.txnindex",
+        "00000000000000000163.snapshot",
+        "00000000002147483816.snapshot",
+    },
+    ("no-marker", "d-overflow-0"): {"00000000000000000163.snapshot", "00000000002147483816.snapshot"},
+    ("no-marker-rp0", "d-overflow-0"): {"00000000002147483816.snapshot"},
+    # leader epochs: Kafka knows none, or only those of what it recovered
+    ("clean-marker", "d-no-epoch-0"): {"leader-epoch-checkpoint"},
+    ("no-marker", "d-no-epoch-0"): {"leader-epoch-checkpoint"},
+    # snapshots: Kafka takes more of them, after a clean stop empty ones, and forgets every producer
+    ("clean-marker", "d-no-snapshots-0"): {
+        "00000000000000000111.snapshot",
+        "00000000000000000163.snapshot",
+        "00000000000000000185.snapshot",
+    },
+    ("no-marker", "d-no-snapshots-0"): {"00000000000000000111.snapshot", "00000000000000000163.snapshot"},
+    # a sound snapshot behind the gap still knows the producers of what is missing
+    ("no-marker-rp0", "d-missing-middle-0"): {"00000000000000000163.snapshot"},
+}
+
+
+def comparable(name: str, data: bytes, log_end_offset: int) -> object:
+    """A file without what does not matter: the order in a snapshot, and the epoch that a broker's start assigns."""
+    if name.endswith(names.SNAPSHOT):
+        return sorted(checkpoints.decode_snapshot(data))
+    if name == names.LEADER_EPOCH_CHECKPOINT:
+        return [entry for entry in checkpoints.decode_leader_epochs(data) if entry.start_offset < log_end_offset]
+    return data
+
+
+def differing(ours: Path, kafka: Path, log_end_offset: int) -> set[str]:
+    """Names of files that are not the same in two directories of a partition."""
+    found, expected = (
+        {name: comparable(name, data, log_end_offset) for name, data in broker_dirs.files(path).items()}
+        for path in (ours, kafka)
+    )
+    return {name for name in found.keys() | expected.keys() if found.get(name, b"-") != expected.get(name, b"-")}
+
+
+def partitions(manager: LogManager) -> Iterator[tuple[str, int, str]]:
+    for topic in manager.topics().values():
+        for partition in topic.partitions:
+            yield topic.name, partition, names.partition_directory(topic.name, partition)
+
+
+def append(log: Log, count: int = 3) -> None:
+    log.append_records(records([b"after %d" % n for n in range(count)], keys=[b"key"] * count))
+
+
+def last_values(log: Log, count: int) -> list[bytes | None]:
+    return [row[4] for row in broker_dirs.rows(log)[-count:]]
+
+
+def test_a_log_left_by_a_kill_is_recovered_to_the_very_files_that_kafka_makes_of_it(tmp_path: Path) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", "recovery-crash/unclean")
+    kafka = broker_dirs.stage("recovery-crash/recovered") / "log"
+    ends = {}
+    with broker_dirs.open_manager(directory) as manager:
+        for topic, partition, name in partitions(manager):
+            ends[name] = manager.open_log(topic, partition).log_end_offset
+    found = {name: differing(directory / name, kafka / name, end) for name, end in ends.items()}
+    assert len(found) == 10
+    assert {name: files for name, files in found.items() if files} == {}
+    marks = checkpoints.decode_offsets((directory / names.RECOVERY_POINT_CHECKPOINT).read_bytes())
+    assert {names.partition_directory(*key): offset for key, offset in marks.items()} == ends
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_damage_is_mended_as_kafka_mends_it_or_more_safely(tmp_path: Path, variant: str) -> None:
+    directory = damaged(tmp_path, variant)
+    kafka = broker_dirs.stage(f"recovery-damage/{variant}-after") / "log"
+    found: dict[tuple[str, str], set[str]] = {}
+    for name in sorted(path.name for path in directory.glob("d-*")):
+        before = broker_dirs.files(directory / name)
+        with broker_dirs.open_manager(directory) as manager:
+            try:
+                end = manager.open_log(*broker_dirs.topic_partition(name)).log_end_offset
+            except CorruptRecordError as error:
+                found[variant, name] = REFUSED if is_told(error) else {"not told"}
+                logs = {file: data for file, data in before.items() if file.endswith(names.LOG)}
+                assert logs.items() <= broker_dirs.files(directory / name).items()
+                continue
+        found[variant, name] = differing(directory / name, kafka / name, end)
+    assert len(found) == 26
+    expected = {key: different for key, different in DIFFERENT.items() if key[0] == variant}
+    assert {key: different for key, different in found.items() if different} == expected
+
+
+def is_told(error: CorruptionError) -> bool:
+    """Path, position and offset of the damage are in the message."""
+    return f"{error.path}, position {error.position}: the segment is sound up to offset " in str(error)
+
+
+def damaged(tmp_path: Path, variant: str) -> Path:
+    directory = broker_dirs.copy_to(tmp_path / "log", "recovery-damage/damaged")
+    if variant == "no-marker-rp0":
+        (directory / names.RECOVERY_POINT_CHECKPOINT).unlink()
+    if variant != "clean-marker":
+        with suppress(FileNotFoundError):
+            (directory / names.CLEAN_SHUTDOWN_FILE).unlink()
+    return directory
+
+
+@pytest.mark.parametrize("variant", ["no-marker", "no-marker-rp0"])
+def test_what_is_appended_to_a_mended_log_is_read_again_after_the_next_start(tmp_path: Path, variant: str) -> None:
+    """Also behind garbage and torn tails, where what Kafka acknowledged after a clean stop can never be read."""
+    directory = damaged(tmp_path, variant)
+    ends: dict[str, int] = {}
+    with broker_dirs.open_manager(directory) as manager:
+        for topic, partition, name in partitions(manager):
+            with suppress(CorruptRecordError):
+                log = manager.open_log(topic, partition)
+                append(log)
+                ends[name] = log.log_end_offset
+    assert len(ends) == (26 if variant == "no-marker-rp0" else 23)
+    with broker_dirs.open_manager(directory) as manager:
+        for name, end in ends.items():
+            log = manager.open_log(*broker_dirs.topic_partition(name))
+            assert log.log_end_offset == end
+            assert log.truncated_bytes == 0
+            part = next(log.records(end - 3, end))
+            assert part.values is not None
+            assert part.values.to_list() == [b"after 0", b"after 1", b"after 2"], name
+
+
+class Fatal(NamedTuple):
+    """What stops a broker, and what it comes to here."""
+
+    log_start_offset: int
+    log_end_offset: int
+    told: str  # a part of the warning; empty where nothing is amiss
+
+
+FATAL = {
+    "alien-dir": Fatal(0, 200, ""),
+    "bad-epoch": Fatal(0, 200, "leader-epoch-checkpoint"),
+    "bad-log-start": Fatal(0, 200, "log-start-offset-checkpoint"),
+    "bad-recovery-point": Fatal(0, 200, "recovery-point-offset-checkpoint"),
+    "wrong-topic-id": Fatal(0, 200, ""),
+}
+
+
+@pytest.mark.parametrize("case", FATAL)
+def test_what_stops_a_broker_does_not_stop_us(tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", f"recovery-fatal/{case}-before")
+    expected = broker_dirs.expected_rows(
+        broker_dirs.consumed("recovery-fatal/before-damage")["f-0"]["read_uncommitted"]["records"]
+    )
+    with caplog.at_level(logging.WARNING), broker_dirs.open_manager(directory) as manager:
+        log = manager.open_log("f", 0)
+        assert Fatal(log.log_start_offset, log.log_end_offset, FATAL[case].told) == FATAL[case]
+        assert broker_dirs.rows(log) == expected
+        assert log.epochs.epoch_for(0) == 0
+        append(log)
+    assert FATAL[case].told in caplog.text
+    with broker_dirs.open_manager(directory) as manager:
+        assert last_values(manager.open_log("f", 0), 3) == [b"after 0", b"after 1", b"after 2"]
+
+
+def test_an_emptied_partition_whose_records_were_synced_is_told(tmp_path: Path) -> None:
+    """Kafka begins it anew, at offset 0, and gives the offsets of the lost records to others."""
+    directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/empty-partition-before")
+    with (
+        broker_dirs.open_manager(directory) as manager,
+        pytest.raises(MissingSegmentError, match=r"f-0: no segment is left, but .* below offset 200 was"),
+    ):
+        manager.open_log("f", 0)
+
+
+def test_a_log_that_ends_below_its_log_start_begins_anew_there(tmp_path: Path) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/log-start-beyond-before")
+    kafka = broker_dirs.consumed("recovery-fatal/log-start-beyond-after")["f-0"]["read_uncommitted"]
+    with broker_dirs.open_manager(directory) as manager:
+        log = manager.open_log("f", 0)
+        assert (log.log_start_offset, log.log_end_offset) == (kafka["beginningOffset"], kafka["endOffset"])
+        append(log)
+        assert len(broker_dirs.rows(log)) == 3
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "leader-epochs/before-last-restart",
+        "retention/deleting-live",
+        "retention/stopped",
+        "transactions/final",
+        "rolls/final",
+        "compaction/after-1",
+    ],
+)
+def test_a_log_opened_written_closed_and_opened_again_holds_what_it_held_and_what_was_written(
+    tmp_path: Path, stage: str
+) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", stage)
+    before: dict[str, tuple[int, int, int, list[broker_dirs.Row]]] = {}
+    with broker_dirs.open_manager(directory) as manager:
+        for topic, partition, name in partitions(manager):
+            log = manager.open_log(topic, partition)
+            before[name] = (log.log_start_offset, log.last_stable_offset, log.log_end_offset, broker_dirs.rows(log))
+            append(log)
+    for name, kafka in broker_dirs.consumed(stage).items():
+        if name in before:
+            bounds = (kafka["read_uncommitted"][key] for key in ("beginningOffset", "endOffset"))
+            assert before[name][0:3:2] == tuple(bounds), name
+            assert before[name][1] == kafka["read_committed"]["endOffset"], name
+            assert before[name][3] == broker_dirs.expected_rows(kafka["read_uncommitted"]["records"]), name
+    with broker_dirs.open_manager(directory) as manager:
+        for name, (start, _, end, held) in before.items():
+            log = manager.open_log(*broker_dirs.topic_partition(name))
+            assert (log.log_start_offset, log.log_end_offset) == (start, end + 3), name
+            assert broker_dirs.rows(log)[:-3] == held, name
+            assert last_values(log, 3) == [b"after 0", b"after 1", b"after 2"], name
+    assert not [path for path in directory.rglob("*.deleted") if path.is_file()]
+
+
+def test_an_open_transaction_holds_the_last_stable_offset_after_a_restart_too(tmp_path: Path) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", "transactions/final")
+    kafka = broker_dirs.consumed("transactions/final")["txn-0"]["read_committed"]
+    for _ in range(2):
+        with broker_dirs.open_manager(directory) as manager:
+            log = manager.open_log("txn", 0)
+            assert log.last_stable_offset == kafka["endOffset"] < log.log_end_offset
+            assert broker_dirs.rows(log, Isolation.READ_COMMITTED) == broker_dirs.expected_rows(kafka["records"])
