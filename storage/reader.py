@@ -306,7 +306,7 @@ class LogReader:
         if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
             return FetchData(segment, window, visible, ())
         markers, _ = read_markers(window)
-        hidden = self._hidden_rows(segment, window, markers)
+        hidden = self.hidden_rows(segment, window, markers)
         aborted = tuple(_runs(window.headers, hidden, markers))
         return FetchData(segment, window, visible & ~hidden, aborted)
 
@@ -350,7 +350,7 @@ class LogReader:
 
     # Transactions
 
-    def _hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
+    def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
         """Which batches belong to an aborted transaction, or to one that is open.
 
         The next marker of their producer decides, not the transaction index, which may be missing or wrong.

@@ -1,0 +1,210 @@
+"""What becomes of each batch (spec 12.7; Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
+
+A window of batches is decided at once, by masks over its batches and over all their records. A batch that loses nothing
+is copied as it is; one that loses records is written anew with the rest; one that must be remembered without records
+keeps its header; the others go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.format.rebuilt import NO_HORIZON, rebuild, rebuild_wrapper
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import Window
+
+# Decompressed records are held in memory, so fewer compressed bytes are taken at once.
+_EXPECTED_RATIO = 8
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a round goes by."""
+
+    offset_map: OffsetMap
+    producers: Mapping[int, ProducerState]  # those that are active, by producer id
+    first_uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    legacy_horizon_ms: int  # tombstones of magic 0 and 1 stay in segments whose files are younger
+
+
+class Fate(IntEnum):
+    """What becomes of a batch."""
+
+    GONE = 0
+    COPIED = 1
+    REBUILT = 2
+    EMPTIED = 3  # its header stays
+
+
+@dataclass
+class Counts:
+    """What a compaction read and wrote."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    records_without_key: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class _Verdict(NamedTuple):
+    """A window decided: what remains of its records, and of its batches."""
+
+    fates: npt.NDArray[np.int8]  # shape (batches,)
+    horizons: Int64s  # shape (batches,)
+    kept: Bools  # shape (records,)
+    survivors: Int64s  # shape (batches,): records kept
+
+
+class Filter:
+    """Applies the rules to one segment."""
+
+    def __init__(self, rules: Rules, segment: LogSegment, counts: Counts) -> None:
+        self.rules = rules
+        self.segment = segment
+        self.counts = counts
+        self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
+
+    def apply(self, window: Window, discardable: Bools) -> Bytes:
+        """The batches that remain of a window; ``discardable``, shape (batches,), is what transactions no longer need.
+
+        Raises CorruptRecordError or InvalidRecordError, with path and position: nothing damaged is compacted away.
+        """
+        headers = window.headers
+        is_past = headers.has_delete_horizon & (headers.table["base_timestamp"] <= self.rules.now_ms)
+        discarded = discardable & (~headers.is_control | is_past)
+        self._verify(window, discarded | (headers.table["count"] == 0))
+        pieces = [piece for part in _parts(window) for piece in self._filtered(window, part, discardable, discarded)]
+        self.counts.bytes_read += len(window.buffer)
+        return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
+
+    def _verify(self, window: Window, rows: Bools) -> None:
+        """Check what is dropped or kept without being decoded: its header decides."""
+        try:
+            formats.verify(window.buffer, window.headers[rows])
+        except CorruptionError as error:
+            raise error.located(self.segment.path(names.LOG), window.position) from error
+
+    def _filtered(self, window: Window, part: slice, discardable: Bools, discarded: Bools) -> list[Bytes]:
+        headers = window.headers[part]
+        decoded_rows = np.flatnonzero(~discarded[part] & (headers.table["count"] != 0))
+        columns = formats.ALL_COLUMNS
+        decoded = self.segment.decode(window, decoded_rows + part.start, columns)
+        counts = np.zeros(len(headers), dtype=np.int64)
+        counts[decoded_rows] = decoded.counts
+        verdict = self._decide(headers, decoded.records, counts, discardable[part])
+        self.counts.records_read += len(decoded.records)
+        self.counts.records_kept += int(verdict.survivors.sum())
+        return _written(window, headers, decoded.records, verdict)
+
+    def _decide(self, headers: BatchHeaders, records: Records, counts: Int64s, discardable: Bools) -> _Verdict:
+        batch_of = np.repeat(np.arange(len(headers)), counts)
+        assert records.values is not None
+        has_value = records.values.valid if records.values.valid is not None else np.ones(len(records), dtype=np.bool_)
+        kept = self._kept(headers, records, batch_of, has_value)
+        survivors = np.bincount(batch_of[kept], minlength=len(headers))
+        has_tombstone = np.zeros(len(headers), dtype=np.bool_)
+        has_tombstone[batch_of[kept & ~has_value]] = True
+        is_v2, has_horizon = headers.table["magic"] >= v2.MAGIC, headers.has_delete_horizon
+        gets_horizon = is_v2 & ~has_horizon & (has_tombstone | (headers.is_control & discardable))
+        horizons = np.where(has_horizon, headers.table["base_timestamp"], NO_HORIZON)
+        horizons[gets_horizon] = self.rules.now_ms + self.rules.delete_retention_ms
+        fates = np.where(survivors, Fate.REBUILT, np.where(self._is_remembered(headers), Fate.EMPTIED, Fate.GONE))
+        fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
+        return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
+
+    def _kept(self, headers: BatchHeaders, records: Records, batch_of: Int64s, has_value: Bools) -> Bools:
+        """Which records of batches that are not dropped as a whole survive (12.7)."""
+        assert records.keys is not None
+        table, offset_map = headers.table, self.rules.offset_map
+        is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
+        protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
+        is_beyond = records.offsets > offset_map.latest_offset
+        is_latest = offset_map.are_latest(records.keys, records.offsets)
+        if records.keys.valid is not None:
+            is_counted = ~records.keys.valid & ~is_beyond & ~headers.is_control[batch_of]
+            self.counts.records_without_key += int(is_counted.sum())
+        kept: Bools = is_beyond | headers.is_control[batch_of] | (is_latest & (has_value | protects[batch_of]))
+        return kept
+
+    def _is_remembered(self, headers: BatchHeaders) -> Bools:
+        """Which batches keep their headers without records: the last ones of active producers, and of the round.
+
+        The former carry the sequence that the producer's next batch must follow, and the epoch below which it is
+        fenced; the latter carries the offset up to which the log is known to reach (KAFKA-17076, newer than 3.9.1).
+        """
+        table, control = headers.table, headers.is_control
+        is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset
+        remembered: Bools = is_last & (table["magic"] >= v2.MAGIC)
+        for producer_id in np.unique(table["producer_id"][table["producer_id"] >= 0]).tolist():
+            state = self.rules.producers.get(producer_id)
+            if state is not None and state.last_offset != NO_OFFSET:
+                remembered |= (table["producer_id"] == producer_id) & (table["last_offset"] == state.last_offset)
+            elif state is not None:
+                is_of_epoch = control & (table["producer_epoch"] == state.epoch)
+                remembered |= (table["producer_id"] == producer_id) & is_of_epoch
+        return remembered
+
+
+def _parts(window: Window) -> Iterator[slice]:
+    """A window in parts whose records take about the memory of an uncompressed window."""
+    headers = window.headers
+    weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1)
+    part_of = (np.cumsum(weights) - weights) // len(window.buffer)
+    bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(headers)]
+    return (slice(first, last) for first, last in pairwise(bounds))
+
+
+def _written(window: Window, headers: BatchHeaders, records: Records, verdict: _Verdict) -> list[Bytes]:
+    """The batches that remain, in their order, as few pieces as possible: neighbours in a source are one."""
+    table, fates = headers.table, verdict.fates
+    starts, sizes = table["position"].copy(), table["size"].copy()
+    sources: dict[int, Bytes] = {Fate.COPIED: window.buffer}
+    emptied, rebuilt = np.flatnonzero(fates == Fate.EMPTIED), np.flatnonzero(fates == Fate.REBUILT)
+    if len(emptied):
+        sources[Fate.EMPTIED] = np.concatenate([v2.empty_batch(headers[row : row + 1]) for row in emptied.tolist()])
+        sizes[emptied] = v2.LAYOUT.itemsize
+        starts[emptied] = np.arange(len(emptied)) * v2.LAYOUT.itemsize
+    if len(rebuilt):
+        sources[Fate.REBUILT], sizes[rebuilt] = _rebuilt(headers, records, verdict, rebuilt)
+        starts[rebuilt] = np.cumsum(sizes[rebuilt]) - sizes[rebuilt]
+    left = np.flatnonzero(fates)
+    breaks = (np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])
+    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(left)] if len(left) else [0]
+    runs = ((left[first], left[last - 1]) for first, last in pairwise(bounds))
+    return [sources[int(fates[first])][starts[first] : starts[last] + sizes[last]] for first, last in runs]
+
+
+def _rebuilt(headers: BatchHeaders, records: Records, verdict: _Verdict, rows: Int64s) -> tuple[Bytes, Int64s]:
+    """The batches of ``rows`` written anew, and their sizes."""
+    batch_of_kept = np.repeat(np.arange(len(headers)), verdict.survivors)
+    kept = np.flatnonzero(verdict.kept)
+    is_v2 = headers.table["magic"][rows] >= v2.MAGIC
+    if is_v2.all():
+        chosen = kept[np.isin(batch_of_kept, rows)]
+        found = rebuild(records, chosen, verdict.survivors[rows], headers[rows], verdict.horizons[rows])
+        return found.buffer, found.sizes
+    pieces: list[Bytes] = []
+    for row, is_batch in zip(rows.tolist(), is_v2.tolist(), strict=True):
+        own, of_row = kept[batch_of_kept == row], headers[row : row + 1]
+        if is_batch:
+            one = slice(row, row + 1)
+            pieces.append(rebuild(records, own, verdict.survivors[one], of_row, verdict.horizons[one]).buffer)
+        else:
+            pieces.append(rebuild_wrapper(records, own, of_row))
+    return np.concatenate(pieces), np.array([len(piece) for piece in pieces], dtype=np.int64)

@@ -1,0 +1,73 @@
+"""Where a group's batches go: a new segment, or several where one cannot hold what used to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import LogContext
+
+
+class Output:
+    """The ``.cleaned`` segments of one group.
+
+    Usually one. Rebuilt batches may be larger than they were (another level of a codec, timestamps that now count from
+    a delete horizon), so that an index fills up or the file reaches 2 GiB; then another one is begun where it stands.
+    """
+
+    def __init__(self, context: LogContext, base_offset: int) -> None:
+        """Makes the first segment, in the place of whatever an earlier attempt left."""
+        self.context = context
+        self.segments: list[LogSegment] = []
+        self._next_offset = base_offset
+        self._begin(base_offset)
+
+    def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
+        """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in their order."""
+        entries = list(still_aborted)
+        left = formats.scan(buffer).headers
+        while len(left):
+            count = self._fitting(left)
+            if not count:
+                self.segments[-1].become_inactive()
+                self._begin(self._next_offset)
+                continue
+            fitting, left = left[:count], left[count:]
+            self._next_offset = int(fitting.table["last_offset"][-1]) + 1
+            while entries and entries[0].last_offset < self._next_offset:
+                self.segments[-1].txn_index.append(entries.pop(0))
+            self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)
+
+    def _begin(self, base_offset: int) -> None:
+        LogSegment(self.context, base_offset, names.CLEANED).remove_files()
+        self.segments.append(LogSegment.create(self.context, base_offset, names.CLEANED))
+
+    def _fitting(self, headers: BatchHeaders) -> int:
+        """How many of the batches the newest segment surely takes; one at least if it is empty."""
+        segment, table = self.segments[-1], headers.table
+        too_much = np.cumsum(table["size"]) > INT32_MAX - segment.size
+        too_far = table["last_offset"] - segment.base_offset > INT32_MAX
+        beyond = np.flatnonzero(too_much | too_far)
+        count = int(beyond[0]) if len(beyond) else len(headers)
+        return min(count, segment.offset_index.room, segment.time_index.room)
+
+    def finish(self, modified_ms: int) -> list[LogSegment]:
+        """Close the segments and give them the time of what they were made of; all is on the disk when it returns."""
+        self.segments[-1].become_inactive()
+        filesystem = self.context.filesystem
+        for segment in self.segments:
+            filesystem.set_modified(segment.path(names.LOG), modified_ms)
+        filesystem.sync_directory(self.context.directory)
+        return self.segments
+
+    def discard(self) -> None:
+        """Remove what was written: the originals are all there."""
+        for segment in reversed(self.segments):
+            segment.remove_files()

@@ -1,0 +1,141 @@
+"""What of a log is dirty, which log is the dirtiest, and which segments become one (spec 12.1, 12.2, 12.5).
+
+Pure functions of what lies in the segments; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_list import LogSegments
+
+Name = TypeVar("Name")
+
+
+@dataclass(frozen=True)
+class Cleanable:
+    """How much of a log a compaction would read (Kafka's LogToClean)."""
+
+    first_dirty_offset: int  # below, no key occurs twice
+    first_uncleanable_offset: int  # the base offset of a segment; nothing from there on is touched
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool  # max.compaction.lag.ms has passed for the oldest dirty record
+    ratio_min: float  # min.cleanable.dirty.ratio
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what a compaction may touch; 0 where that is nothing."""
+        whole = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / whole if whole else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether Kafka's cleaner would take this log if it were the dirtiest."""
+        return self.has_work and (self.ratio > self.ratio_min or self.is_overdue)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a compaction would read anything."""
+        return self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0
+
+
+def cleanable(log: Log, checkpointed: int | None, now_ms: int) -> Cleanable:
+    """What a compaction at ``now_ms`` would do to ``log``.
+
+    ``checkpointed`` is where the last one ended, as the cleaner-offset-checkpoint has it; None, or an offset outside
+    the log, makes all of the log dirty.
+    """
+    start = log.log_start_offset
+    first_dirty = start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
+    dirty = _between(log.segments, first_dirty, log.segments.active.base_offset)
+    bound = min(_bounds(log, dirty, now_ms))
+    first_uncleanable = _aligned(log.segments, max(first_dirty, bound))
+    return Cleanable(
+        first_dirty,
+        first_uncleanable,
+        sum(segment.size for segment in log.segments if segment.base_offset < first_dirty),
+        sum(segment.size for segment in _between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)),
+        _is_overdue(dirty, log.context.config, now_ms),
+        log.context.config.min_cleanable_dirty_ratio,
+    )
+
+
+def _between(segments: LogSegments, start: int, end: int) -> list[LogSegment]:
+    """The segment that holds ``start`` and those after it whose base offset is below ``end``."""
+    return [segment for segment in segments.reaching(start) if segment.base_offset < end]
+
+
+def _bounds(log: Log, dirty: Sequence[LogSegment], now_ms: int) -> Iterable[int]:
+    yield log.last_stable_offset
+    yield log.segments.active.base_offset
+    lag_ms = log.context.config.min_compaction_lag_ms
+    if lag_ms:
+        yield from (each.base_offset for each in dirty if each.largest_timestamp_ms > now_ms - lag_ms)
+
+
+def _aligned(segments: LogSegments, offset: int) -> int:
+    """The base offset of the segment that holds ``offset``: only whole segments are cleaned."""
+    active = segments.active.base_offset
+    segment = segments.floor(offset)
+    return active if offset >= active else offset if segment is None else segment.base_offset
+
+
+def _is_overdue(dirty: Iterable[LogSegment], config: LogConfig, now_ms: int) -> bool:
+    firsts = [first for segment in dirty if (first := segment.first_timestamp) > 0]
+    return bool(firsts) and min(firsts) < now_ms - config.max_compaction_lag_ms
+
+
+def dirtiest(logs: Mapping[Name, Cleanable]) -> Name | None:
+    """Of the logs whose compaction is due the one with the highest ratio; None if none is."""
+    due = {name: each.ratio for name, each in logs.items() if each.is_due}
+    return max(due, key=lambda name: due[name]) if due else None
+
+
+class _Sizes(NamedTuple):
+    """What the limits of a segment count."""
+
+    log: int
+    offset_index: int
+    time_index: int
+
+    @classmethod
+    def of(cls, segment: LogSegment) -> _Sizes:
+        offset_bytes = len(segment.offset_index) * OFFSET_ENTRY.itemsize
+        return cls(segment.size, offset_bytes, len(segment.time_index) * TIME_ENTRY.itemsize)
+
+    def plus(self, other: _Sizes) -> _Sizes:
+        return _Sizes(*map(sum, zip(self, other, strict=True)))
+
+    def fit(self, config: LogConfig) -> bool:
+        index_bytes = config.segment_index_bytes
+        return self.log <= config.segment_bytes and max(self.offset_index, self.time_index) <= index_bytes
+
+
+def group_segments(segments: Sequence[LogSegment], end_offset: int, config: LogConfig) -> list[list[LogSegment]]:
+    """Neighbours that fit one segment together, as they are now; ``segments`` ascend and end below ``end_offset``.
+
+    A group spans at most 2^31 offsets, and its log and indexes are within the sizes of ``config``, except that one
+    segment alone always is a group.
+    """
+    bounds = [*(segment.base_offset for segment in segments), end_offset]
+    groups: list[list[LogSegment]] = []
+    total = _Sizes(0, 0, 0)
+    for segment, (_, behind) in zip(segments, pairwise(bounds), strict=True):
+        sizes = _Sizes.of(segment)
+        total = total.plus(sizes)
+        reaches = groups and (not sizes.log or behind - 1 - groups[-1][0].base_offset <= INT32_MAX)
+        if groups and reaches and total.fit(config):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            total = sizes
+    return groups

@@ -1,0 +1,266 @@
+"""The key-to-offset table of compaction (Kafka's SkimpyOffsetMap, spec 12.3), over columns of keys.
+
+A slot holds 16 bytes of hash and an offset, as Kafka's do, so ``memory`` bytes take as many keys here as there. The
+hash is SipHash-1-3 of 128 bits under a secret of each map instead of MD5: as safe against keys that meet by chance,
+safer against keys made to meet, and thirty times as fast. Which slot a key lies in is seen nowhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.kernels import Bytes, frozen, jit
+from pyspark_commitlog.storage.kernels.murmur2 import BinaryStrings
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Uint64s = npt.NDArray[np.uint64]
+Bools = npt.NDArray[np.bool_]
+
+SLOT_BYTES = 24
+NO_OFFSET = -1
+_SLOTS_AT_FIRST = 4096
+_GROWN_AT_ONCE = 8  # the last growth is by this factor: old and new table together are little more than the new one
+_LARGEST_SLOTS = 2**31  # a slot is found with 32 bits of hash; Kafka's map ends at 2 GiB, far below
+
+# Cells of the state.
+_SIZE = 0
+_LATEST = 1
+
+_NO_BOOLS = np.empty(0, dtype=np.bool_)
+
+
+class Put(NamedTuple):
+    """How far :meth:`OffsetMap.put_all` came."""
+
+    rows: int  # taken in; fewer than given: the map is full at the next one
+    last_offset: int  # of the last key put; -1 if there was none
+
+
+class OffsetMap:
+    """The newest offset of each key, for at most ``limit`` keys."""
+
+    def __init__(self, memory_bytes: int, load_factor: float) -> None:
+        """Room for ``memory_bytes / 24`` keys, of which the share ``load_factor`` is used.
+
+        The table grows as keys come, so a small log takes little of the memory.
+        """
+        self.slots = min(memory_bytes // SLOT_BYTES, _LARGEST_SLOTS)
+        self.limit = int(self.slots * load_factor)  # in floating point, as Kafka's is
+        self._secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        self._table = np.zeros((min(_SLOTS_AT_FIRST, self.slots), 3), dtype=np.uint64)
+        self._state = np.array([0, NO_OFFSET], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._state[_SIZE])
+
+    @property
+    def latest_offset(self) -> int:
+        """Up to where the log is in the map; -1: nothing is."""
+        return int(self._state[_LATEST])
+
+    def update_latest_offset(self, offset: int) -> None:
+        """Say that everything up to ``offset`` was put, or needs not be."""
+        self._state[_LATEST] = offset
+
+    def put_all(self, keys: BinaryStrings, offsets: Int64s, start_offset: int) -> Put:
+        """Put the keys, shape (n,), with their offsets, in their order; the last one of equal keys stays.
+
+        Null keys and offsets below ``start_offset`` are passed over. Ends before a key that finds the map full, even
+        one that it holds (as Kafka does).
+        """
+        done, last = 0, NO_OFFSET
+        valid = _NO_BOOLS if keys.valid is None else keys.valid
+        columns = (frozen(keys.data), frozen(keys.offsets), frozen(valid), frozen(offsets))
+        while True:
+            bound = min(self.limit, len(self._table) * 3 // 4) if len(self._table) < self.slots else self.limit
+            done, put = _put(*columns, done, start_offset, bound, self._secret, self._table, self._state)
+            last = max(last, int(put))
+            if done == len(offsets) or len(self) >= self.limit:
+                break
+            self._grow()
+        if last != NO_OFFSET:
+            self.update_latest_offset(last)
+        return Put(int(done), last)
+
+    def are_latest(self, keys: BinaryStrings, offsets: Int64s) -> Bools:
+        """Whether no later record of the key is in the map, shape (n,); False for a null key."""
+        found = np.empty(len(offsets), dtype=np.bool_)
+        valid = _NO_BOOLS if keys.valid is None else keys.valid
+        columns = (frozen(keys.data), frozen(keys.offsets), frozen(valid), frozen(offsets))
+        _compare(*columns, self._secret, self._table, found)
+        return found
+
+    def _grow(self) -> None:
+        doubled = 2 * len(self._table)
+        slots = doubled if doubled * _GROWN_AT_ONCE <= self.slots else self.slots
+        table = np.zeros((slots, 3), dtype=np.uint64)
+        _move(self._table, table)
+        self._table = table
+
+
+if numba.config.DISABLE_JIT:
+    _ALL = 2**64 - 1
+
+    def _u64(value: int) -> int:
+        return int(value) & _ALL
+
+    def _add(a: int, b: int) -> int:
+        return (a + b) & _ALL
+
+    def _left(a: int, bits: int) -> int:
+        return (a << bits) & _ALL
+
+else:
+
+    @jit
+    def _u64(value: int) -> int:
+        return np.uint64(value)
+
+    @jit
+    def _add(a: int, b: int) -> int:
+        return a + b
+
+    @jit
+    def _left(a: int, bits: int) -> int:
+        return a << np.uint64(bits)
+
+
+@jit
+def _right(a: int, bits: int) -> int:
+    return a >> _u64(bits)
+
+
+@jit
+def _turn(a: int, bits: int) -> int:
+    return _left(a, bits) | _right(a, 64 - bits)
+
+
+@jit
+def _round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
+    a = _add(a, b)
+    b = _turn(b, 13) ^ a
+    a = _turn(a, 32)
+    c = _add(c, d)
+    d = _turn(d, 16) ^ c
+    a = _add(a, d)
+    d = _turn(d, 21) ^ a
+    c = _add(c, b)
+    b = _turn(b, 17) ^ c
+    c = _turn(c, 32)
+    return a, b, c, d
+
+
+@jit
+def _word(data: Bytes, at: int, count: int) -> int:
+    """Up to eight bytes as a number, the first the lowest."""
+    word = _u64(0)
+    for i in range(count):
+        word |= _left(_u64(data[at + i]), 8 * i)
+    return word
+
+
+@jit
+def siphash(data: Bytes, start: int, size: int, first_secret: int, second_secret: int) -> tuple[int, int]:
+    """SipHash-1-3 with 128 bits of ``data[start:start + size]``, as two numbers of 64."""
+    one, two = _u64(first_secret), _u64(second_secret)
+    a, b = one ^ _u64(0x736F6D6570736575), two ^ _u64(0x646F72616E646F6D) ^ _u64(0xEE)
+    c, d = one ^ _u64(0x6C7967656E657261), two ^ _u64(0x7465646279746573)
+    whole = size >> 3
+    for i in range(whole):
+        word = _word(data, start + 8 * i, 8)
+        a, b, c, d = _round(a, b, c, d ^ word)
+        a ^= word
+    word = _word(data, start + 8 * whole, size & 7) | _left(_u64(size & 0xFF), 56)
+    a, b, c, d = _round(a, b, c, d ^ word)
+    a ^= word
+    c ^= _u64(0xEE)
+    for _ in range(3):
+        a, b, c, d = _round(a, b, c, d)
+    high = a ^ b ^ c ^ d
+    b ^= _u64(0xDD)
+    for _ in range(3):
+        a, b, c, d = _round(a, b, c, d)
+    return high, a ^ b ^ c ^ d
+
+
+@jit
+def _slot(first: int, second: int, table: Uint64s) -> int:
+    """Where the hash is, or the free slot where it belongs; a slot is free whose offset is zero, kept plus one."""
+    slots = len(table)
+    at = np.int64(_right(_right(first, 32) * _u64(slots), 32))
+    while table[at, 2] != _u64(0) and (table[at, 0] != first or table[at, 1] != second):
+        at += 1
+        if at == slots:
+            at = 0
+    return at
+
+
+@jit
+def _put(
+    data: Bytes,
+    key_offsets: Int32s,
+    valid: Bools,
+    offsets: Int64s,
+    row: int,
+    start_offset: int,
+    limit: int,
+    secret: Uint64s,
+    table: Uint64s,
+    state: Int64s,
+) -> tuple[int, int]:
+    last = np.int64(-1)
+    for i in range(row, len(offsets)):
+        if offsets[i] < start_offset or (len(valid) > 0 and not valid[i]):
+            continue
+        if state[0] >= limit:
+            return i, last
+        start = np.int64(key_offsets[i])
+        first, second = siphash(data, start, np.int64(key_offsets[i + 1]) - start, secret[0], secret[1])
+        at = _slot(first, second, table)
+        if table[at, 2] == _u64(0):
+            state[0] += 1
+            table[at, 0] = first
+            table[at, 1] = second
+        table[at, 2] = _u64(offsets[i] + 1)
+        last = offsets[i]
+    return len(offsets), last
+
+
+@jit
+def _compare(
+    data: Bytes,
+    key_offsets: Int32s,
+    valid: Bools,
+    offsets: Int64s,
+    secret: Uint64s,
+    table: Uint64s,
+    found: Bools,
+) -> None:
+    for i in range(len(offsets)):
+        if len(valid) > 0 and not valid[i]:
+            found[i] = False
+            continue
+        start = np.int64(key_offsets[i])
+        first, second = siphash(data, start, np.int64(key_offsets[i + 1]) - start, secret[0], secret[1])
+        at = _slot(first, second, table)
+        found[i] = _u64(offsets[i] + 1) >= table[at, 2]
+
+
+@jit
+def _move(source: Uint64s, target: Uint64s) -> None:
+    for i in range(len(source)):
+        if source[i, 2] != _u64(0):
+            at = _slot(source[i, 0], source[i, 1], target)
+            target[at, 0] = source[i, 0]
+            target[at, 1] = source[i, 1]
+            target[at, 2] = source[i, 2]
