@@ -1,0 +1,268 @@
+"""A crash at any step of a swap of segments: whoever opens the log finds the old segments or the new ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.log import MAINTENANCE_LOCK_FILE, Log
+from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
+from tests.support.clock import ManualClock
+from tests.support.disks import get, put
+from tests.support.logs import NOW_MS, config, records, rows
+from tests.support.memory_filesystem import MemoryFileSystem
+
+Rows = list[tuple[int, bytes | None]]
+
+KINDS = (names.LOG, names.INDEX, names.TIME_INDEX)
+SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 0, "cleanup_policy": "compact"}
+OLD: Rows = [(n, b"%d" % n) for n in range(20)]
+
+
+def log_config() -> LogConfig:
+    return config(**SETTINGS)
+
+
+def segment(directory: Path, base_offset: int, suffix: str = "") -> LogSegment:
+    context = LogContext(str(directory), log_config(), ManualClock(NOW_MS), LocalFileSystem())
+    return LogSegment(context, base_offset, suffix)
+
+
+def open_log(directory: Path, recovery_point: int = 20) -> Log:
+    return Log.open(str(directory), log_config(), clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(recovery_point))
+
+
+def unfinished(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir() if path.name.endswith((".cleaned", ".swap", ".deleted"))}
+
+
+def bases(directory: Path) -> list[int]:
+    return sorted(int(path.name[:20]) for path in directory.glob("*.log"))
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of several segments, the first two compacted into one that is ``.cleaned``: every third record is left."""
+    directory = tmp_path_factory.mktemp("before")
+    with open_log(directory, recovery_point=0) as log:
+        for _, value in OLD:
+            log.append_records(records([value], keys=[value]))
+    first, second = bases(directory)[:2]
+    new = LogSegment.create(segment(directory, first).context, first, names.CLEANED)
+    for base in (first, second):
+        for window in segment(directory, base).batches():
+            for row in np.flatnonzero(window.headers.table["base_offset"] % 3 == 0).tolist():
+                batch = window.headers[row : row + 1]
+                position, size = (int(batch.table[field][0]) for field in ("position", "size"))
+                new.append(window.buffer[position : position + size], batch)
+    new.become_inactive()
+    new.close()
+    for path in directory.glob(".*.lock"):
+        path.unlink()
+    return directory
+
+
+def new_rows(directory: Path) -> Rows:
+    end = bases(directory)[2]
+    return [(offset, value) for offset, value in OLD if offset >= end or offset % 3 == 0]
+
+
+def renames(directory: Path) -> Iterator[tuple[str, str]]:
+    """The renames of a swap, in their order (spec 12.8)."""
+    first, second = bases(directory)[:2]
+    for kind in KINDS:
+        yield names.segment_file(first, kind + names.CLEANED), names.segment_file(first, kind + names.SWAP)
+    for base, kind in product((first, second), KINDS):
+        yield names.segment_file(base, kind), names.segment_file(base, kind + names.DELETED)
+    for kind in KINDS:
+        yield names.segment_file(first, kind + names.SWAP), names.segment_file(first, kind)
+
+
+STEPS = range(13)
+SWAPPED_AT = 3  # renames after which no .cleaned is left
+
+
+@pytest.fixture
+def after_step(before: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    directory = shutil.copytree(before, tmp_path / "log")
+    for source, target in list(renames(before))[: request.param]:
+        (directory / source).rename(directory / target)
+    return directory
+
+
+def expected(before: Path, step: int) -> Rows:
+    return OLD if step < SWAPPED_AT else new_rows(before)
+
+
+@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+def test_a_writer_finishes_or_undoes_a_swap_that_a_crash_stopped(before: Path, after_step: Path, step: int) -> None:
+    for _ in range(2):
+        with open_log(after_step) as log:
+            assert rows(log) == expected(before, step)
+            assert unfinished(after_step) == set()
+    assert rows(LogReader.open(str(after_step), log_config(), clock=ManualClock(NOW_MS))) == expected(before, step)
+
+
+@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+def test_a_writer_beside_a_compaction_sees_what_finishing_it_would_leave(
+    before: Path, after_step: Path, step: int
+) -> None:
+    found = unfinished(after_step)
+    with LocalFileSystem().lock(str(after_step / MAINTENANCE_LOCK_FILE)) or pytest.fail("it waits"):
+        with open_log(after_step) as log:
+            assert rows(log) == expected(before, step)
+            log.append_records(records([b"new"], keys=[b"new"]))
+        assert found <= {path.name for path in after_step.iterdir()}
+    with open_log(after_step) as log:
+        assert rows(log) == [*expected(before, step), (20, b"new")]
+
+
+@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+def test_a_reader_sees_what_finishing_a_swap_would_leave_and_changes_nothing(
+    before: Path, after_step: Path, step: int
+) -> None:
+    listing = {path.name: path.read_bytes() for path in after_step.iterdir()}
+    assert rows(LogReader.open(str(after_step), log_config(), clock=ManualClock(NOW_MS))) == expected(before, step)
+    assert {path.name: path.read_bytes() for path in after_step.iterdir()} == listing
+
+
+@pytest.mark.parametrize("states", list(product(("", names.CLEANED, names.SWAP), repeat=3)), ids="-".join)
+def test_whatever_part_of_the_new_files_is_there_the_log_is_the_old_or_the_new_one(
+    before: Path, tmp_path: Path, states: tuple[str, ...]
+) -> None:
+    """As a power cut may leave names that were not synced: each new file missing, ``.cleaned`` or ``.swap``."""
+    directory = shutil.copytree(before, tmp_path / "log")
+    first = bases(before)[0]
+    for kind, suffix in zip(KINDS, states, strict=True):
+        path = directory / names.segment_file(first, kind + names.CLEANED)
+        if suffix:
+            path.rename(directory / names.segment_file(first, kind + suffix))
+        else:
+            path.unlink()
+    is_new = states[0] == names.SWAP and names.CLEANED not in states
+    outcome = new_rows(before) if is_new else OLD
+    assert rows(LogReader.open(str(directory), log_config(), clock=ManualClock(NOW_MS))) == outcome
+    for _ in range(2):
+        with open_log(directory) as log:
+            assert rows(log) == outcome
+            for offset, value in outcome:
+                assert rows_from(log, offset)[0] == (offset, value)
+
+
+def rows_from(log: Log, offset: int) -> Rows:
+    part = next(log.records(offset, offset + 1))
+    assert part.values is not None
+    return list(zip(part.offsets.tolist(), part.values.to_list(), strict=True))
+
+
+def test_a_swap_that_holds_nothing_stands_for_the_segment_of_its_name() -> None:
+    listing = [names.segment_file(5, kind) for kind in (*KINDS, names.LOG + names.SWAP)]
+    plan = plan_swaps(listing, lambda base: base)
+    assert plan.deleted == listing[:3]
+    assert plan.segment_suffixes() == {5: names.SWAP}
+
+
+def test_a_swap_below_the_log_start_is_finished_like_any_other(before: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(before, tmp_path / "log")
+    for source, target in list(renames(before))[:SWAPPED_AT]:
+        (directory / source).rename(directory / target)
+    start = bases(before)[2]
+    with Log.open(str(directory), log_config(), clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(20, start)) as log:
+        assert rows(log) == [row for row in OLD if row[0] >= start]
+
+
+DIRECTORY = "/log"
+POWER_CUTS = range(60)
+
+
+def a_disk(*files: str) -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    disk.make_directory(DIRECTORY)
+    for name in files:
+        put(disk, names.join(DIRECTORY, name), name[:20].encode(), sync=True)
+    disk.sync_directory("/")
+    disk.sync_directory(DIRECTORY)
+    return disk
+
+
+def logs_after_opening(disk: MemoryFileSystem) -> dict[str, bytes | None]:
+    plan = plan_of(disk)
+    carry_out(plan, disk, DIRECTORY)
+    return {name: get(disk, names.join(DIRECTORY, name)) for name in disk.list(DIRECTORY)}
+
+
+def plan_of(disk: MemoryFileSystem) -> SwapPlan:
+    return plan_swaps(disk.list(DIRECTORY), lambda base: base + 100)
+
+
+def test_no_power_cut_while_a_swap_is_finished_brings_an_original_back() -> None:
+    """The merged segment 0 stands for 0 and 50. A removal lost while a later rename is kept would show 50 again."""
+    new, old = names.segment_file(0, names.LOG + names.SWAP), names.segment_file(50, names.LOG)
+    for cut_at in range(1, 6):
+        for seed in POWER_CUTS:
+            disk = a_disk(names.segment_file(0, names.LOG), old, new)
+            with StopAfter(disk, cut_at) as stopping:
+                carry_out(plan_of(disk), stopping, DIRECTORY)
+            assert list(logs_after_opening(disk.crash(seed))) == [names.segment_file(0, names.LOG)]
+
+
+def test_no_power_cut_while_a_swap_is_undone_makes_it_look_finished() -> None:
+    """A lost removal of ``.swap`` beside a kept one of ``.cleaned`` would make a part of the new stand for all."""
+    files = [names.segment_file(base, names.LOG) for base in (0, 50, 100)]
+    for cut_at in range(1, 6):
+        for seed in POWER_CUTS:
+            disk = a_disk(
+                *files,
+                names.segment_file(0, names.LOG + names.CLEANED),
+                names.segment_file(100, names.LOG + names.SWAP),
+            )
+            with StopAfter(disk, cut_at) as stopping:
+                carry_out(plan_of(disk), stopping, DIRECTORY)
+            assert list(logs_after_opening(disk.crash(seed))) == files
+
+
+class PowerCutError(Exception):
+    """The power is gone."""
+
+
+class StopAfter(MemoryFileSystem):
+    """The same disk, on which a number of changes of names succeed, and then none."""
+
+    def __init__(self, disk: MemoryFileSystem, changes: int) -> None:
+        super().__init__()
+        self.disk = disk
+        self.changes_left = changes
+
+    def __enter__(self) -> StopAfter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        return kind is PowerCutError
+
+    def _change(self) -> None:
+        if not self.changes_left:
+            raise PowerCutError
+        self.changes_left -= 1
+
+    def remove(self, path: str) -> None:
+        self._change()
+        self.disk.remove(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._change()
+        self.disk.rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        self._change()
+        self.disk.sync_directory(path)
