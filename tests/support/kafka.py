@@ -6,12 +6,14 @@ Java and the jars: :mod:`tests.support.kafka_jvm`. Why so: docs/decisions/real_k
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -72,6 +74,7 @@ CHECKPOINTS = (
 
 _CLUSTER_ID = "spark-commitlog-testsA"  # 16 bytes in URL-safe base64
 _START_TIMEOUT_S = 90
+_ARCHIVE = "broker.jsa"
 _PORTS = range(
     20_000, 32_000
 )  # below those that Linux gives to outgoing connections, so none is taken between choice and use
@@ -144,8 +147,8 @@ class Broker:
         self.home.mkdir(parents=True, exist_ok=True)
         self._format()
         self._starts += 1
-        options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}"]
-        command = [*kafka_jvm.jvm(*options), "kafka.Kafka", str(self._write_config())]
+        options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}", self._archive_option()]
+        command = [*kafka_jvm.broker_jvm(*options), "kafka.Kafka", str(self._write_config())]
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C reaches the tests, and they stop the broker.
             self._process = subprocess.Popen(
@@ -212,6 +215,9 @@ class Broker:
             if not (directory / "meta.properties").exists():
                 shutil.copytree(template / name, directory, dirs_exist_ok=True)
 
+    def _archive_option(self) -> str:
+        return f"-XX:SharedArchiveFile={_class_archive()}"
+
     def _write_config(self) -> Path:
         properties = _PROPERTIES | {
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
@@ -277,6 +283,27 @@ def _formatted_storage() -> Path:
         kafka_jvm.run_main("kafka.tools.StorageTool", ["format", "-t", _CLUSTER_ID, "-c", str(config)])
 
     return kafka_jvm.cached("formatted", _CLUSTER_ID + _PROPERTIES["node.id"], run_format)
+
+
+class _ArchivedBroker(Broker):
+    """One whose classes go into an archive when it stops."""
+
+    def _archive_option(self) -> str:
+        return f"-XX:ArchiveClassesAtExit={self.home / _ARCHIVE}"
+
+
+@functools.cache
+def _class_archive() -> Path:
+    """The classes of a broker as they lie in memory: to load them is near half of a start. Made once a user."""
+
+    def run_once(target: Path) -> None:
+        with tempfile.TemporaryDirectory() as home, _ArchivedBroker(Path(home)) as broker:
+            broker.start()
+            broker.stop()
+            shutil.copy(broker.home / _ARCHIVE, target)
+
+    recipe = kafka_jvm.java_version() + " ".join(kafka_jvm.broker_jvm()[-2:])
+    return kafka_jvm.cached("archive", recipe, run_once) / _ARCHIVE
 
 
 @dataclass(frozen=True)

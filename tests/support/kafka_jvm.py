@@ -217,6 +217,17 @@ def jvm(*options: str) -> list[str]:
     return dying_with_us([str(java()), *QUICK, *options, "-cp", classpath()])
 
 
+def broker_jvm(*options: str) -> list[str]:
+    """As :func:`jvm`, without our programs: only a class path of jars alone can have its classes archived."""
+    log4j = f"-Dlog4j.configuration={(JAVA_SOURCES / 'log4j.properties').as_uri()}"
+    return dying_with_us([str(java()), *QUICK, log4j, *options, "-cp", os.pathsep.join(map(str, jars()))])
+
+
+def java_version() -> str:
+    """What ``java -version`` prints."""
+    return subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
+
+
 def run_main(main: str, arguments: Sequence[str], *, timeout_s: float = 120) -> str:
     """Run a main class to its end; returns what it printed.
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
 from tests.support.kafka import (
     CLEAN_SHUTDOWN,
@@ -29,6 +27,8 @@ from tests.support.kafka import (
     java_produce,
     mount,
 )
+
+pytestmark = pytest.mark.xdist_group("kafka")  # one broker serves them all
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_LOG = "00000000000000000000.log"
@@ -246,16 +246,6 @@ def written(broker: Broker, tmp_path: Path, request: pytest.FixtureRequest) -> t
     return topic, tmp_path
 
 
-def await_committed(broker: Broker, group: str, partition: TopicPartition, offset: int) -> None:
-    """Asks until the offset is there: a broker that has started still loads its groups."""
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group)
-    deadline = time.monotonic() + 30
-    while (committed := consumer.committed(partition)) != offset:
-        assert time.monotonic() < deadline, f"{group} has committed {committed} of {partition}, not {offset}"
-        time.sleep(0.02)
-    consumer.close()
-
-
 def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
     lines = (broker.log_dir / name).read_text().splitlines()[2:]
     return {(topic, int(partition)): int(offset) for topic, partition, offset in map(str.split, lines)}
@@ -285,19 +275,6 @@ def test_a_mounted_directory_is_recovered_without_the_mark_of_a_clean_stop(
     mount(broker, source, {topic: {}}, clean=False)
     assert values(broker, topic) == [b"0", b"2", b"4", b"6", b"1", b"3", b"5", b"7", b"9"]
     assert any(f"partition={topic}-0" in problem for problem in broker.problems())
-
-
-def test_a_mounted_offsets_topic_is_the_one_the_group_coordinator_reads(broker: Broker, tmp_path: Path) -> None:
-    create_topics(broker.bootstrap, {"read": Topic()})
-    steps: list[Action] = [Step.BEGIN, ProducerRecord(b""), SendOffsets("moved", {("read", 0): 7}), Step.COMMIT]
-    java_produce(broker.bootstrap, "read", steps, {"transactional.id": "mover"})
-    for partition in range(2):
-        shutil.copytree(
-            broker.log_dir / f"__consumer_offsets-{partition}", tmp_path / f"__consumer_offsets-{partition}"
-        )
-    with Broker(tmp_path / "other").start() as other:
-        mount(other, tmp_path, {"__consumer_offsets": {"cleanup.policy": "compact"}}, clean=False)
-        await_committed(other, "moved", TopicPartition("read", 0), 7)
 
 
 def test_a_directory_with_a_partition_missing_is_not_mounted(broker: Broker, written: tuple[str, Path]) -> None:
