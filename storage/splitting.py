@@ -35,10 +35,10 @@ def split(segment: LogSegment) -> list[int]:
 
     On disk after a crash that follows each step:
 
-    1. ``.log.cleaned`` of the parts written and synced, with the directory: the segment; opening removes the parts.
+    1. ``.log.cleaned`` of the parts written and synced: the segment; opening removes the parts.
     2. renamed to ``.log.swap`` from the last to the first: the segment, as long as one ``.cleaned`` is left; opening
        undoes the renames that were made.
-    3. directory synced: the parts; opening removes the segment and drops ``.swap`` (:mod:`swaps`).
+    3. all renamed, the directory synced: the parts; opening removes the segment and drops ``.swap`` (:mod:`swaps`).
 
     An empty first part is made where not even the first batch fits, so that one part always has the name of the
     source and stands for it.
@@ -49,7 +49,6 @@ def split(segment: LogSegment) -> list[int]:
     for part, end in zip(parts, ends, strict=True):
         _copy(segment, part, end)
     segment.close()
-    context.filesystem.sync_directory(context.directory)
     for part in reversed(parts):
         cleaned, swap = (_log_path(segment, part, suffix) for suffix in (names.CLEANED, names.SWAP))
         context.filesystem.rename(cleaned, swap)

@@ -55,21 +55,24 @@ def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
 
     On disk after a crash: fewer ``.swap`` files of an unfinished operation, its ``.cleaned`` still there to say so; or
     fewer originals and left-overs, the finished ``.swap`` all there; or some of those under their final names. The plan
-    made of what is then there comes to the same end. The directory is synced between these steps: a power cut may
-    keep a later change of names and lose an earlier one.
+    made of what is then there comes to the same end. A file system keeps the changes of one directory's names in their
+    order, so one sync at the end is enough.
     """
-    for name in plan.undone:
+    for name in [*plan.undone, *plan.deleted]:
         filesystem.remove(names.join(directory, name))
-    if plan.undone:
-        filesystem.sync_directory(directory)
-    for name in plan.deleted:
-        filesystem.remove(names.join(directory, name))
-    if plan.deleted:
-        filesystem.sync_directory(directory)
     for name in plan.swapped_in:
         filesystem.rename(names.join(directory, name), names.join(directory, name.removesuffix(names.SWAP)))
-    if plan.swapped_in:
+    if plan.undone or plan.deleted or plan.swapped_in:
         filesystem.sync_directory(directory)
+
+
+def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
+    """Whether a ``.deleted`` file is still to be left alone: it was renamed less than ``file.delete.delay.ms`` ago.
+
+    Its time of modification tells, which is set before the renaming. A time to come is none that was set: a broker's
+    file, or a clock that went back, and such files go, as they do when a broker starts.
+    """
+    return 0 <= now_ms - deleted_ms < delay_ms
 
 
 def _base(name: str) -> int:

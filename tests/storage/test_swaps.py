@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
 from tests.support.clock import ManualClock
 from tests.support.disks import get, put
 from tests.support.logs import NOW_MS, config, records, rows
-from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 
 Rows = list[tuple[int, bytes | None]]
 
@@ -105,7 +105,7 @@ def expected(before: Path, step: int) -> Rows:
     return OLD if step < SWAPPED_AT else new_rows(before)
 
 
-@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+@pytest.mark.parametrize(("after_step", "step"), list(zip(STEPS, STEPS, strict=True)), indirect=["after_step"])
 def test_a_writer_finishes_or_undoes_a_swap_that_a_crash_stopped(before: Path, after_step: Path, step: int) -> None:
     for _ in range(2):
         with open_log(after_step) as log:
@@ -114,7 +114,7 @@ def test_a_writer_finishes_or_undoes_a_swap_that_a_crash_stopped(before: Path, a
     assert rows(LogReader.open(str(after_step), log_config(), clock=ManualClock(NOW_MS))) == expected(before, step)
 
 
-@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+@pytest.mark.parametrize(("after_step", "step"), list(zip(STEPS, STEPS, strict=True)), indirect=["after_step"])
 def test_a_writer_beside_a_compaction_sees_what_finishing_it_would_leave(
     before: Path, after_step: Path, step: int
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_writer_beside_a_compaction_sees_what_finishing_it_would_leave(
         assert rows(log) == [*expected(before, step), (20, b"new")]
 
 
-@pytest.mark.parametrize(("after_step", "step"), zip(STEPS, STEPS, strict=True), indirect=["after_step"])
+@pytest.mark.parametrize(("after_step", "step"), list(zip(STEPS, STEPS, strict=True)), indirect=["after_step"])
 def test_a_reader_sees_what_finishing_a_swap_would_leave_and_changes_nothing(
     before: Path, after_step: Path, step: int
 ) -> None:
@@ -190,79 +190,36 @@ def a_disk(*files: str) -> MemoryFileSystem:
     disk = MemoryFileSystem()
     disk.make_directory(DIRECTORY)
     for name in files:
-        put(disk, names.join(DIRECTORY, name), name[:20].encode(), sync=True)
+        put(disk, names.join(DIRECTORY, name), name.encode(), sync=True)
     disk.sync_directory("/")
     disk.sync_directory(DIRECTORY)
     return disk
-
-
-def logs_after_opening(disk: MemoryFileSystem) -> dict[str, bytes | None]:
-    plan = plan_of(disk)
-    carry_out(plan, disk, DIRECTORY)
-    return {name: get(disk, names.join(DIRECTORY, name)) for name in disk.list(DIRECTORY)}
 
 
 def plan_of(disk: MemoryFileSystem) -> SwapPlan:
     return plan_swaps(disk.list(DIRECTORY), lambda base: base + 100)
 
 
-def test_no_power_cut_while_a_swap_is_finished_brings_an_original_back() -> None:
-    """The merged segment 0 stands for 0 and 50. A removal lost while a later rename is kept would show 50 again."""
-    new, old = names.segment_file(0, names.LOG + names.SWAP), names.segment_file(50, names.LOG)
-    for cut_at in range(1, 6):
+def logs_after_power_cuts(start: MemoryFileSystem) -> set[tuple[str, ...]]:
+    """The names that the files of a log had at first, after its opening was stopped by a power cut at any change."""
+    found: set[tuple[str, ...]] = set()
+    for _, disk in crash_points(lambda disk: carry_out(plan_of(disk), disk, DIRECTORY), start):
         for seed in POWER_CUTS:
-            disk = a_disk(names.segment_file(0, names.LOG), old, new)
-            with StopAfter(disk, cut_at) as stopping:
-                carry_out(plan_of(disk), stopping, DIRECTORY)
-            assert list(logs_after_opening(disk.crash(seed))) == [names.segment_file(0, names.LOG)]
+            left = disk.crash(seed)
+            carry_out(plan_of(left), left, DIRECTORY)
+            found.add(tuple((get(left, names.join(DIRECTORY, name)) or b"").decode() for name in left.list(DIRECTORY)))
+    return found
+
+
+def test_no_power_cut_while_a_swap_is_finished_brings_an_original_back() -> None:
+    """The merged segment 0 stands for 0 and 50."""
+    new, merged = names.segment_file(0, names.LOG + names.SWAP), names.segment_file(50, names.LOG)
+    disk = a_disk(names.segment_file(0, names.LOG), merged, new)
+    assert logs_after_power_cuts(disk) == {(new,)}
 
 
 def test_no_power_cut_while_a_swap_is_undone_makes_it_look_finished() -> None:
-    """A lost removal of ``.swap`` beside a kept one of ``.cleaned`` would make a part of the new stand for all."""
-    files = [names.segment_file(base, names.LOG) for base in (0, 50, 100)]
-    for cut_at in range(1, 6):
-        for seed in POWER_CUTS:
-            disk = a_disk(
-                *files,
-                names.segment_file(0, names.LOG + names.CLEANED),
-                names.segment_file(100, names.LOG + names.SWAP),
-            )
-            with StopAfter(disk, cut_at) as stopping:
-                carry_out(plan_of(disk), stopping, DIRECTORY)
-            assert list(logs_after_opening(disk.crash(seed))) == files
-
-
-class PowerCutError(Exception):
-    """The power is gone."""
-
-
-class StopAfter(MemoryFileSystem):
-    """The same disk, on which a number of changes of names succeed, and then none."""
-
-    def __init__(self, disk: MemoryFileSystem, changes: int) -> None:
-        super().__init__()
-        self.disk = disk
-        self.changes_left = changes
-
-    def __enter__(self) -> StopAfter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
-        return kind is PowerCutError
-
-    def _change(self) -> None:
-        if not self.changes_left:
-            raise PowerCutError
-        self.changes_left -= 1
-
-    def remove(self, path: str) -> None:
-        self._change()
-        self.disk.remove(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._change()
-        self.disk.rename(source, target)
-
-    def sync_directory(self, path: str) -> None:
-        self._change()
-        self.disk.sync_directory(path)
+    """Without the ``.cleaned``, which are removed last, a part of the new segments would stand for all of them."""
+    files = tuple(names.segment_file(base, names.LOG) for base in (0, 50, 100))
+    unfinished = (names.segment_file(0, names.LOG + names.CLEANED), names.segment_file(100, names.LOG + names.SWAP))
+    assert logs_after_power_cuts(a_disk(*files, *unfinished)) == {files}
