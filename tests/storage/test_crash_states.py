@@ -7,6 +7,7 @@ tries as many as it is told.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -328,4 +329,5 @@ def torture(effort: Effort) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # of every cut
     torture(Effort(every=1, seeds=int(sys.argv[1])))
