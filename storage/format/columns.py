@@ -52,7 +52,8 @@ def describe(reason: int, record: int) -> str:
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
     rows = sum(_rows_at_most(part) for part in parts) + 1  # the one that does not decode may have begun its row
-    key_bytes, value_bytes = (sum(sizes) for sizes in zip((0, 0), *map(_string_bytes, parts), strict=True))
+    measured = parts if columns else []
+    key_bytes, value_bytes = (sum(sizes) for sizes in zip((0, 0), *map(_string_bytes, measured), strict=True))
     _check_room(parts, {"keys": key_bytes, "values": value_bytes})
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     state[kernel.WANTED] = sum(_WANTED[column] for column in columns)

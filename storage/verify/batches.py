@@ -1,0 +1,206 @@
+"""What checksums do not tell of batches: their order, their header fields, their records.
+
+Severe is what loses or invents records. What Kafka writes never but reads all the same is a note; what compaction
+leaves (fewer records than offsets, a horizon on ordinary data, empty batches) is none.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptionError, UnsupportedCompressionTypeError
+from pyspark_commitlog.storage.format.columns import Part, fill
+from pyspark_commitlog.storage.format.control import ControlType, parse
+from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec, TimestampType
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
+from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.verify.findings import Findings, Kind
+
+UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
+DECODED_BATCHES = 256  # at a time: what the records' offsets and times take stays in the cache
+
+
+class Place(NamedTuple):
+    """Where findings about a log's batches belong."""
+
+    findings: Findings
+    path: str
+
+    def tell(self, kind: Kind, window: Window, row: int, what: str) -> None:
+        """A finding about the batch ``row`` of a window."""
+        position = window.position + int(window.headers.table["position"][row])
+        offset = int(window.headers.table["base_offset"][row])
+        self.findings.add(kind, self.path, what, position=position, offset=offset)
+
+
+class BatchOrder:
+    """That offsets rise from batch to batch, within what the segment can hold."""
+
+    def __init__(self, place: Place, base_offset: int) -> None:
+        self._place = place
+        self._base_offset = base_offset
+        self.next_offset = base_offset
+        self.has_gap_before = False  # damage lies before the next batch
+        self.gaps: list[tuple[int, int, int]] = []  # (position, first and last missing offset); a few
+        self.is_compacted = False  # a batch holds fewer records than offsets: compaction was here
+
+    def check(self, window: Window) -> None:
+        table = window.headers.table
+        expected = np.concatenate(([self.next_offset], table["last_offset"][:-1] + 1))
+        self._check_bounds(window, expected)
+        self._note_gaps(window, expected)
+        spans = table["last_offset"] - table["base_offset"] + 1
+        self.is_compacted |= bool(((table["count"] >= 0) & (table["count"] < spans)).any())
+        self.next_offset = max(self.next_offset, int(table["last_offset"].max()) + 1)
+        self.has_gap_before = False
+
+    def _check_bounds(self, window: Window, expected: Int64s) -> None:
+        table = window.headers.table
+        base, last = table["base_offset"], table["last_offset"]
+        goes_back = (last < expected) | (base < 0)
+        for row in np.flatnonzero(goes_back).tolist():
+            what = f"offsets {base[row]} to {last[row]} follow offset {expected[row] - 1}"
+            self._place.tell(Kind.OFFSETS_GO_BACK, window, row, what)
+        for row in np.flatnonzero((base < expected) & ~goes_back).tolist():
+            what = f"offsets {base[row]} to {last[row]} overlap with those before, up to {expected[row] - 1}"
+            self._place.tell(Kind.OFFSETS_OVERLAP, window, row, what)
+        for row in np.flatnonzero(last - self._base_offset > INT32_MAX).tolist():
+            what = f"offset {last[row]} is more than 2^31 - 1 above the segment's base"
+            self._place.tell(Kind.OFFSET_OVERFLOW, window, row, what)
+
+    def _note_gaps(self, window: Window, expected: Int64s) -> None:
+        """A legacy wrapper does not tell where it begins."""
+        table = window.headers.table
+        is_known = (table["magic"] >= 2) | (window.headers.codec == Codec.NONE)
+        is_gap = (table["base_offset"] > expected) & is_known
+        is_gap[0] &= not self.has_gap_before
+        for row in np.flatnonzero(is_gap)[:3].tolist():
+            position = window.position + int(table["position"][row])
+            self.gaps.append((position, int(expected[row]), int(table["base_offset"][row]) - 1))
+        del self.gaps[3:]
+
+
+def check_headers(place: Place, window: Window) -> None:
+    """Fields that no writer of Kafka's fills so; magic 2 only."""
+    table, headers = window.headers.table, window.headers
+    is_new = table["magic"] >= 2
+    has_producer = table["producer_id"] >= 0
+    odd: list[tuple[Kind, Bools, str]] = [
+        (
+            Kind.ODD_ATTRIBUTES,
+            (table["attributes"] & UNUSED_ATTRIBUTES) != 0,
+            "attribute bits are set that mean nothing",
+        ),
+        (Kind.ODD_PRODUCER, headers.is_transactional & ~has_producer, "a transactional batch without a producer"),
+        (Kind.ODD_PRODUCER, has_producer & (table["producer_epoch"] < 0), "a producer without an epoch"),
+        (Kind.ODD_PRODUCER, table["base_sequence"] < -1, "a negative base sequence"),
+        (Kind.ODD_OFFSETS, table["last_offset"] < table["base_offset"], "the last offset lies before the first"),
+        (
+            Kind.ODD_OFFSETS,
+            table["count"] > table["last_offset"] - table["base_offset"] + 1,
+            "more records than offsets",
+        ),
+    ]
+    for kind, rows, what in odd:
+        for row in np.flatnonzero(rows & is_new).tolist():
+            place.tell(kind, window, row, what)
+
+
+class RecordChecks:
+    """Decodes every batch; counts records."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.records = 0
+
+    def check(self, window: Window) -> None:
+        for first in range(0, len(window.headers), DECODED_BATCHES):
+            rows = np.arange(first, min(first + DECODED_BATCHES, len(window.headers)))
+            if not self._decode(window, rows):
+                for row in rows.tolist():  # the others are still to be looked at, and to be counted
+                    self._decode(window, np.array([row]))
+        for row in np.flatnonzero(window.headers.is_control & (window.headers.table["count"] > 0)).tolist():
+            self._check_control(window, row)
+
+    def _decode(self, window: Window, rows: Int64s) -> bool:
+        try:
+            records, counts = _records(window, window.headers[rows])
+        except (CorruptionError, UnsupportedCompressionTypeError) as error:
+            if len(rows) == 1:
+                self._place.tell(Kind.BAD_RECORDS, window, int(rows[0]), f"behind a right checksum: {_reason(error)}")
+            return False
+        self.records += len(records)
+        self._check_offsets(window, rows, records, counts)
+        self._check_timestamps(window, rows, records, counts)
+        return True
+
+    def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
+        """Records must rise, from the base offset of their batch to its last."""
+        table = window.headers.table[rows[counts > 0]]
+        firsts = _firsts(counts)
+        if not len(firsts):
+            return
+        steps = np.diff(records.offsets, prepend=records.offsets[0] - 1)
+        steps[firsts] = 1
+        is_odd = np.minimum.reduceat(steps, firsts) <= 0
+        is_odd |= np.maximum.reduceat(records.offsets, firsts) > table["last_offset"]
+        is_odd |= (np.minimum.reduceat(records.offsets, firsts) < table["base_offset"]) & (table["magic"] >= 2)
+        for row in rows[counts > 0][is_odd].tolist():
+            self._place.tell(
+                Kind.ODD_OFFSETS, window, row, "offsets of records repeat, go back or lie outside the batch"
+            )
+
+    def _check_timestamps(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
+        firsts = _firsts(counts)
+        if not len(firsts):
+            return
+        rows = rows[counts > 0]
+        stated = window.headers.table["max_timestamp"][rows]
+        largest = np.maximum.reduceat(records.timestamps, firsts)
+        is_odd = (largest != stated) & (window.headers.timestamp_type[rows] == TimestampType.CREATE_TIME)
+        for place, row in zip(np.flatnonzero(is_odd).tolist(), rows[is_odd].tolist(), strict=True):
+            what = f"the largest timestamp is said to be {stated[place]}, that of its records is {largest[place]}"
+            self._place.tell(Kind.ODD_TIMESTAMP, window, row, what)
+
+    def _check_control(self, window: Window, row: int) -> None:
+        try:
+            decoded = formats.decode(window.buffer, window.headers[row : row + 1], columns=("key", "value")).records
+            assert decoded.keys is not None
+            assert decoded.values is not None
+            pairs = zip(decoded.keys.to_list(), decoded.values.to_list(), strict=True)
+            kinds = {parse(key, value)[0] for key, value in pairs}
+        except (CorruptionError, UnsupportedCompressionTypeError) as error:
+            self._place.tell(Kind.BAD_MARKER, window, row, f"a control record is not understood: {_reason(error)}")
+            return
+        if ControlType.UNKNOWN in kinds:
+            self._place.tell(Kind.ODD_CONTROL, window, row, "a control record of an unknown type, which means nothing")
+
+
+def _records(window: Window, headers: BatchHeaders) -> tuple[Records, Int64s]:
+    """Offsets and times of the records, and how many each batch has; the checksums were verified before."""
+    parts: list[Part] = []
+    magics = headers.table["magic"]
+    bounds = [0, *(np.flatnonzero(np.diff(magics)) + 1).tolist(), len(headers)]
+    for first, last in pairwise(bounds):
+        module = formats.by_magic(int(magics[first]))
+        parts += module.parts(window.buffer, headers[first:last], formats.DECOMPRESSED_BYTES_MAX)
+    counts = headers.table["count"].copy()
+    for part in parts:
+        if part.is_legacy:
+            batches, found = np.unique(part.positions, return_counts=True)
+            counts[np.searchsorted(headers.table["position"], batches)] = found
+    return fill(parts, ()), counts
+
+
+def _firsts(counts: Int64s) -> Int64s:
+    """Where the records of each batch that has any begin."""
+    starts: Int64s = (np.cumsum(counts) - counts)[counts > 0]
+    return starts
+
+
+def _reason(error: Exception) -> str:
+    return error.reason if isinstance(error, CorruptionError) else str(error)

@@ -1,0 +1,165 @@
+"""The offset and the time index of a segment, entry by entry, against the batches as they pass by.
+
+An entry that is missing costs a longer walk, and no record; only the last one of a time index must be there, since
+retention goes by it. What Kafka 2.8 wrote is sound too: an entry for an append of several batches tells the last
+offset of all and the position of the first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.format.index_entries import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    decode_offset_entries,
+    decode_time_entries,
+)
+from pyspark_commitlog.storage.format.tables import Bools, Int64s
+from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.verify.findings import Findings, Kind
+
+INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB; what is far larger is no index
+
+
+class IndexFile(NamedTuple):
+    """An index as it lies there."""
+
+    path: str
+    entries: bytes  # whole ones, without the zeros of a preallocated file
+    is_there: bool
+
+
+def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, findings: Findings) -> IndexFile:
+    """Read an index; what is wrong with its length is told."""
+    status = filesystem.status(path)
+    if status is None:
+        return IndexFile(path, b"", is_there=False)
+    if status.size > INDEX_BYTES_MAX:
+        findings.add(kind, path, f"an index of {status.size} bytes; no entry of it was looked at")
+        return IndexFile(path, b"", is_there=True)
+    with filesystem.open(path, "read") as file:
+        data = bytes(file.read(0, INDEX_BYTES_MAX))
+    used = data.rstrip(b"\0")
+    whole = min(-(-len(used) // entry_bytes), len(data) // entry_bytes) * entry_bytes
+    if len(data) % entry_bytes:
+        what = f"{len(data)} bytes, which is not a multiple of {entry_bytes}"
+        findings.add(kind, path, what, position=len(data) // entry_bytes * entry_bytes)
+    return IndexFile(path, data[:whole], is_there=True)
+
+
+class _Entries(NamedTuple):
+    """Entries in the order in which the walk meets what they speak of."""
+
+    keys: Int64s  # ascending: positions in an offset index, offsets in a time index
+    values: Int64s
+    places: Int64s  # of each, in the file
+
+    @classmethod
+    def sort(cls, keys: Int64s, values: Int64s) -> _Entries:
+        places = np.argsort(keys, kind="stable")
+        return cls(keys[places], values[places], places)
+
+    def below(self, start: int, key: int) -> int:
+        return max(start, int(np.searchsorted(self.keys, key, side="left")))
+
+
+class OffsetIndexCheck:
+    """``.index``: a batch begins at each position, and no offset up to it is above the entry's."""
+
+    def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
+        self._file, self._findings = file, findings
+        offsets, positions = decode_offset_entries(base_offset, file.entries)
+        _check_rising(self, offsets, "offset")
+        self._entries = _Entries.sort(positions, offsets)
+        self._done = 0
+
+    def tell(self, place: int, what: str) -> None:
+        self._findings.add(
+            Kind.BAD_OFFSET_INDEX, self._file.path, f"entry {place}: {what}", position=place * OFFSET_ENTRY.itemsize
+        )
+
+    def check(self, window: Window) -> None:
+        table = window.headers.table
+        starts = window.position + table["position"]
+        end = self._entries.below(self._done, window.position + window.headers.end)
+        positions, offsets, places = (column[self._done : end] for column in self._entries)
+        rows = np.searchsorted(starts, positions)
+        begins = starts[np.minimum(rows, len(starts) - 1)] == positions
+        rows = np.minimum(rows, len(starts) - 1)
+        is_sound = begins & (table["base_offset"][rows] <= offsets) & self._ends_a_batch(table, rows, offsets)
+        for n in np.flatnonzero(~is_sound).tolist():
+            found = f"the batch there has offsets {table['base_offset'][rows[n]]} to {table['last_offset'][rows[n]]}"
+            what = found if begins[n] else "no batch begins there"
+            self.tell(int(places[n]), f"offset {offsets[n]} at position {positions[n]}, but {what}")
+        self._done = end
+
+    def _ends_a_batch(self, table: np.ndarray, rows: Int64s, offsets: Int64s) -> Bools:
+        """Whether the offset is the last one of the batch, or of a later one of the same append, as 2.8 wrote."""
+        later = np.searchsorted(table["last_offset"], offsets)
+        at = table["last_offset"][np.minimum(later, len(table) - 1)]
+        is_last: Bools = (table["last_offset"][rows] == offsets) | (at == offsets) | (later >= len(table))
+        return is_last
+
+    def skip(self, end: int) -> None:
+        """Up to there is damage, of which nothing can be said."""
+        self._done = self._entries.below(self._done, end)
+
+    def finish(self, end: int) -> None:
+        """The sound log ends there."""
+        positions, offsets, places = (column[self._done :] for column in self._entries)
+        for position, offset, place in zip(positions.tolist(), offsets.tolist(), places.tolist(), strict=True):
+            self.tell(place, f"offset {offset} at position {position}, but the log has {end} bytes of sound batches")
+
+
+class TimeIndexCheck:
+    """``.timeindex``: each timestamp is the largest up to the batch that holds the offset."""
+
+    def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
+        self._file, self._findings = file, findings
+        timestamps, offsets = decode_time_entries(base_offset, file.entries)
+        _check_rising(self, timestamps, "timestamp")
+        self._entries = _Entries.sort(offsets, timestamps)
+        self._done = 0
+        self._is_known = True  # the largest timestamp: no damage was met
+        self._largest = -1
+
+    def tell(self, place: int, what: str) -> None:
+        self._findings.add(
+            Kind.BAD_TIME_INDEX, self._file.path, f"entry {place}: {what}", position=place * TIME_ENTRY.itemsize
+        )
+
+    def check(self, window: Window) -> None:
+        table = window.headers.table
+        running = np.maximum(np.maximum.accumulate(table["max_timestamp"]), self._largest)
+        end = self._entries.below(self._done, int(table["last_offset"][-1]) + 1)
+        offsets, timestamps, places = (column[self._done : end] for column in self._entries)
+        rows = np.minimum(np.searchsorted(table["last_offset"], offsets), len(table) - 1)
+        for n in np.flatnonzero((running[rows] != timestamps) & self._is_known).tolist():
+            what = f"timestamp {timestamps[n]} up to offset {offsets[n]}, but the largest up to there is"
+            self.tell(int(places[n]), f"{what} {running[rows[n]]}")
+        self._done, self._largest = end, int(running[-1])
+
+    def skip(self) -> None:
+        """What follows lies behind damage, which may have held the largest timestamp."""
+        self._is_known = False
+
+    def finish(self, next_offset: int, *, is_closed: bool) -> None:
+        """The segment ends before ``next_offset``; ``is_closed``: it is not the active one."""
+        offsets, timestamps, places = (column[self._done :] for column in self._entries)
+        if self._is_known:
+            for offset, timestamp, place in zip(offsets.tolist(), timestamps.tolist(), places.tolist(), strict=True):
+                self.tell(place, f"timestamp {timestamp} up to offset {offset}, but the segment ends at {next_offset}")
+        last = int(self._entries.values.max(initial=-1))
+        if is_closed and self._is_known and self._file.is_there and last < self._largest:
+            what = f"it ends with timestamp {last}, the segment's largest is {self._largest}: retention goes by it"
+            self._findings.add(Kind.BAD_TIME_INDEX, self._file.path, what, position=len(self._file.entries))
+
+
+def _check_rising(index: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
+    """A lookup halves its way through the entries."""
+    for place in (np.flatnonzero(np.diff(column) <= 0) + 1).tolist():
+        index.tell(place, f"{name} {column[place]} is not above that of the entry before, {column[place - 1]}")

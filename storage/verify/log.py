@@ -1,0 +1,285 @@
+"""A partition's log: its segments one after the other, and what only all of them together tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pyspark_commitlog.storage.epochs import LeaderEpochCache
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.filesystem import read_file
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, SegmentReader
+from pyspark_commitlog.storage.swaps import SwapPlan, plan_swaps
+from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind, Severity
+from pyspark_commitlog.storage.verify.segment import SegmentFindings, SegmentToVerify, verify_segment
+
+CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CheckpointedOffsets:
+    """What the checkpoints at the root of a log directory say of a partition; None: nothing."""
+
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    cleaner_offset: int | None = None
+
+
+@dataclass(frozen=True)
+class LogFindings:
+    """What a partition's log holds, and what is wrong with it."""
+
+    findings: tuple[Finding, ...]
+    log_end_offset: int
+    segments: int
+    batches: int
+    records: int  # 0 unless they were decoded
+    sound_bytes: int  # of the logs
+
+    def of(self, severity: Severity) -> list[Finding]:
+        """The findings of one severity."""
+        return [finding for finding in self.findings if finding.severity is severity]
+
+
+def plan_verification(
+    context: LogContext, checkpointed: CheckpointedOffsets | None = None
+) -> tuple[list[SegmentToVerify], list[Finding]]:
+    """The segments there are, each to be given to :func:`verify_segment`, in any order and process, and what the
+    names in the directory tell already. Pass the results to :func:`join`.
+    """
+    findings = Findings()
+    plan = _swap_plan(context)
+    suffixes = plan.segment_suffixes()
+    for base, unfinished in _unfinished(plan).items():
+        what = f"a compaction or a split is not finished: {', '.join(unfinished)}"
+        findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
+    for name in plan.left:
+        if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in suffixes:
+            findings.add(Kind.ORPHAN_INDEX, names.join(context.directory, name), "there is no log to it")
+    snapshots = sorted(_offset(name) for name in plan.left if name.endswith(names.SNAPSHOT))
+    bases = sorted(suffixes)
+    told = checkpointed or CheckpointedOffsets()
+    segments = [
+        SegmentToVerify(
+            base,
+            following,
+            swapped=tuple(
+                kind for kind in FILE_KINDS if names.segment_file(base, kind) + names.SWAP in plan.swapped_in
+            ),
+            snapshots=tuple(n for n in snapshots if base < n and (following is None or n <= following)),
+            recovery_point=told.recovery_point or 0,
+            is_compacted=context.config.compact or told.cleaner_offset is not None,
+        )
+        for base, following in pairwise([*bases, None])
+        if base is not None
+    ]
+    return segments, list(findings.all())
+
+
+def verify_log(
+    context: LogContext, checkpointed: CheckpointedOffsets | None = None, *, deep: bool = True
+) -> LogFindings:
+    """Check a partition's directory, all segments in this process. Reads only, takes no lock; see :func:`join`.
+
+    Raises nothing for what the files hold; FileNotFoundError where there is no such directory.
+    """
+    checkpointed = checkpointed or CheckpointedOffsets()
+    segments, of_names = plan_verification(context, checkpointed)
+    results: list[SegmentFindings] = []
+    for segment in segments:
+        results.append(verify_segment(context, _following_on(segment, results), deep=deep))
+    return join(context, checkpointed, results, of_names)
+
+
+def join(
+    context: LogContext,
+    checkpointed: CheckpointedOffsets,
+    results: Sequence[SegmentFindings],
+    of_names: Iterable[Finding] = (),
+) -> LogFindings:
+    """What the segments' results tell together: missing segments, offsets that go back from one to the next, leader
+    epochs, checkpoints. ``results`` in the order of their base offsets.
+    """
+    findings = Findings()
+    is_compacted = any(result.is_compacted for result in results)
+    for before, after in pairwise(results):
+        _compare_neighbours(context, before, after, findings, is_compacted=is_compacted)
+    if not is_compacted:
+        _tell_gaps(context, results, findings)
+    log_end_offset = results[-1].next_offset if results else 0
+    _check_checkpoints(context, checkpointed, results, findings)
+    _check_epochs(context, results, log_end_offset, findings)
+    _check_metadata(context, findings)
+    found = [*of_names, *(each for result in results for each in result.findings), *findings.all()]
+    return LogFindings(
+        tuple(found),
+        log_end_offset,
+        len(results),
+        sum(result.batches for result in results),
+        sum(result.records for result in results),
+        sum(result.sound_bytes for result in results),
+    )
+
+
+def _swap_plan(context: LogContext) -> SwapPlan:
+    def next_offset(base: int) -> int:
+        segment = SegmentReader(context, base, names.SWAP)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.close()
+
+    return plan_swaps(context.filesystem.list(context.directory), next_offset)
+
+
+def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
+    """Names that end with ``.cleaned`` or ``.swap``, by base offset."""
+    found: dict[int, list[str]] = {}
+    for name in sorted(
+        {*plan.undone, *plan.swapped_in, *(each for each in plan.deleted if each.endswith(names.CLEANED))}
+    ):
+        found.setdefault(_offset(name), []).append(name)
+    return found
+
+
+def _offset(name: str) -> int:
+    offset = names.base_offset_of(name)
+    assert offset is not None, name
+    return offset
+
+
+def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
+    """With what the segments before tell; a state is handed on only where no offset is missing between."""
+    if not results:
+        return segment
+    before = results[-1]
+    is_compacted = segment.is_compacted or before.is_compacted
+    joins = before.next_offset == segment.base_offset or (is_compacted and before.next_offset < segment.base_offset)
+    opening = before.closing if joins and not before.is_damaged else None
+    return replace(segment, opening=opening, is_compacted=is_compacted)
+
+
+def _log_path(context: LogContext, result: SegmentFindings) -> str:
+    return result.segment.path(context.directory, names.LOG)
+
+
+def _compare_neighbours(
+    context: LogContext, before: SegmentFindings, after: SegmentFindings, findings: Findings, *, is_compacted: bool
+) -> None:
+    end, base = before.next_offset, after.segment.base_offset
+    if end > base:
+        what = f"it begins at offset {base}, the segment before reaches up to {end - 1}"
+        findings.add(Kind.OFFSETS_GO_BACK, _log_path(context, after), what, position=0, offset=base)
+    is_far = base - before.segment.base_offset > INT32_MAX  # a roll that offsets forced, which may leave some out
+    if end < base and not (is_compacted or before.is_damaged or is_far):
+        what = f"offsets {end} to {base - 1} are in no segment, and the log shows no compaction"
+        findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=end)
+
+
+def _tell_gaps(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
+    for result in results:
+        for position, first, last in result.gaps:
+            what = f"offsets {first} to {last} are in no batch, and the log shows no compaction"
+            findings.add(Kind.OFFSET_GAP, _log_path(context, result), what, position=position, offset=first)
+
+
+# Checkpoints
+
+
+def _check_checkpoints(
+    context: LogContext, told: CheckpointedOffsets, results: Sequence[SegmentFindings], findings: Findings
+) -> None:
+    recovery_point, log_start_offset = told.recovery_point or 0, told.log_start_offset or 0
+    if not results:
+        if recovery_point > log_start_offset:
+            what = f"no segment is left, but everything below offset {recovery_point} was synced once"
+            findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=log_start_offset)
+        return
+    end = results[-1].next_offset
+    if end < recovery_point and not results[-1].is_damaged:
+        what = f"the log ends at offset {end}, but everything below {recovery_point} was synced once"
+        findings.add(
+            Kind.RECORDS_MISSING,
+            _log_path(context, results[-1]),
+            what,
+            position=results[-1].sound_bytes,
+            offset=end,
+        )
+    above = {"log start": told.log_start_offset, "high watermark": told.high_watermark, "cleaner": told.cleaner_offset}
+    for name, offset in above.items():
+        if offset is not None and offset > max(end, recovery_point):
+            what = f"the {name} offset in the checkpoint is {offset}, the log ends at {end}"
+            findings.add(Kind.BAD_CHECKPOINT, context.directory, what, offset=offset)
+
+
+def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings) -> None:
+    """``leader-epoch-checkpoint``: is read, rises, begins no epoch above the log end, agrees with the batches."""
+    path = names.join(context.directory, names.LEADER_EPOCH_CHECKPOINT)
+    in_log = _epochs_in_log(results)
+    try:
+        entries = checkpoints.decode_leader_epochs(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
+    except FileNotFoundError:
+        if in_log:
+            findings.add(Kind.BAD_EPOCHS, path, "there is none, and the batches have leader epochs")
+        return
+    except CorruptionError as error:
+        findings.add(Kind.BAD_EPOCHS, path, error.reason, position=error.position)
+        return
+    if len(LeaderEpochCache(entries).entries) != len(entries):
+        findings.add(Kind.BAD_EPOCHS, path, "epochs and their offsets do not both increase")
+    for entry in entries:
+        if results and not results[-1].is_damaged and entry.start_offset > end:
+            what = f"epoch {entry.epoch} begins at {entry.start_offset}, the log ends at {end}"
+            findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
+    for entry in in_log:
+        told = LeaderEpochCache(entries).epoch_for(entry.start_offset)
+        if told not in (entry.epoch, -1) or not entries:
+            what = f"epoch {told} at offset {entry.start_offset}, where a batch of epoch {entry.epoch} begins"
+            findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
+
+
+def _epochs_in_log(results: Iterable[SegmentFindings]) -> list[EpochEntry]:
+    found: list[EpochEntry] = []
+    for result in results:
+        found += [entry for entry in result.epochs if not found or entry.epoch > found[-1].epoch]
+    return found
+
+
+def _check_metadata(context: LogContext, findings: Findings) -> None:
+    """``partition.metadata``, which brokers before 2.8 did not write."""
+    path = names.join(context.directory, names.PARTITION_METADATA_FILE)
+    try:
+        checkpoints.decode_partition_metadata(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
+    except FileNotFoundError:
+        return
+    except CorruptionError as error:
+        findings.add(Kind.BAD_METADATA, path, error.reason, position=error.position)
+
+
+def read_checkpoints(
+    context: LogContext, directory: str, topic: str, partition: int
+) -> tuple[CheckpointedOffsets, list[Finding]]:
+    """What the checkpoints in a log directory say of a partition, and which of them cannot be read."""
+    findings = Findings()
+    offsets: list[int | None] = []
+    for name in (
+        names.RECOVERY_POINT_CHECKPOINT,
+        names.LOG_START_OFFSET_CHECKPOINT,
+        names.HIGH_WATERMARK_CHECKPOINT,
+        names.CLEANER_OFFSET_CHECKPOINT,
+    ):
+        path = names.join(directory, name)
+        try:
+            told = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
+            offsets.append({tuple(key): value for key, value in told.items()}.get((topic, partition)))
+        except FileNotFoundError:
+            offsets.append(None)
+        except CorruptionError as error:
+            findings.add(Kind.BAD_CHECKPOINT, path, error.reason, position=error.position)
+            offsets.append(None)
+    return CheckpointedOffsets(*offsets), list(findings.all())

@@ -1,0 +1,251 @@
+"""One segment: its log, its indexes, the snapshots behind it. Needs no other segment, so that each can be a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyspark_commitlog.storage.filesystem import File
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.checkpoints import EpochEntry, ProducerEntry
+from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
+from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES, LogContext, Window
+from pyspark_commitlog.storage.verify.batches import BatchOrder, Place, RecordChecks, check_headers
+from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind
+from pyspark_commitlog.storage.verify.indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
+from pyspark_commitlog.storage.verify.transactions import ProducerCheck, Snapshot, read_snapshot
+from pyspark_commitlog.storage.verify.walk import Damage, Tail, Walk
+
+
+@dataclass(frozen=True)
+class SegmentToVerify:
+    """Which segment, and what its neighbours tell of it."""
+
+    base_offset: int
+    following: int | None = None  # base offset of the next segment; None: this is the active one
+    opening: tuple[ProducerEntry, ...] | None = None  # at the base offset; None: as the snapshot there says, if any
+    snapshots: tuple[int, ...] = ()  # offsets of snapshots above the base offset, up to the next segment's; ascending
+    recovery_point: int = 0  # everything below was synced once
+    is_compacted: bool = False  # as config, checkpoint or the segments before tell: then offsets may be missing
+    swapped: tuple[str, ...] = ()  # kinds of its files that still have the suffix .swap
+
+    def path(self, directory: str, kind: str) -> str:
+        """Of the file of a kind, such as ``.log``."""
+        suffix = names.SWAP if kind in self.swapped else ""
+        return names.join(directory, names.segment_file(self.base_offset, kind) + suffix)
+
+
+@dataclass(frozen=True)
+class SegmentFindings:
+    """What one segment holds, and what is wrong with it. Everything in it can be pickled."""
+
+    segment: SegmentToVerify
+    findings: tuple[Finding, ...]
+    next_offset: int = 0  # behind the last sound batch
+    sound_bytes: int = 0
+    batches: int = 0
+    records: int = 0  # 0 unless they were decoded
+    is_damaged: bool = False  # something of the log could not be read
+    is_compacted: bool = False
+    closing: tuple[ProducerEntry, ...] | None = None  # producer state at next_offset; None: not known
+    epochs: tuple[EpochEntry, ...] = ()  # as the batches tell them
+    gaps: tuple[tuple[int, int, int], ...] = ()  # (position, first and last offset) in no batch; the first three
+
+
+def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool = True) -> SegmentFindings:
+    """Check one segment: every checksum, offset, index entry, marker and snapshot; with ``deep``, every record.
+
+    Reads only; takes no lock. Its indexes are read before its log, so that what a writer appends meanwhile looks like
+    nothing wrong. OSError becomes a finding, and so does everything else that the files can hold.
+    """
+    check = _SegmentCheck(context, segment, deep)
+    try:
+        return check.run()
+    except FileNotFoundError as error:
+        check.findings.add(Kind.VANISHED, str(error.filename), "it was there when the directory was listed")
+    except OSError as error:
+        check.findings.add(Kind.UNREADABLE, str(error.filename or check.log_path), str(error))
+    return SegmentFindings(segment, check.findings.all(), segment.base_offset, is_damaged=True)
+
+
+@dataclass
+class _Epochs:
+    """Leader epochs as the batches tell them; they never fall."""
+
+    place: Place
+    found: list[EpochEntry] = field(default_factory=list)
+
+    def check(self, window: Window) -> None:
+        epochs = window.headers.table["leader_epoch"]
+        latest = self.found[-1].epoch if self.found else -1
+        running = np.maximum.accumulate(np.concatenate(([latest], epochs)))
+        for row in np.flatnonzero(np.diff(running) > 0).tolist():
+            self.found.append(EpochEntry(int(epochs[row]), int(window.headers.table["base_offset"][row])))
+        for row in np.flatnonzero((epochs >= 0) & (epochs < running[1:])).tolist():
+            self.place.tell(Kind.ODD_EPOCH, window, row, f"leader epoch {epochs[row]} follows epoch {running[row + 1]}")
+
+
+class _SegmentCheck:
+    def __init__(self, context: LogContext, segment: SegmentToVerify, deep: bool) -> None:
+        self.context, self.segment = context, segment
+        self.findings = Findings()
+        self.log_path = self._path(names.LOG)
+        place = Place(self.findings, self.log_path)
+        self._place = place
+        self._order = BatchOrder(place, segment.base_offset)
+        self._order.is_compacted = segment.is_compacted or context.config.compact
+        self._records = RecordChecks(place) if deep else None
+        self._epochs = _Epochs(place)
+        self._batches, self._sound_end = 0, 0
+        self._is_damaged = False
+
+    def _path(self, kind: str) -> str:
+        return self.segment.path(self.context.directory, kind)
+
+    def run(self) -> SegmentFindings:
+        base_offset = self.segment.base_offset
+        offset_file = self._index(names.INDEX, Kind.BAD_OFFSET_INDEX, OFFSET_ENTRY.itemsize)
+        time_file = self._index(names.TIME_INDEX, Kind.BAD_TIME_INDEX, TIME_ENTRY.itemsize)
+        txn_file = self._index(names.TXN_INDEX, Kind.BAD_TXN_INDEX, TXN_ENTRY.itemsize)
+        self._offset_index = OffsetIndexCheck(offset_file, base_offset, self.findings)
+        self._time_index = TimeIndexCheck(time_file, base_offset, self.findings)
+        self._snapshots = self._read_snapshots()
+        self._producers = ProducerCheck(self._opening(), base_offset, self.findings)
+        with self.context.filesystem.open(self.log_path, "read") as log:
+            end = log.size()
+            if end:
+                self._tell_missing(offset_file, time_file)
+            for part in Walk(log, base_offset, end):
+                self._take(part, log)
+        self._finish(txn_file)
+        return self._result()
+
+    def _index(self, kind: str, fault: Kind, entry_bytes: int) -> IndexFile:
+        return read_index(self.context.filesystem, self._path(kind), fault, entry_bytes, self.findings)
+
+    def _tell_missing(self, *files: IndexFile) -> None:
+        for file in files:
+            if not file.is_there:
+                self.findings.add(Kind.MISSING_INDEX, file.path, "the segment has no such index")
+
+    def _read_snapshots(self) -> list[Snapshot]:
+        return [found for offset in self.segment.snapshots if (found := self._snapshot(offset, self.findings))]
+
+    def _snapshot(self, offset: int, findings: Findings) -> Snapshot | None:
+        path = names.join(self.context.directory, names.segment_file(offset, names.SNAPSHOT))
+        return read_snapshot(self.context.filesystem, path, offset, findings)
+
+    def _opening(self) -> Iterable[ProducerEntry] | None:
+        """Of the first segment of all, nobody wrote before; of another one, its snapshot tells."""
+        if self.segment.opening is not None or self.segment.base_offset == 0:
+            return self.segment.opening or ()
+        snapshot = self._snapshot(self.segment.base_offset, Findings())  # told where the segment before is checked
+        return None if snapshot is None else snapshot.entries
+
+    # What the walk finds
+
+    def _take(self, part: Window | Damage | Tail, log: File) -> None:
+        if isinstance(part, Window):
+            self._take_batches(part)
+        elif isinstance(part, Damage):
+            self._take_damage(part)
+            rest = f"; {part.end - part.position} bytes up to the next sound batch are lost"
+            self._tell_damage(part.kind, part, part.what + rest)
+        else:
+            self._take_tail(part.damage, log)
+
+    def _take_batches(self, window: Window) -> None:
+        self._order.check(window)
+        check_headers(self._place, window)
+        self._epochs.check(window)
+        self._offset_index.check(window)
+        self._time_index.check(window)
+        for part in self._between_snapshots(window):
+            self._producers.replay(part)
+        if self._records is not None:
+            self._records.check(window)
+        self._batches += len(window.headers)
+        self._sound_end = window.position + window.headers.end
+
+    def _between_snapshots(self, window: Window) -> Iterator[Window]:
+        """The window in pieces, each up to a snapshot, which is compared behind it."""
+        last_offsets = window.headers.table["last_offset"]
+        begin = 0
+        while self._snapshots and self._snapshots[0].offset <= int(last_offsets[-1]):
+            end = max(begin, int(np.searchsorted(last_offsets, self._snapshots[0].offset)))
+            if end > begin:
+                yield window._replace(headers=window.headers[begin:end])
+            self._compare(self._snapshots.pop(0))
+            begin = end
+        if begin < len(window.headers):
+            yield window._replace(headers=window.headers[begin:])
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        is_compacted = self._order.is_compacted or bool(self._order.gaps)
+        self._producers.compare(snapshot, is_compacted=is_compacted)
+        if not self._producers.is_known:
+            self._producers.load(snapshot.entries, snapshot.offset)
+
+    def _take_damage(self, damage: Damage) -> None:
+        self._is_damaged = True
+        self._order.has_gap_before = True
+        self._offset_index.skip(damage.end)
+        self._time_index.skip()
+        self._producers.lose_track()
+
+    def _tell_damage(self, kind: Kind, damage: Damage, what: str) -> None:
+        self.findings.add(kind, self.log_path, what, position=damage.position, offset=self._order.next_offset)
+
+    def _take_tail(self, damage: Damage, log: File) -> None:
+        """Torn is only what was synced once, or what a roll left behind; else a write goes on, or came to nothing."""
+        is_active = self.segment.following is None
+        if self.context.config.preallocate and is_active and _is_zero(log, damage.position, damage.end):
+            return
+        if is_active and self._order.next_offset >= self.segment.recovery_point:
+            what = f"{damage.end - damage.position} bytes behind the last whole batch: {damage.what}"
+            self._tell_damage(Kind.UNSYNCED_TAIL, damage, what)
+            return
+        self._take_damage(damage)
+        kind = Kind.TORN_TAIL if damage.kind is Kind.BAD_BATCH else damage.kind
+        what = f"{damage.what}; nothing sound follows in the {damage.end - damage.position} bytes up to the end"
+        self._tell_damage(kind, damage, what)
+
+    def _finish(self, txn_file: IndexFile) -> None:
+        is_active = self.segment.following is None
+        next_offset = self._order.next_offset
+        self._offset_index.finish(self._sound_end)
+        self._time_index.finish(next_offset, is_closed=not is_active)
+        is_compacted = self._order.is_compacted or bool(self._order.gaps)
+        self._producers.check_index(txn_file, next_offset, is_active=is_active, is_compacted=is_compacted)
+        for snapshot in self._snapshots:
+            if snapshot.offset > next_offset and is_active:
+                what = f"it speaks of offset {snapshot.offset}, the log ends at {next_offset}"
+                self.findings.add(Kind.BAD_SNAPSHOT, snapshot.path, what, offset=snapshot.offset)
+                continue
+            if snapshot.offset > next_offset and not is_compacted:
+                self._producers.lose_track()  # a segment is missing between
+            self._compare(snapshot)
+
+    def _result(self) -> SegmentFindings:
+        return SegmentFindings(
+            segment=self.segment,
+            findings=self.findings.all(),
+            next_offset=self._order.next_offset,
+            sound_bytes=self._sound_end,
+            batches=self._batches,
+            records=0 if self._records is None else self._records.records,
+            is_damaged=self._is_damaged,
+            is_compacted=self._order.is_compacted,
+            closing=self._producers.entries() if self._producers.is_known else None,
+            epochs=tuple(self._epochs.found),
+            gaps=tuple(self._order.gaps),
+        )
+
+
+def _is_zero(file: File, position: int, end: int) -> bool:
+    for at in range(position, end, WINDOW_BYTES):
+        if np.frombuffer(file.read(at, min(WINDOW_BYTES, end - at)), dtype=np.uint8).any():
+            return False
+    return True

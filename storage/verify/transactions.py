@@ -1,0 +1,174 @@
+"""Producer state as the batches tell it, against snapshots, and aborted transactions against the transaction index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, InvalidRecordError
+from pyspark_commitlog.storage.filesystem import FileSystem, read_file
+from pyspark_commitlog.storage.format import checkpoints, control
+from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
+from pyspark_commitlog.storage.format.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
+from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, Marker, ProducerStateManager
+from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.verify.findings import Findings, Kind
+from pyspark_commitlog.storage.verify.indexes import IndexFile
+
+SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024  # a million producers
+NEVER_EXPIRED_MS = 0  # the time at which state is loaded: nobody is forgotten
+
+
+class Snapshot(NamedTuple):
+    """A ``.snapshot`` that can be read."""
+
+    path: str
+    offset: int
+    modified_ms: int
+    entries: tuple[ProducerEntry, ...]
+
+
+def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Findings) -> Snapshot | None:
+    """None, and a finding, for one that cannot be read; None alone for one that is gone."""
+    status = filesystem.status(path)
+    try:
+        entries = checkpoints.decode_snapshot(read_file(filesystem, path, SNAPSHOT_BYTES_MAX))
+    except FileNotFoundError:
+        return None
+    except CorruptionError as error:
+        findings.add(Kind.BAD_SNAPSHOT, path, error.reason, position=error.position)
+        return None
+    return Snapshot(path, offset, 0 if status is None else status.modified_ms, tuple(entries))
+
+
+class ProducerCheck:
+    """Replays a segment's batches, and compares what Kafka wrote down of it."""
+
+    def __init__(self, opening: Iterable[ProducerEntry] | None, base_offset: int, findings: Findings) -> None:
+        """``opening``: the state at the base offset; None where nothing is known of it."""
+        self._findings = findings
+        self.is_known = opening is not None
+        self._state = ProducerStateManager()
+        self._state.load(opening or (), NEVER_EXPIRED_MS, base_offset)
+        self.aborted: list[AbortedTxn] = []
+        self.markers: dict[int, int] = {}  # of ABORT markers: offset, producer id
+        self._base_offset = base_offset
+
+    def entries(self) -> tuple[ProducerEntry, ...]:
+        return tuple(self._state.entries())
+
+    def replay(self, window: Window) -> None:
+        """Take in sound batches."""
+        markers = _markers(window)
+        for row in np.flatnonzero(window.headers.is_control).tolist():
+            batch = window.headers.table[row]
+            marker = markers.get(int(batch["base_offset"]))
+            if marker is not None and not marker.is_commit:
+                self.markers[int(batch["base_offset"])] = int(batch["producer_id"])
+        completed = self._state.replay(window.headers, markers)
+        self.aborted += [each.index_entry for each in completed if each.aborted]
+
+    def lose_track(self) -> None:
+        """Damage lies here: what the producers did in it is not known."""
+        self.is_known = False
+
+    def load(self, entries: Iterable[ProducerEntry], offset: int) -> None:
+        """Take a snapshot's word, where nothing else is known."""
+        self._state.load(entries, NEVER_EXPIRED_MS, offset)
+        self.is_known = True
+
+    # Snapshots
+
+    def compare(self, snapshot: Snapshot, *, is_compacted: bool) -> None:
+        """With the state below the snapshot's offset."""
+        told = {entry.producer_id: entry for entry in snapshot.entries}
+        for entry in told.values():
+            if entry.last_offset >= snapshot.offset or entry.current_txn_first_offset >= snapshot.offset:
+                self._tell(snapshot, f"{_name(entry)} at offset {entry.last_offset}, which is not below the snapshot's")
+        if self.is_known and not is_compacted:
+            self._compare_exactly(snapshot, told)
+
+    def _compare_exactly(self, snapshot: Snapshot, told: Mapping[int, ProducerEntry]) -> None:
+        found = {entry.producer_id: entry for entry in self._state.entries()}
+        for producer_id in sorted(told.keys() | found.keys()):
+            said, seen = told.get(producer_id), found.get(producer_id)
+            if said is None and seen is not None:
+                if not _may_be_forgotten(seen, snapshot.modified_ms):
+                    self._tell(
+                        snapshot, f"{_name(seen)} wrote up to offset {seen.last_offset}, it says nothing of that"
+                    )
+            elif seen is None and said is not None:
+                self._tell(snapshot, f"{_name(said)} is in it, the log has nothing of that producer")
+            elif said is not None and seen is not None and _comparable(said, seen) != seen:
+                self._tell(snapshot, f"it says {said}, the log {seen}")
+
+    def _tell(self, snapshot: Snapshot, what: str) -> None:
+        self._findings.add(Kind.BAD_SNAPSHOT, snapshot.path, what, offset=snapshot.offset)
+
+    # The transaction index
+
+    def check_index(self, file: IndexFile, next_offset: int, *, is_active: bool, is_compacted: bool) -> None:
+        """Every entry has its marker, every aborted transaction its entry."""
+        entries = self._read(file)
+        in_log = [entry for entry in entries if not (is_active and entry.last_offset >= next_offset)]
+        before = self._base_offset - 1
+        for place, entry in enumerate(in_log):
+            fault = self._fault(entry, before, is_compacted=is_compacted)
+            if fault is not None:
+                position = place * TXN_ENTRY.itemsize
+                self._findings.add(Kind.BAD_TXN_INDEX, file.path, f"entry {place}: {fault}", position=position)
+            before = max(before, entry.last_offset)
+        named = {(entry.producer_id, entry.last_offset) for entry in in_log}
+        for aborted in self.aborted:
+            if (aborted.producer_id, aborted.last_offset) not in named:
+                what = f"no entry for {aborted}"
+                self._findings.add(Kind.MISSING_ABORT, file.path, what, offset=aborted.last_offset)
+
+    def _fault(self, entry: AbortedTxn, before: int, *, is_compacted: bool) -> str | None:
+        if entry.last_offset <= before:
+            return f"{entry} does not lie behind offset {before}"
+        if self.is_known and self.markers.get(entry.last_offset) != entry.producer_id:
+            return f"{entry}, but no ABORT marker of that producer lies at offset {entry.last_offset}"
+        seen = next((each for each in self.aborted if each.last_offset == entry.last_offset), None)
+        if seen is None or not self.is_known:
+            return None if 0 <= entry.first_offset < entry.last_offset else f"{entry} ends before it begins"
+        if entry.first_offset > seen.first_offset or (not is_compacted and entry != seen):
+            return f"{entry}, but the log says {seen}"
+        return None
+
+    def _read(self, file: IndexFile) -> list[AbortedTxn]:
+        try:
+            return decode_aborted(file.entries)
+        except CorruptIndexError as error:
+            self._findings.add(Kind.BAD_TXN_INDEX, file.path, error.reason, position=error.position)
+            return decode_aborted(file.entries[: error.position])
+
+
+def _markers(window: Window) -> dict[int, Marker]:
+    """The markers that are understood, by base offset: recovery stops at the first that is not, this goes on."""
+    headers = window.headers
+    found: dict[int, Marker] = {}
+    for row in np.flatnonzero(headers.is_control & (headers.table["count"] > 0)).tolist():
+        try:
+            marker = control.read_marker(window.buffer, headers[row : row + 1])
+        except InvalidRecordError:
+            continue  # told by the check of control records
+        if marker is not None:
+            found[int(headers.table["base_offset"][row])] = Marker(*marker)
+    return found
+
+
+def _may_be_forgotten(entry: ProducerEntry, now_ms: int) -> bool:
+    """Idle for a day when the snapshot was written, and no transaction open."""
+    return entry.current_txn_first_offset < 0 and now_ms - entry.timestamp >= PRODUCER_ID_EXPIRATION_MS
+
+
+def _comparable(said: ProducerEntry, seen: ProducerEntry) -> ProducerEntry:
+    """Whoever was forgotten and came back has no coordinator epoch until the next marker."""
+    return said._replace(coordinator_epoch=seen.coordinator_epoch) if said.coordinator_epoch < 0 else said
+
+
+def _name(entry: ProducerEntry) -> str:
+    return f"producer {entry.producer_id} (epoch {entry.producer_epoch})"
