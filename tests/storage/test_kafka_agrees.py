@@ -7,6 +7,8 @@ tests compare that, in any order:
 2. ``shared``: while it runs, its clients append and this engine reads.
 3. ``returned``: it stops; this engine appends in place, and holds the directory; then it starts again, unclean, also on
    what killed writers left.
+
+(Longer than modules here should be: it is one life of one broker, and a second broker would cost more than the length.)
 """
 
 from __future__ import annotations
@@ -535,6 +537,16 @@ def test_a_broker_recovers_what_a_killed_writer_left_and_reads_it_as_we_do(
 @pytest.mark.parametrize("topic", [*APPENDED_TOPICS, *KILLED_TOPICS])
 def test_a_broker_that_recovers_knows_the_producers_that_we_know(returned: Returned, topic: str) -> None:
     assert returned.seen.known[topic] == returned.engine_knows[topic]
+
+
+@pytest.mark.parametrize(
+    "topic", [topic for topic in (*APPENDED_TOPICS, *KILLED_TOPICS) if not topic.endswith("deleted-records")]
+)
+def test_a_broker_that_recovers_finds_by_time_what_our_reader_finds(
+    broker: Broker, returned: Returned, topic: str
+) -> None:
+    ours = engine_lists(broker.log_dir, topic, returned.seen.times[topic])
+    assert sorted(returned.seen.listed[topic]) == sorted(ours)
 
 
 def test_a_broker_that_recovers_complains_of_a_torn_tail_and_of_preallocated_zeros_only(returned: Returned) -> None:
