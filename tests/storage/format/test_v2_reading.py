@@ -1,0 +1,107 @@
+"""Runs of batches read into one table: how many there are, how they are compressed, and which of them is damaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.compression import compress
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, HeadersColumn, Records
+
+COMPRESSED = [codec for codec in Codec if codec != Codec.NONE]
+
+
+def records(count: int, value_bytes: int) -> Records:
+    """Every third record has a header, every fifth no value."""
+    with_header = np.arange(count) % 3 == 0
+    names: list[bytes | None] = [b"h%d" % i for i in np.flatnonzero(with_header)]
+    return Records(
+        np.arange(count, dtype=np.int64),
+        np.arange(count, dtype=np.int64),
+        np.zeros(count, dtype=np.int8),
+        BinaryColumn.from_list([b"%d" % i for i in range(count)]),
+        BinaryColumn.from_list([None if i % 5 == 0 else b"%d" % i * value_bytes for i in range(count)]),
+        HeadersColumn(
+            np.concatenate(([0], np.cumsum(with_header))).astype(np.int32),
+            BinaryColumn.from_list(names),
+            BinaryColumn.from_list(names),
+        ),
+    )
+
+
+def as_lists(table: Records) -> list[list[object]]:
+    assert table.keys is not None
+    assert table.values is not None
+    assert table.headers is not None
+    return [
+        table.offsets.tolist(),
+        table.timestamps.tolist(),
+        list(table.keys.to_list()),
+        list(table.values.to_list()),
+        table.headers.offsets.tolist(),
+        list(table.headers.keys.to_list()),
+        list(table.headers.values.to_list()),
+    ]
+
+
+def with_damage(buffer: Bytes, headers: BatchHeaders, row: int) -> tuple[Bytes, int]:
+    """The same batches but for one, whose records begin with a length below zero; and where that one lies."""
+    one = headers[row : row + 1]
+    position, size = int(one.table["position"][0]), int(one.table["size"][0])
+    body = v2.parts(buffer, one, 2**30)[0].source.copy()
+    body[0] = 1
+    codec = int(one.codec[0])
+    spoiled = np.concatenate((buffer[position : position + 61], compress(Codec(codec), body)))
+    spoiled[8:12] = list((len(spoiled) - 12).to_bytes(4, "big"))
+    v2.sign(spoiled, np.zeros(1, dtype=np.int64), np.array([len(spoiled)]))
+    return np.concatenate((buffer[:position], spoiled, buffer[position + size :])), position
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize(
+    ("count", "value_bytes", "batch_bytes"), [(3000, 3, 50), (300, 2000, 100_000), (40, 30_000, 1)]
+)
+def test_batches_small_and_large_make_one_table(codec: Codec, count: int, value_bytes: int, batch_bytes: int) -> None:
+    """Small ones are joined after they are decompressed; some of these runs are joined several times."""
+    table = records(count, value_bytes)
+    buffer, headers = v2.encode_batches(table, v2.BatchFields(codec=codec), batch_bytes_max=batch_bytes)
+    assert len(headers) > 3
+    decoded = formats.decode(buffer, headers)
+    assert as_lists(decoded.records) == as_lists(table)
+    assert decoded.counts.tolist() == headers.table["count"].tolist()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("row", [0, 1, 250, -1])
+def test_the_damaged_one_of_many_joined_batches_is_told_by_its_position(codec: Codec, row: int) -> None:
+    buffer, headers = v2.encode_batches(records(1000, 3), v2.BatchFields(codec=codec), batch_bytes_max=30)
+    spoiled, position = with_damage(buffer, headers, row % len(headers))
+    with pytest.raises(InvalidRecordError, match="record 0 does not decode: its length cannot be right") as caught:
+        formats.decode(spoiled, formats.scan(spoiled).headers)
+    assert caught.value.position == position
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_more_bytes_than_a_column_can_tell_are_refused_with_what_to_do(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a bound of 10 kB in place of 2 GB."""
+    buffer, headers = v2.encode_batches(records(1000, 10), v2.BatchFields(codec=codec), batch_bytes_max=500)
+    monkeypatch.setattr(v2, "INT32_MAX", 10_000)
+    monkeypatch.setattr(v2.filling, "INT32_MAX", 10_000)
+    with pytest.raises(InvalidRecordError, match="decode fewer batches") as caught:
+        formats.decode(buffer, headers)
+    assert caught.value.position in headers.table["position"].tolist()
+    half = formats.decode(buffer, headers[: len(headers) // 8])
+    assert len(half.records) == int(headers.table["count"][: len(headers) // 8].sum())
+
+
+def test_one_batch_may_decompress_to_no_more_than_asked() -> None:
+    buffer, headers = v2.encode_batches(records(100, 50), v2.BatchFields(codec=Codec.ZSTD), batch_bytes_max=10**6)
+    with pytest.raises(InvalidRecordError, match="more than the 1000 bytes allowed") as caught:
+        formats.decode(buffer, headers, decompressed_bytes_max=1000)
+    assert caught.value.position == 0
