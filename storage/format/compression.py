@@ -202,6 +202,8 @@ def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
         _refuse("lz4", f"it begins with {head[:7].hex()}")
     if not head[4] & 0x20:
         _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not take")
+    if head[4] & 0x03:
+        _refuse("lz4", "it has a dictionary or a reserved bit, which Kafka's readers do not take")
     header_size = 15 if head[4] & 0x08 else 7
     stop, capacity = _measure_lz4(data, header_size, bool(head[4] & 0x10), _LZ4_BLOCK_SIZES.get(head[5] & 0x70, 0))
     if magic == 0:  # magic 0 was written with a wrong header checksum and is read with any (spec 3.3)
@@ -288,19 +290,15 @@ def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
 def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
     """Where the frame at ``at`` ends and the most bytes its blocks can hold; -1 bytes for a skippable frame."""
     if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
-        return at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little"), -1
+        return _whole(raw, at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little")), -1
     frame = zstandard.get_frame_parameters(raw[at:])
     stop, capacity, last = at + zstandard.frame_header_size(raw[at:]), 0, 0
     while not last:
-        if stop + 3 > len(raw):
-            _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
-        head = int.from_bytes(raw[stop : stop + 3], "little")
+        head = int.from_bytes(raw[stop : _whole(raw, stop + 3)], "little")
         last, kind, size = head & 1, head >> 1 & 3, head >> 3
         stop += 3 + (1 if kind == _ZSTD_RLE else size)
-        capacity += size if kind in (_ZSTD_RAW, _ZSTD_RLE) else min(_ZSTD_BLOCK, frame.window_size)
-    stop += 4 if frame.has_checksum else 0
-    if stop > len(raw):
-        _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
+        capacity += min(size, _ZSTD_BLOCK) if kind in (_ZSTD_RAW, _ZSTD_RLE) else min(_ZSTD_BLOCK, frame.window_size)
+    stop = _whole(raw, stop + (4 if frame.has_checksum else 0))
     if frame.content_size in (zstandard.CONTENTSIZE_UNKNOWN, -1):
         return stop, capacity
     if frame.content_size > capacity:
@@ -308,6 +306,13 @@ def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
     if frame.content_size > limit:  # the library reserves what the header says, whatever it is allowed to write
         _too_large("zstd", limit)
     return stop, frame.content_size
+
+
+def _whole(raw: memoryview, stop: int) -> int:
+    """``stop``, which must not lie behind the end."""
+    if stop > len(raw):
+        _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
+    return stop
 
 
 def _plain(data: Bytes, _limit: int, _magic: int) -> Bytes:
