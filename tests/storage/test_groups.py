@@ -1,0 +1,120 @@
+"""Committed offsets of groups: ours, and those a broker's coordinator wrote."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.format.internal import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_key,
+    partition_for,
+)
+from pyspark_commitlog.storage.groups import OFFSETS_TOPIC, CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.manager import LogManager
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, end_transaction, open_reader, records
+from tests.support.sidecars import SIDECARS
+
+
+def managed(directory: Path) -> LogManager:
+    return LogManager.open(str(directory), create=True, clock=ManualClock(NOW_MS))
+
+
+def test_what_was_committed_last_counts_across_a_restart(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        groups = GroupOffsets(manager)
+        assert groups.fetch("g") == {}
+        groups.commit("g", {("t", 0): CommittedOffset(5), ("t", 1): CommittedOffset(7, "why")})
+        groups.commit("g", {("t", 0): CommittedOffset(6)})
+        groups.commit("g", {})
+        assert len(manager.topic(OFFSETS_TOPIC).partitions) == 50
+    groups = GroupOffsets(managed(tmp_path))
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(6), ("t", 1): CommittedOffset(7, "why")}
+    assert groups.fetch("other") == {}
+
+
+def test_groups_of_one_partition_do_not_see_each_other(tmp_path: Path) -> None:
+    manager = managed(tmp_path)
+    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    groups = GroupOffsets(manager)
+    for n, group in enumerate(("a", "b", "ab")):
+        groups.commit(group, {("t", 0): CommittedOffset(n)})
+    assert [groups.fetch(group) for group in ("a", "b", "ab")] == [{("t", 0): CommittedOffset(n)} for n in range(3)]
+
+
+def write(manager: LogManager, key: OffsetCommitKey, value: bytes | None, fields: v2.BatchFields | None = None) -> None:
+    log = manager.open_log(OFFSETS_TOPIC, 0)
+    log.append_records(records([value], keys=[key.encode()]), fields)
+
+
+def test_a_tombstone_takes_a_commit_back(tmp_path: Path) -> None:
+    manager = managed(tmp_path)
+    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    groups = GroupOffsets(manager)
+    groups.commit("g", {("t", 0): CommittedOffset(5), ("t", 1): CommittedOffset(7)})
+    write(manager, OffsetCommitKey("g", "t", 0), None)
+    assert groups.fetch("g") == {("t", 1): CommittedOffset(7)}
+
+
+def test_a_commit_within_a_transaction_counts_when_that_is_committed_and_holds_up_nobody(tmp_path: Path) -> None:
+    manager = managed(tmp_path)
+    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    groups, key = GroupOffsets(manager), OffsetCommitKey("g", "t", 0)
+    log = manager.open_log(OFFSETS_TOPIC, 0)
+
+    def commit_in_transaction(offset: int, producer_id: int) -> None:
+        fields = v2.BatchFields(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+        write(manager, key, OffsetCommitValue(offset, "", NOW_MS).encode(), fields)
+
+    commit_in_transaction(1, producer_id=1)  # of a query that died: it stays open
+    commit_in_transaction(2, producer_id=2)
+    groups.commit("other", {("t", 0): CommittedOffset(9)})
+    assert groups.fetch("g") == {}
+    assert groups.fetch("other") == {("t", 0): CommittedOffset(9)}
+    end_transaction(log, 2, commit=True)
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
+    commit_in_transaction(3, producer_id=3)
+    end_transaction(log, 3, commit=False)
+    end_transaction(log, 1, commit=False)
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
+
+
+def test_a_commit_is_one_plain_batch_as_a_coordinator_writes_it(tmp_path: Path) -> None:
+    manager = managed(tmp_path)
+    GroupOffsets(manager).commit("g", {("t", n): CommittedOffset(n) for n in range(3)})
+    data = manager.open_reader(OFFSETS_TOPIC, partition_for("g", 50)).read(0)
+    assert data is not None
+    table = data.window.headers.table
+    assert (table["count"].tolist(), table["base_sequence"].tolist()) == ([3], [-1])
+
+
+def test_the_commits_a_broker_wrote_are_read_back(tmp_path: Path) -> None:
+    """Held against a plain reading of the same records, in the order they lie there."""
+    for partition in (1, 2):
+        shutil.copytree(SIDECARS / f"{OFFSETS_TOPIC}-{partition}", tmp_path / f"{OFFSETS_TOPIC}-{partition}")
+    (tmp_path / f"{OFFSETS_TOPIC}-0").mkdir()
+    (tmp_path / f"{OFFSETS_TOPIC}-0" / names.segment_file(0, names.LOG)).touch()
+    (tmp_path / f"{OFFSETS_TOPIC}-3").mkdir()
+    (tmp_path / f"{OFFSETS_TOPIC}-3" / names.segment_file(0, names.LOG)).touch()
+    groups = GroupOffsets(managed(tmp_path))
+    expected: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+    for partition in (1, 2):
+        reader = open_reader(tmp_path / f"{OFFSETS_TOPIC}-{partition}", cleanup_policy="compact")
+        for part in reader.records(0, reader.log_end_offset):
+            assert part.keys is not None
+            assert part.values is not None
+            for key_bytes, value in zip(part.keys.to_list(), part.values.to_list(), strict=True):
+                key = decode_group_key(key_bytes or b"")
+                if isinstance(key, OffsetCommitKey):
+                    assert partition_for(key.group, 4) == partition
+                    commits = expected.setdefault(key.group, {})
+                    commits.pop((key.topic, key.partition), None)
+                    if value is not None:
+                        found = OffsetCommitValue.decode(value)
+                        commits[key.topic, key.partition] = CommittedOffset(found.offset, found.metadata)
+    assert len(expected) > 1
+    for group, commits in expected.items():
+        assert groups.fetch(group) == commits
