@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
 from pyspark_commitlog.storage.splitting import split
-from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
+from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, plan_swaps
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +95,8 @@ class LogLoader:
     def _load(self, *, may_finish_swaps: bool) -> LoadedLog:
         plan = self._plan(self.context.filesystem.list(self.context.directory))
         if may_finish_swaps:
+            waiting = {name for name in plan.deleted if name.endswith(names.DELETED) and self._is_waiting(name)}
+            plan = plan._replace(deleted=[name for name in plan.deleted if name not in waiting])
             carry_out(plan, self.context.filesystem, self.context.directory)
             plan = self._plan(self.context.filesystem.list(self.context.directory))
             self._remove_orphans(plan)
@@ -123,6 +125,12 @@ class LogLoader:
         segments.active.resize_indexes()
         state = LogState(producers, epochs)
         return LoadedLog(segments, state, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes)
+
+    def _is_waiting(self, name: str) -> bool:
+        """Whether a ``.deleted`` file was taken out of the log less than ``file.delete.delay.ms`` ago."""
+        status = self.context.filesystem.status(self._path(name))
+        delay_ms = self.context.config.file_delete_delay_ms
+        return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, plan: SwapPlan) -> None:
         """Index files without a log: left over when their segment was removed."""

@@ -1,0 +1,118 @@
+"""What retention knows of a log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS, LogReader
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import LogContext
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """A segment, as far as retention cares. Times in ms since the epoch, -1 where no record has one."""
+
+    base_offset: int
+    next_offset: int  # the base offset of the next segment, or the log end
+    size: int  # bytes of the .log
+    largest_timestamp_ms: int  # of its records
+    modified_ms: int  # of its file
+    first_timestamp_ms: int = NO_TIMESTAMP  # the largest of its first batch
+    is_active: bool = False
+
+    @property
+    def timestamp_ms(self) -> int:
+        """What ``retention.ms`` counts from."""
+        return self.largest_timestamp_ms if self.largest_timestamp_ms >= 0 else self.modified_ms
+
+
+class DeletedFile(NamedTuple):
+    """A file that was taken out of the log and waits for ``file.delete.delay.ms``."""
+
+    name: str
+    size: int
+    deleted_ms: int
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """A log at one moment."""
+
+    directory: str
+    segments: tuple[SegmentFacts, ...]  # ascending; the last one is active
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    deleted_files: tuple[DeletedFile, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+
+def survey(log: LogReader) -> LogFacts:
+    """Look at a log; changes nothing. Raises StorageError where files vanish again and again while it looks."""
+    for _ in range(REOPEN_ATTEMPTS):
+        try:
+            return _survey(log)
+        except FileNotFoundError:  # another process took a segment out of the log meanwhile
+            log.refresh()
+    raise StorageError(f"{log.context.directory}: files vanish while they are looked at; is the topic being deleted?")
+
+
+def _survey(log: LogReader) -> LogFacts:
+    bases = [*log.segments.base_offsets[1:], log.log_end_offset]
+    segments = tuple(
+        _segment_facts(segment, next_offset, is_active=segment is log.segments.active)
+        for segment, next_offset in zip(log.segments, bases, strict=True)
+    )
+    offsets = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
+    return LogFacts(log.context.directory, segments, *offsets, tuple(deleted_files(log.context)))
+
+
+def _segment_facts(segment: LogSegment, next_offset: int, *, is_active: bool) -> SegmentFacts:
+    status = segment.context.filesystem.status(segment.path(names.LOG))
+    if status is None:
+        raise FileNotFoundError(segment.path(names.LOG))
+    first_timestamp_ms = segment.first_timestamp
+    facts = SegmentFacts(
+        segment.base_offset,
+        next_offset,
+        segment.size,
+        _largest_timestamp_ms(segment, next_offset, first_timestamp_ms),
+        status.modified_ms,
+        first_timestamp_ms,
+        is_active,
+    )
+    if not is_active:
+        segment.close()  # ten thousand segments have more files than a process may have open
+    return facts
+
+
+def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp_ms: int) -> int:
+    """The time index's word, where that can be right; else that of the batch headers: data is deleted by it."""
+    largest = segment.largest
+    if largest.timestamp >= first_timestamp_ms and largest.offset in range(segment.base_offset, next_offset + 1):
+        return largest.timestamp
+    logger.warning("%s: not what the log says; the records' own times count", segment.path(names.TIME_INDEX))
+    timestamps = (int(window.headers.table["max_timestamp"].max()) for window in segment.batches())
+    return max(timestamps, default=NO_TIMESTAMP)
+
+
+def deleted_files(context: LogContext) -> Iterator[DeletedFile]:
+    """Those in a partition's directory."""
+    for name in context.filesystem.list(context.directory):
+        if name.endswith(names.DELETED) and names.base_offset_of(name) is not None:
+            status = context.filesystem.status(names.join(context.directory, name))
+            if status is not None:
+                yield DeletedFile(name, status.size, status.modified_ms)

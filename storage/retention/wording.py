@@ -1,0 +1,32 @@
+"""Times and amounts as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
+
+
+def instant(timestamp_ms: int) -> str:
+    """``2023-11-14 22:13:20.000 UTC``; what no calendar holds stays a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms:,} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03} UTC"
+
+
+def duration(duration_ms: int) -> str:
+    """The two largest units that there are: ``24 min 55 s``."""
+    parts = []
+    for unit_ms, name in _UNITS:
+        amount, duration_ms = divmod(duration_ms, unit_ms)
+        if amount:
+            parts.append(f"{amount:,} {name}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def counted(amount: int, noun: str) -> str:
+    """``1 segment``, ``2 segments``."""
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
