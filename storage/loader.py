@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
 from pyspark_commitlog.storage.errors import (
@@ -26,7 +27,7 @@ from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snap
 from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, cut, records_lost, recover, replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, PROBE_BYTES, LogContext
 from pyspark_commitlog.storage.splitting import split
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, plan_swaps
 
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
 SETTLED_MS = 20  # a directory changed less long ago may change again within the same tick of its modification time
+VIEW_ATTEMPTS = 5  # of a reader, while files vanish under it
 LISTING_ATTEMPTS = 200  # of a reader, 20 ms apart: a directory that never rests for 4 s is not a log's
 
 
@@ -112,7 +114,7 @@ class LogLoader:
         epochs = LeaderEpochCache(entries or (), self._write_epochs)
         producers = self._mend(segments, epochs, listing)
         log_end_offset = self._check_end(segments)
-        if entries is None:
+        if entries is None or (not entries and self._begins_with_an_epoch(segments)):
             self._rebuild_epochs(segments, epochs)
         if not len(segments) or log_end_offset < self.log_start_offset:
             log_end_offset = self._start_anew(segments, epochs)
@@ -241,6 +243,19 @@ class LogLoader:
                 segment.sync(with_indexes=True)
             self.context.filesystem.sync_directory(self.context.directory)
 
+    def warn_of_gaps(self, segments: LogSegments) -> None:
+        """Say which offsets no segment holds. A read across them is refused; all else goes on."""
+        if self.context.config.compact:
+            return
+        for base, following in pairwise(segments.base_offsets):
+            segment = LogSegment(self.context, base, segments.floor(base).suffix)  # type: ignore[union-attr]
+            next_offset = segment.next_offset()
+            segment.close()
+            if next_offset < following:
+                logger.warning(
+                    "%s: offsets %d to %d are in no segment", self.context.directory, next_offset, following - 1
+                )
+
     # For a reader
 
     def view(self) -> LoadedLog:
@@ -249,12 +264,19 @@ class LogLoader:
         A batch that is not whole at the tail is not there. Raises CorruptRecordError where the log ends below its
         recovery point.
         """
+        for _ in range(VIEW_ATTEMPTS):
+            with suppress(FileNotFoundError):  # a compaction or retention moved on: there is another listing by now
+                return self._view()
+        return self._view()
+
+    def _view(self) -> LoadedLog:
         plan = self._plan(self._settled_names())
         segments = LogSegments(self._segments(plan))
         log_end_offset = self._check_end(segments)
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
         producers = self.producers_at(log_end_offset, segments)
-        state = LogState(producers, LeaderEpochCache(self._epoch_entries() or ()))
+        entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= log_end_offset]
+        state = LogState(producers, LeaderEpochCache(entries))
         return LoadedLog(segments, state, log_start_offset, log_end_offset, self.recovery_point)
 
     def _settled_names(self) -> list[str]:
@@ -285,6 +307,14 @@ class LogLoader:
 
     def _write_epochs(self, data: bytes) -> None:
         write_atomically(self.context.filesystem, self._path(names.LEADER_EPOCH_CHECKPOINT), data)
+
+    def _begins_with_an_epoch(self, segments: LogSegments) -> bool:
+        """Whether the first batch of the log tells one: an empty checkpoint is then one that a crash emptied."""
+        for segment in segments:
+            with suppress(CorruptRecordError):
+                for window in segment.batches(window_bytes=PROBE_BYTES):
+                    return bool(window.headers.table["leader_epoch"][0] >= 0)
+        return False
 
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
         """The epochs as the batches tell them, for a checkpoint that is missing or damaged.

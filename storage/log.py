@@ -49,6 +49,7 @@ from pyspark_commitlog.storage.validator import (
 
 APPEND_LOCK_FILE = ".append.lock"
 MAINTENANCE_LOCK_FILE = ".maintenance.lock"
+WORK_BYTES_MAX = 1000  # of what its holder says it does
 
 
 class AppendInfo(NamedTuple):
@@ -76,7 +77,9 @@ class Log(LogReader):
 
     def _load(self) -> LoadedLog:
         with self._lock(APPEND_LOCK_FILE):
-            return self._load_locked()
+            loaded = self._load_locked()
+            self._loader().warn_of_gaps(loaded.segments)
+            return loaded
 
     def _load_locked(self) -> LoadedLog:
         maintenance = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
@@ -139,19 +142,29 @@ class Log(LogReader):
         self._failure = None
 
     @contextmanager
-    def maintaining(self) -> Iterator[None]:
+    def maintaining(self, work: str = "") -> Iterator[None]:
         """Hold the maintenance lock; swaps that were not finished are, and the log is as other processes left it.
 
+        ``work``, what is done and since when, is kept in the lock file and told to whoever comes meanwhile.
         Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds.
         """
-        lock = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
+        path = self._lock_path(MAINTENANCE_LOCK_FILE)
+        lock = self.context.filesystem.lock(path, wait=False)
         if lock is None:
-            raise LogDirLockedError(f"{self._lock_path(MAINTENANCE_LOCK_FILE)}: another process works on the partition")
+            raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
         with lock:
             with self._writing():
+                with self.context.filesystem.open(path, "write") as note:
+                    note.truncate(0)
+                    note.write(0, work.encode())
                 self.segments.close()
                 self._take(self._loader().load(may_finish_swaps=True))
             yield
+
+    def _work_of_holder(self, path: str) -> str:
+        with self.context.filesystem.open(path, "read") as note:
+            work = bytes(note.read(0, WORK_BYTES_MAX)).decode(errors="replace")
+        return f": {work}" if work else ""
 
     @contextmanager
     def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:

@@ -273,6 +273,7 @@ class LogReader:
         window = next(segment.batches(position, end, max_bytes), None)
         if window is None or (len(window.buffer) > max_bytes and not min_one_message):
             return None
+        segment.check_order(window)
         return self._fetch_data(segment, window, isolation)
 
     def _find(self, offset: int) -> tuple[LogSegment, int] | None:
@@ -291,6 +292,8 @@ class LogReader:
             position = segment.position_reaching(offset)
             if position is not None:
                 return segment, position
+            if segment is not self.segments.active:
+                segment.check_ends_whole(offset)
         return None
 
     def _position_of_bound(self, segment: LogSegment, bound: int) -> int:

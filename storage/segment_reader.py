@@ -198,6 +198,29 @@ class SegmentReader:
         first = window.headers[:1]
         return bool(first.table["base_offset"][0] <= offset and formats.checksums_match(window.buffer, first)[0])
 
+    def check_order(self, window: Window) -> None:
+        """Raise CorruptRecordError where a batch does not end above the one before it: a read would not end."""
+        table = window.headers.table
+        for row in np.flatnonzero(np.diff(table["last_offset"]) <= 0)[:1].tolist():
+            offsets = f"{table['base_offset'][row + 1]} to {table['last_offset'][row + 1]}"
+            raise CorruptRecordError(
+                f"offsets {offsets} follow {table['last_offset'][row]}",
+                path=self.path(names.LOG),
+                position=window.position + int(table["position"][row + 1]),
+            )
+
+    def check_ends_whole(self, offset: int) -> None:
+        """Raise CorruptRecordError where bytes of no whole batch are left behind the batches around ``offset``.
+
+        For a segment that others follow: nothing else would tell that its end is missing.
+        """
+        end = self.position_before(offset)
+        for window in self.batches(end):
+            end = window.position + window.headers.end
+        if end < self.size:
+            reason = "the last batch is not whole, though segments follow"
+            raise CorruptRecordError(reason, path=self.path(names.LOG), position=end)
+
     def is_whole_in_newer_format(self, position: int) -> bool:
         """Whether a batch lies there whose magic alone is unknown: its checksum, which leaves the magic out, is right.
 

@@ -1,0 +1,168 @@
+"""Files beside the log that are missing, torn or wrong: none of them keeps a log from opening, none costs a record."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn, encode_aborted
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, config, records, rows
+
+Rows = list[tuple[int, bytes | None]]
+
+SETTINGS = config(segment_bytes=500, index_interval_bytes=100)
+ALL: Rows = [(n, b"%d" % n) for n in range(20)]
+SIDECARS = (names.INDEX, names.TIME_INDEX, names.SNAPSHOT, names.LEADER_EPOCH_CHECKPOINT)
+
+
+def open_log(directory: Path, recovery_point: int = 20) -> Log:
+    marks = KeptInMemory(recovery_point)
+    return Log.open(str(directory), SETTINGS, clock=ManualClock(NOW_MS), checkpoints=marks)
+
+
+def open_reader(directory: Path) -> LogReader:
+    return LogReader.open(str(directory), SETTINGS, clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(20))
+
+
+@pytest.fixture(scope="module")
+def closed_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("closed")
+    with open_log(directory, recovery_point=0) as log:
+        for _, value in ALL:
+            log.append_records(records([value]))
+    return directory
+
+
+@pytest.fixture
+def directory(closed_log: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(closed_log, tmp_path / "log")
+
+
+def segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("kinds", [each for n in range(1, 5) for each in combinations(SIDECARS, n)], ids="".join)
+@pytest.mark.parametrize("spoil", ["missing", "empty", "garbage"])
+def test_a_log_opens_whatever_became_of_the_files_beside_it(
+    directory: Path, kinds: tuple[str, ...], spoil: str
+) -> None:
+    for path in directory.iterdir():
+        if path.name.endswith(kinds):
+            if spoil == "missing":
+                path.unlink()
+            else:
+                path.write_bytes(b"" if spoil == "empty" else bytes(range(7, 70)))
+    assert rows(open_reader(directory)) == ALL
+    with open_log(directory) as log:
+        assert rows(log) == ALL
+        assert log.epochs.epoch_for(0) == 0
+        log.append_records(records([b"new"]))
+    with open_log(directory, recovery_point=21) as log:
+        assert rows(log) == [*ALL, (20, b"new")]
+
+
+def test_the_epochs_are_rebuilt_although_garbage_follows_the_last_batch(directory: Path) -> None:
+    (directory / names.LEADER_EPOCH_CHECKPOINT).unlink()
+    with segments(directory)[-1].open("ab") as file:
+        file.write(bytes(100))
+    with open_log(directory) as log:
+        assert rows(log) == ALL
+        assert [entry.epoch for entry in log.epochs.entries] == [0]
+
+
+def test_an_empty_file_of_the_next_base_is_taken_for_the_active_segment(directory: Path) -> None:
+    """What a crash leaves of a roll."""
+    (directory / names.segment_file(20, names.LOG)).touch()
+    for end in (20, 21):
+        with open_log(directory) as log:
+            assert log.segments.active.base_offset == 20
+            assert log.log_end_offset == end
+            log.append_records(records([b"new"]))
+
+
+def test_an_entry_of_the_transaction_index_whose_marker_a_crash_took_is_dropped(directory: Path) -> None:
+    index = segments(directory)[-1].with_suffix(names.TXN_INDEX)
+    index.write_bytes(encode_aborted([AbortedTxn(7, 19, 20, 21)]))
+    with open_log(directory):
+        pass
+    assert index.read_bytes() == b""
+
+
+def test_a_gap_between_segments_is_told_at_opening_and_refused_at_reading(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, missing, following = (int(path.name[:20]) for path in segments(directory)[:3])
+    for path in directory.glob(f"{missing:020d}.*"):
+        path.unlink()
+    with caplog.at_level(logging.WARNING), open_log(directory) as log:
+        assert f"{directory}: offsets {missing} to {following - 1} are in no segment" in caplog.text
+        with pytest.raises(MissingSegmentError, match=f"offsets {missing} to {following - 1} "):
+            rows(log)
+        found = [value for part in log.records(following, 20) if part.values for value in part.values.to_list()]
+        assert found == [value for offset, value in ALL if offset >= following]
+    assert first == 0
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_torn_segment_that_others_follow_is_told(directory: Path, policy: str) -> None:
+    """Nothing else would say that records are missing there, least of all in a compacted log."""
+    torn = segments(directory)[1]
+    torn.write_bytes(torn.read_bytes()[:-5])
+    settings = config(segment_bytes=500, index_interval_bytes=100, cleanup_policy=policy)
+    marks = KeptInMemory(20)
+    reader = LogReader.open(str(directory), settings, clock=ManualClock(NOW_MS), checkpoints=marks)
+    with pytest.raises(CorruptRecordError, match=rf"{torn.name}, position \d+: the last batch is not whole"):
+        rows(reader)
+
+
+def test_offsets_that_go_back_end_a_read_with_an_error(tmp_path: Path) -> None:
+    with open_log(tmp_path, recovery_point=0) as log:
+        log.append_records(records([b"a", b"b"]))
+        size = log.segments.active.size
+        log.append_records(records([b"c", b"d"]))
+        log.append_records(records([b"e", b"f"]))
+    path = segments(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    data[size : size + 8] = bytes(8)
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecordError, match=f"position {size}: offsets 0 to 1 follow 1"):
+        rows(LogReader.open(str(tmp_path), SETTINGS, clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(6)))
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_epochs_beyond_the_log_end_are_none(directory: Path, isolation: Isolation) -> None:
+    (directory / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n2\n0 0\n7 99999999\n")
+    reader = open_reader(directory)
+    assert rows(reader, isolation) == ALL
+    assert [entry.epoch for entry in reader.epochs.entries] == [0]
+    with open_log(directory) as log:
+        assert [entry.epoch for entry in log.epochs.entries] == [0]
+
+
+def test_snapshots_of_no_segment_and_beyond_the_end_are_removed(directory: Path) -> None:
+    sound = next(iter(directory.glob("*.snapshot"))).read_bytes()
+    strays = [directory / names.segment_file(offset, names.SNAPSHOT) for offset in (1, 1000)]
+    for path in strays:
+        path.write_bytes(sound)
+    with open_log(directory) as log:
+        assert not [path for path in strays if path.exists()]
+        assert rows(log) == ALL
+
+
+def test_garbage_between_two_whole_segments_costs_no_record(directory: Path) -> None:
+    """Behind the recovery point Kafka drops all segments that follow; here every offset is still there."""
+    with segments(directory)[1].open("ab") as file:
+        file.write(bytes(range(50)))
+    for _ in product(range(2)):
+        with open_log(directory, recovery_point=0) as log:
+            assert rows(log) == ALL
