@@ -47,6 +47,11 @@ from .reader import FetchData as FetchData
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
 from .reader import SegmentDescription as SegmentDescription
+from .retention import RetentionOptions as RetentionOptions
+from .retention import RetentionPolicy as RetentionPolicy
+from .retention import RetentionReport as RetentionReport
+from .retention import preview_retention as preview_retention
+from .retention import retain as retain
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
 from .validator import Compression as Compression
 from .validator import target_compression as target_compression

@@ -1,7 +1,8 @@
 """Retention: which old segments of a log go, which are kept, why, and until when (Kafka's deleteOldSegments; spec 11).
 
 Segments go whole, from the oldest on, never from the middle. :func:`survey` looks at a log, :func:`plan` decides and
-touches nothing, :func:`apply` does what was decided; :func:`retain` is all of it, :func:`preview` all but the doing.
+touches nothing, :func:`apply` does what was decided. :func:`retain` is all of it, :func:`preview_retention` the same
+without the doing.
 
 Kafka's rules, each a :class:`RetentionPolicy`, in Kafka's order; each passes over the log from the oldest segment left
 to the first one it keeps:
@@ -15,7 +16,7 @@ Where ``cleanup.policy`` has no ``delete``, only the first. Whatever they say, n
 last stable offset, or that a group named in ``keep_for_groups`` has not read.
 """
 
-from pyspark_commitlog.storage.retention.applying import apply, preview, remove_deleted_files, retain
+from pyspark_commitlog.storage.retention.applying import apply, preview_retention, remove_deleted_files, retain
 from pyspark_commitlog.storage.retention.facts import DeletedFile, LogFacts, SegmentFacts, survey
 from pyspark_commitlog.storage.retention.planning import (
     CHECK_INTERVAL_MS,
@@ -53,7 +54,7 @@ __all__ = [
     "apply",
     "kafka_policies",
     "plan",
-    "preview",
+    "preview_retention",
     "remove_deleted_files",
     "retain",
     "survey",

@@ -12,6 +12,7 @@ from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.retention.facts import DeletedFile, deleted_files, survey
 from pyspark_commitlog.storage.retention.planning import RetentionOptions, RetentionPlan, plan
 from pyspark_commitlog.storage.retention.report import RetentionReport
+from pyspark_commitlog.storage.retention.wording import instant
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
 from pyspark_commitlog.storage.swaps import is_waiting
@@ -19,7 +20,9 @@ from pyspark_commitlog.storage.swaps import is_waiting
 logger = logging.getLogger(__name__)
 
 
-def preview(log: LogReader, options: RetentionOptions | None = None, *, as_of_ms: int | None = None) -> RetentionReport:
+def preview_retention(
+    log: LogReader, options: RetentionOptions | None = None, *, as_of_ms: int | None = None
+) -> RetentionReport:
     """What :func:`retain` would do; nothing is changed, no lock is taken.
 
     ``as_of_ms``: as if it were that time; now by default.
@@ -41,7 +44,7 @@ def retain(log: Log, options: RetentionOptions | None = None, *, as_of_ms: int |
     """
     context = log.context
     before = tuple(deleted_files(context))  # taking the lock brings the directory into order
-    with log.maintaining():
+    with log.maintaining(f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
         decided = plan(survey(log), context.config, now_ms, options)
         for warning in decided.warnings:

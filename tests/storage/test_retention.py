@@ -13,15 +13,16 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRangeError, PolicyViolationError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.log import MAINTENANCE_LOCK_FILE, Log
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader, Marks
 from pyspark_commitlog.storage.retention import (
+    LogFacts,
     RetentionOptions,
     RetentionReport,
     TimeRetention,
-    preview,
+    applying,
+    preview_retention,
     retain,
     survey,
 )
@@ -156,7 +157,7 @@ def test_a_live_broker_s_directory_is_previewed_without_a_change(stages: Path) -
             clock=manager.clock,
             checkpoints=KeptInMemory(log_start_offset=facts.get("deleteRecords", 0)),
         )
-        fates = preview(reader).plan.removed
+        fates = preview_retention(reader).plan.removed
         assert [[fate.segment.base_offset, fate.segment.size, fate.rule] for fate in fates] == facts["deleted"]
     assert files_of(stages / "before") == before
 
@@ -198,7 +199,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     five_segments(tmp_path, clock).close()
     before = files_of(tmp_path)
     settings = config(retention_ms=RETENTION_MS)
-    foreseen = preview(LogReader.open(str(tmp_path), settings, clock=clock))
+    foreseen = preview_retention(LogReader.open(str(tmp_path), settings, clock=clock))
     assert files_of(tmp_path) == before
     log = Log.open(str(tmp_path), settings, clock=clock)
     done = retain(log)
@@ -207,7 +208,12 @@ def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
 
 def test_as_of_tomorrow_what_goes_then_goes(tmp_path: Path) -> None:
     log = five_segments(tmp_path, clock_at())
-    assert [len(preview(log, as_of_ms=NOW_MS + days * DAY_MS).plan.removed) for days in (-3, 0, 1, 9)] == [0, 2, 3, 5]
+    assert [len(preview_retention(log, as_of_ms=NOW_MS + days * DAY_MS).plan.removed) for days in (-3, 0, 1, 9)] == [
+        0,
+        2,
+        3,
+        5,
+    ]
     assert len(retain(log, as_of_ms=NOW_MS + DAY_MS).plan.removed) == 3
     assert len(names_in(tmp_path, (".log.deleted",))) == 3  # they wait from now on, not from tomorrow
 
@@ -329,12 +335,29 @@ def test_what_another_process_appended_since_keeps_the_active_segment(tmp_path: 
 
 def test_while_another_process_works_on_the_segments_nothing_is_done(tmp_path: Path) -> None:
     log = five_segments(tmp_path, clock_at())
-    held = LocalFileSystem().lock(str(tmp_path / MAINTENANCE_LOCK_FILE))
-    assert held is not None
-    with held, pytest.raises(LogDirLockedError, match=MAINTENANCE_LOCK_FILE):
+    other = open_log(tmp_path)
+    with (
+        other.maintaining("compaction since noon"),
+        pytest.raises(LogDirLockedError, match=MAINTENANCE_LOCK_FILE + ": .*: compaction since noon"),
+    ):
         retain(log)
     assert len(rows(log)) == 5
     assert len(retain(log).plan.removed) == 2
+
+
+def test_who_comes_while_retention_works_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, other = five_segments(tmp_path, clock_at()), open_log(tmp_path)
+    told: list[str] = []
+
+    def survey_while_another_comes(reader: LogReader) -> LogFacts:
+        with pytest.raises(LogDirLockedError) as refused:
+            retain(other)
+        told.append(str(refused.value))
+        return survey(reader)
+
+    monkeypatch.setattr(applying, "survey", survey_while_another_comes)
+    retain(log)
+    assert told[0].endswith("another process works on the partition: retention since 2023-11-14 22:13:20.000 UTC")
 
 
 def test_an_open_transaction_keeps_its_records_and_all_behind_them(tmp_path: Path) -> None:
