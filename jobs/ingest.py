@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,8 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.pipeline import flights
 from pyspark_commitlog.pipeline.session import Settings
 from pyspark_commitlog.pipeline.sink import commitlog_sink
-from pyspark_commitlog.pipeline.streaming import run_available
-from pyspark_commitlog.pipeline.writer import Written
+from pyspark_commitlog.pipeline.streaming import ProgressLines, run_available
 
 
 def main() -> int:
@@ -32,22 +30,10 @@ def main() -> int:
     )
     spark = SparkSession.builder.appName(f"ingest {options.topic}").getOrCreate()
     records = flights.to_records(flights.read_stream(spark, options.input))
-    finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", _Progress())
+    finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", ProgressLines())
     print("Every file is in the topic." if finished else "Stopped between two files; the next run goes on there.")
     spark.stop()
     return 0
-
-
-class _Progress:
-    """A line a micro-batch."""
-
-    def __init__(self) -> None:
-        self._since_s = time.monotonic()
-
-    def __call__(self, batch_id: int, written: list[Written]) -> None:
-        seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
-        told = f"{sum(each.records for each in written):,} records" if written else "was written before"
-        print(f"  file {batch_id + 1}: {told}, {seconds:.1f} s", flush=True)
 
 
 def _arguments() -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
@@ -12,6 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_commitlog.pipeline.writer import Written
 
 T = TypeVar("T")
 
@@ -64,6 +67,18 @@ def run_available(
             raise
     stop.settle()
     return not gate.closed
+
+
+class ProgressLines:
+    """Prints a line a micro-batch, for a source that gives a file a micro-batch."""
+
+    def __init__(self) -> None:
+        self._since_s = time.monotonic()
+
+    def __call__(self, batch_id: int, written: list[Written]) -> None:
+        seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
+        told = f"{sum(each.records for each in written):,} records" if written else "was written before"
+        print(f"  file {batch_id + 1}: {told}, {seconds:.1f} s", flush=True)
 
 
 class _Stop:
