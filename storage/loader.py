@@ -244,10 +244,14 @@ class LogLoader:
             self.context.filesystem.sync_directory(self.context.directory)
 
     def warn_of_gaps(self, segments: LogSegments) -> None:
-        """Say which offsets no segment holds. A read across them is refused; all else goes on."""
+        """Say which offsets no segment holds. A read across them is refused; all else goes on.
+
+        Only behind the recovery point, where segments are looked at anyhow: opening a long log must stay cheap.
+        """
         if self.context.config.compact:
             return
-        for base, following in pairwise(segments.base_offsets):
+        behind = [segment.base_offset for segment in segments.reaching(self.recovery_point)]
+        for base, following in pairwise(behind):
             segment = LogSegment(self.context, base, segments.floor(base).suffix)  # type: ignore[union-attr]
             next_offset = segment.next_offset()
             segment.close()

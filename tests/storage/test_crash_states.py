@@ -72,7 +72,7 @@ class Story:
     def append(self, *values: bytes, is_acknowledged: bool = True) -> None:
         """One idempotent batch; ``is_acknowledged=False``: the topic's settings let it be synced later."""
         log = self.log
-        written = list(enumerate(values, log.log_end_offset))
+        written: Rows = list(enumerate(values, log.log_end_offset))
         self.allowed = [*self.allowed, self.allowed[-1] + written]
         log.append(batch(*values, producer_id=PRODUCER, base_sequence=self.sequence))
         self.sequence += len(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,38 +16,14 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
 )
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.format import control, v2
+from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import NOW_MS, config, records, rows
+from tests.support.logs import NOW_MS, append, end_transaction, open_log, records, rows
 
 FIRST_LOG = "00000000000000000000.log"
-
-
-def open_log(directory: Path, checkpoints: KeptInMemory | None = None, **settings: object) -> Log:
-    return Log.open(
-        str(directory), config(**settings), clock=ManualClock(NOW_MS), checkpoints=checkpoints or KeptInMemory()
-    )
-
-
-def append(log: Log, *values: bytes | None, **fields: int) -> None:
-    log.append_records(records(values), v2.BatchFields(**fields) if fields else None)  # type: ignore[arg-type]
-
-
-def end_transaction(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
-    marker = control.end_transaction_marker(
-        commit=commit,
-        offset=0,
-        leader_epoch=0,
-        timestamp_ms=NOW_MS,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        coordinator_epoch=0,
-    )
-    log.append(marker, origin=Origin.COORDINATOR)
 
 
 def transactional(producer_id: int, base_sequence: int) -> v2.BatchFields:
@@ -293,7 +270,7 @@ def test_records_of_a_compacted_topic_cannot_be_deleted_by_offset(tmp_path: Path
 def test_indexes_of_two_writers_equal_those_of_one(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     (tmp_path / "one").mkdir()
-    settings = {"index_interval_bytes": 200}
+    settings: dict[str, Any] = {"index_interval_bytes": 200}
     pair = [open_log(tmp_path / "two", **settings), open_log(tmp_path / "two", **settings)]
     alone = open_log(tmp_path / "one", **settings)
     for n in range(50):

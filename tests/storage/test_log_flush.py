@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyspark_commitlog.storage.format import names
@@ -10,7 +12,7 @@ from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, append, batch, end_transaction, open_log, open_reader, records, rows
 from tests.support.memory_filesystem import MemoryFileSystem
 
-SMALL_INDEXES = {"segment_index_bytes": 1000}
+SMALL_INDEXES: dict[str, Any] = {"segment_index_bytes": 1000}
 
 
 def syncs(disk: MemoryFileSystem) -> list[str]:
@@ -106,7 +108,7 @@ def test_records_of_a_killed_writer_are_synced_before_anything_is_appended_behin
     assert surviving(disk) == 6
 
 
-def cost(segments: int, batches: int, **settings: object) -> tuple[int, int, int]:
+def cost(segments: int, batches: int, **settings: Any) -> tuple[int, int, int]:
     """Calls of the file system for opening, the next append, and opening to read, of a log of so many segments."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
     with open_log("/log", marks, filesystem=disk, segment_index_bytes=100, **settings) as log:

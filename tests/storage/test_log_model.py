@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from pyspark_commitlog.storage.reader import Isolation, KeptInMemory
 from tests.support.logs import append, batch, end_transaction, open_log, open_reader, rows, write_transactional
 
 PRODUCERS = (1, 2, 3)
-SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 200}
+SETTINGS: dict[str, Any] = {"segment_bytes": 500, "index_interval_bytes": 100, "segment_index_bytes": 200}
 VALUES = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyspark_commitlog.storage.errors import RecordBatchTooLargeError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import checkpoints, names, v2
+from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import KeptInMemory
@@ -88,7 +90,7 @@ def test_a_quiet_log_is_not_rolled_by_the_clock_alone(tmp_path: Path) -> None:
 
 
 def test_jitter_brings_the_roll_forward_by_chance(tmp_path: Path) -> None:
-    settings = {"segment_ms": 1000, "segment_jitter_ms": 500}
+    settings: dict[str, Any] = {"segment_ms": 1000, "segment_jitter_ms": 500}
     random.seed(4)
     jitter_ms = random.randrange(500)
     for later_ms, expected in ((1000 - jitter_ms, [0]), (1001 - jitter_ms, [0, 1])):
@@ -100,7 +102,7 @@ def test_jitter_brings_the_roll_forward_by_chance(tmp_path: Path) -> None:
 
 
 def test_a_compacted_topic_rolls_by_its_compaction_lag(tmp_path: Path) -> None:
-    settings = {"max_compaction_lag_ms": 1000, "segment_ms": 10**9}
+    settings: dict[str, Any] = {"max_compaction_lag_ms": 1000, "segment_ms": 10**9}
     for policy, expected in (("compact", [0, 1]), ("delete", [0])):
         log = open_log(tmp_path / policy, cleanup_policy=policy, **settings)
         for timestamp in (NOW_MS, NOW_MS + 1001):
@@ -262,7 +264,7 @@ def test_append_time_replaces_every_time_of_the_batch(tmp_path: Path) -> None:
 def test_the_codec_of_the_topic_overrides_that_of_the_producer(tmp_path: Path) -> None:
     for codec, number in (("gzip", 1), ("zstd", 4), ("uncompressed", 0), ("producer", 3)):
         log = open_log(tmp_path / codec, compression_type=codec)
-        log.append_records(records([b"x" * 500]), v2.BatchFields(codec=v2.Codec.LZ4))
+        log.append_records(records([b"x" * 500]), v2.BatchFields(codec=Codec.LZ4))
         data = log.read(0)
         assert data is not None
         assert data.window.headers.codec.tolist() == [number]
@@ -300,7 +302,7 @@ def test_preallocated_files_are_cut_to_size_when_they_are_rolled_and_closed(
 
 
 def test_two_writers_share_preallocated_files(tmp_path: Path) -> None:
-    settings = {"preallocate": True, "segment_bytes": 700, "index_interval_bytes": 100}
+    settings: dict[str, Any] = {"preallocate": True, "segment_bytes": 700, "index_interval_bytes": 100}
     pair = [open_log(tmp_path, **settings), open_log(tmp_path, **settings)]
     for n in range(40):
         append(pair[n % 2], b"%d" % n)
@@ -311,7 +313,7 @@ def test_two_writers_share_preallocated_files(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_of_a_batch_in_a_preallocated_file_is_cut_off(tmp_path: Path) -> None:
-    settings = {"preallocate": True, "segment_bytes": 2000}
+    settings: dict[str, Any] = {"preallocate": True, "segment_bytes": 2000}
     log = open_log(tmp_path, **settings)
     append(log, b"a")
     end = log.segments.active.size

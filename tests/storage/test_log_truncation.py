@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,13 +25,16 @@ from tests.support.logs import (
     write_transactional,
 )
 
-SHAPES = {"one segment": {}, "a segment a batch": {"segment_bytes": 110, "index_interval_bytes": 0}}
+SHAPES: dict[str, dict[str, Any]] = {
+    "one segment": {},
+    "a segment a batch": {"segment_bytes": 110, "index_interval_bytes": 0},
+}
 
 
 @pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("offset", range(12))
 def test_a_cut_leaves_the_whole_batches_below_it_and_the_log_goes_on(
-    tmp_path: Path, settings: dict[str, int], offset: int
+    tmp_path: Path, settings: dict[str, Any], offset: int
 ) -> None:
     """Batches [0, 2], [3, 5] and, behind a gap, [8, 10]."""
     marks = KeptInMemory()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -281,7 +282,7 @@ def times(log: Log, *timestamps: int) -> None:
 def test_the_first_record_not_older_is_found_among_times_out_of_order(
     tmp_path: Path, index_interval_bytes: int, segment_bytes: int
 ) -> None:
-    settings = {"index_interval_bytes": index_interval_bytes, "segment_bytes": segment_bytes}
+    settings: dict[str, Any] = {"index_interval_bytes": index_interval_bytes, "segment_bytes": segment_bytes}
     log = open_log(tmp_path, **settings)
     asked_for = (5, 3, 9, 9, 4, 12, 1, 12, 7)
     times(log, *asked_for)

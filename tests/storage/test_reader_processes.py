@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from pyspark_commitlog.storage.reader import LogReader
 from tests.support.clock import ManualClock
 from tests.support.logs import config, open_log, records, rows
 
-SETTINGS = {"segment_bytes": 2000, "index_interval_bytes": 300, "segment_index_bytes": 1000}
+SETTINGS: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 300, "segment_index_bytes": 1000}
 RECORDS = 300
 SPAWN = multiprocessing.get_context("spawn")  # as Spark's workers: nothing is inherited
 

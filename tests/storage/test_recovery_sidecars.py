@@ -104,7 +104,7 @@ def test_a_gap_between_segments_is_told_at_opening_and_refused_at_reading(
     first, missing, following = (int(path.name[:20]) for path in segments(directory)[:3])
     for path in directory.glob(f"{missing:020d}.*"):
         path.unlink()
-    with caplog.at_level(logging.WARNING), open_log(directory) as log:
+    with caplog.at_level(logging.WARNING), open_log(directory, recovery_point=0) as log:
         assert f"{directory}: offsets {missing} to {following - 1} are in no segment" in caplog.text
         with pytest.raises(MissingSegmentError, match=f"offsets {missing} to {following - 1} "):
             rows(log)
