@@ -54,7 +54,7 @@ class Cleaner:
                 f"log.cleaner.dedupe.buffer.size = {self.config.dedupe_buffer_size} for {self.config.threads} threads "
                 f"and log.cleaner.io.buffer.load.factor = {self.config.io_buffer_load_factor}: must be room for one key"
             )
-        self.window_bytes = max(self.config.io_buffer_size // self.config.threads // 2, WINDOW_BYTES_MIN)
+        self.window_bytes = max(self.config.io_buffer_size // self.config.threads, WINDOW_BYTES_MIN)
 
     def clean(
         self, log: Log, first_dirty_offset: int | None, now_ms: int, *, check: Callable[[], None] = _nothing

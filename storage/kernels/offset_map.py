@@ -52,12 +52,13 @@ class OffsetMap:
         """
         self.slots = min(memory_bytes // SLOT_BYTES, _LARGEST_SLOTS)
         self.limit = int(self.slots * load_factor)  # in floating point, as Kafka's is
+        self._rows_max = self.slots + 1  # one always stays free: a search for a key that is not there ends at it
         self._secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
         self.clear()
 
     def clear(self) -> None:
         """Forget all keys."""
-        self._table = np.zeros((min(_SLOTS_AT_FIRST, self.slots), 3), dtype=np.uint64)
+        self._table = np.zeros((min(_SLOTS_AT_FIRST, self._rows_max), 3), dtype=np.uint64)
         self._state = np.array([0, NO_OFFSET], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -80,10 +81,10 @@ class OffsetMap:
         """
         done, last = 0, NO_OFFSET
         valid = _NO_BOOLS if keys.valid is None else keys.valid
-        columns = (frozen(keys.data), frozen(keys.offsets), frozen(valid), frozen(offsets))
+        columns = (self._hashes(keys), frozen(valid), frozen(offsets))
         while True:
-            bound = min(self.limit, len(self._table) * 3 // 4) if len(self._table) < self.slots else self.limit
-            done, put = _put(*columns, done, start_offset, bound, self._secret, self._table, self._state)
+            bound = min(self.limit, len(self._table) * 3 // 4) if len(self._table) < self._rows_max else self.limit
+            done, put = _put(*columns, done, start_offset, bound, self._table, self._state)
             last = max(last, int(put))
             if done == len(offsets) or len(self) >= self.limit:
                 break
@@ -96,13 +97,18 @@ class OffsetMap:
         """Whether no later record of the key is in the map, shape (n,); False for a null key."""
         found = np.empty(len(offsets), dtype=np.bool_)
         valid = _NO_BOOLS if keys.valid is None else keys.valid
-        columns = (frozen(keys.data), frozen(keys.offsets), frozen(valid), frozen(offsets))
-        _compare(*columns, self._secret, self._table, found)
+        _compare(self._hashes(keys), frozen(valid), frozen(offsets), self._table, found)
         return found
+
+    def _hashes(self, keys: BinaryStrings) -> Uint64s:
+        """All hashes before any slot is looked at: the looking then waits for many places of memory at once."""
+        hashes = np.empty((len(keys.offsets) - 1, 2), dtype=np.uint64)
+        _hash_all(frozen(keys.data), frozen(keys.offsets), self._secret, hashes)
+        return hashes
 
     def _grow(self) -> None:
         doubled = 2 * len(self._table)
-        slots = doubled if doubled * _GROWN_AT_ONCE <= self.slots else self.slots
+        slots = doubled if doubled * _GROWN_AT_ONCE <= self.slots else self._rows_max
         table = np.zeros((slots, 3), dtype=np.uint64)
         _move(self._table, table)
         self._table = table
@@ -161,12 +167,18 @@ def _round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 
 
 @jit
-def _word(data: Bytes, at: int, count: int) -> int:
-    """Up to eight bytes as a number, the first the lowest."""
-    word = _u64(0)
-    for i in range(count):
-        word |= _left(_u64(data[at + i]), 8 * i)
-    return word
+def _word(data: Bytes, at: int) -> int:
+    """Eight bytes as a number, the first the lowest; written out, so that it becomes one load."""
+    return (
+        _u64(data[at])
+        | _left(_u64(data[at + 1]), 8)
+        | _left(_u64(data[at + 2]), 16)
+        | _left(_u64(data[at + 3]), 24)
+        | _left(_u64(data[at + 4]), 32)
+        | _left(_u64(data[at + 5]), 40)
+        | _left(_u64(data[at + 6]), 48)
+        | _left(_u64(data[at + 7]), 56)
+    )
 
 
 @jit
@@ -177,10 +189,12 @@ def siphash(data: Bytes, start: int, size: int, first_secret: int, second_secret
     c, d = one ^ _u64(0x6C7967656E657261), two ^ _u64(0x7465646279746573)
     whole = size >> 3
     for i in range(whole):
-        word = _word(data, start + 8 * i, 8)
+        word = _word(data, start + 8 * i)
         a, b, c, d = _round(a, b, c, d ^ word)
         a ^= word
-    word = _word(data, start + 8 * whole, size & 7) | _left(_u64(size & 0xFF), 56)
+    word = _left(_u64(size & 0xFF), 56)
+    for i in range(size & 7):
+        word |= _left(_u64(data[start + 8 * whole + i]), 8 * i)
     a, b, c, d = _round(a, b, c, d ^ word)
     a ^= word
     c ^= _u64(0xEE)
@@ -206,15 +220,23 @@ def _slot(first: int, second: int, table: Uint64s) -> int:
 
 
 @jit
+def _hash_all(data: Bytes, key_offsets: Int32s, secret: Uint64s, hashes: Uint64s) -> None:
+    one, two = secret[0], secret[1]
+    for i in range(len(hashes)):
+        start = np.int64(key_offsets[i])
+        first, second = siphash(data, start, np.int64(key_offsets[i + 1]) - start, one, two)
+        hashes[i, 0] = first
+        hashes[i, 1] = second
+
+
+@jit
 def _put(
-    data: Bytes,
-    key_offsets: Int32s,
+    hashes: Uint64s,
     valid: Bools,
     offsets: Int64s,
     row: int,
     start_offset: int,
     limit: int,
-    secret: Uint64s,
     table: Uint64s,
     state: Int64s,
 ) -> tuple[int, int]:
@@ -224,36 +246,24 @@ def _put(
             continue
         if state[0] >= limit:
             return i, last
-        start = np.int64(key_offsets[i])
-        first, second = siphash(data, start, np.int64(key_offsets[i + 1]) - start, secret[0], secret[1])
-        at = _slot(first, second, table)
+        at = _slot(hashes[i, 0], hashes[i, 1], table)
         if table[at, 2] == _u64(0):
             state[0] += 1
-            table[at, 0] = first
-            table[at, 1] = second
+            table[at, 0] = hashes[i, 0]
+            table[at, 1] = hashes[i, 1]
         table[at, 2] = _u64(offsets[i] + 1)
         last = offsets[i]
     return len(offsets), last
 
 
 @jit
-def _compare(
-    data: Bytes,
-    key_offsets: Int32s,
-    valid: Bools,
-    offsets: Int64s,
-    secret: Uint64s,
-    table: Uint64s,
-    found: Bools,
-) -> None:
+def _compare(hashes: Uint64s, valid: Bools, offsets: Int64s, table: Uint64s, found: Bools) -> None:
     for i in range(len(offsets)):
         if len(valid) > 0 and not valid[i]:
             found[i] = False
-            continue
-        start = np.int64(key_offsets[i])
-        first, second = siphash(data, start, np.int64(key_offsets[i + 1]) - start, secret[0], secret[1])
-        at = _slot(first, second, table)
-        found[i] = _u64(offsets[i] + 1) >= table[at, 2]
+        else:
+            at = _slot(hashes[i, 0], hashes[i, 1], table)
+            found[i] = _u64(offsets[i] + 1) >= table[at, 2]
 
 
 @jit
