@@ -225,12 +225,10 @@ def decoded(topic: str, key: bytes, value: bytes | None) -> object:
     if topic == "__transaction_state":
         assert isinstance(internal.decode_transaction_key(key), internal.TransactionLogKey)
         return None if value is None else internal.TransactionLogValue.decode(value)
-    kind = {
-        internal.OffsetCommitKey: internal.OffsetCommitValue,
-        internal.GroupMetadataKey: internal.GroupMetadataValue,
-    }
-    decode = kind[type(internal.decode_group_key(key))].decode  # type: ignore[index]
-    return None if value is None else decode(value)
+    is_offset = isinstance(internal.decode_group_key(key), internal.OffsetCommitKey)
+    if value is None:
+        return None
+    return internal.OffsetCommitValue.decode(value) if is_offset else internal.GroupMetadataValue.decode(value)
 
 
 def test_the_metadata_log_of_a_broker_is_readable_beside_its_partitions() -> None:

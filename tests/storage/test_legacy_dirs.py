@@ -70,7 +70,7 @@ def test_records_of_aborted_transactions_are_hidden(partition: str) -> None:
     text = "".join(path.read_text() for path in sorted(folder.glob("*.txnindex.dump.txt")))
     pattern = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+)"
     aborted = [tuple(map(int, found)) for found in re.findall(pattern, text)]
-    hidden = set()
+    hidden: set[int] = set()
     with broker_dirs.open_manager(broker_dirs.legacy() / "log") as manager:
         reader = manager.open_reader(*broker_dirs.topic_partition(partition))
         for segment in reader.segments:
