@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pyspark_commitlog.storage.config import LogConfig
@@ -94,7 +94,7 @@ class _Planner:
         gone: list[SegmentFate] = []
         situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
         for policy in self.policies:
-            while left and not _held(left[-1], holds):
+            while left and not _held(left[-1], holds) and not _is_empty_active(left[-1]):
                 verdict = policy.judge(left[-1], situation)
                 if not verdict.goes:
                     break
@@ -117,41 +117,50 @@ class _Planner:
 
     def _kept_by_itself(self, segment: SegmentFacts, situation: Situation, holds: Sequence[_Hold]) -> SegmentFate:
         """What keeps the segment, were it the oldest."""
-        hold = _held(segment, holds)
-        if hold is not None:
-            return SegmentFate(segment, False, hold.name, hold.reason)
+        if _is_empty_active(segment):
+            return SegmentFate(segment, False, "active segment", "it is empty, and the next record goes there")
         verdicts = [(policy.name, policy.judge(segment, situation)) for policy in self.policies]
-        going = [(name, verdict) for name, verdict in verdicts if verdict.goes]
-        if going:
-            return self._kept_until(self.now_ms, segment, going)
-        until_ms = min((verdict.until_ms for _, verdict in verdicts if verdict.until_ms is not None), default=None)
-        # First those with most to say: the clock that lets it go first, then other reasons, then none.
-        verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
-        return self._kept_until(until_ms, segment, verdicts)
+        is_due = any(verdict.goes for _, verdict in verdicts)
+        hold = _held(segment, holds)
+        if hold is not None and is_due:
+            return SegmentFate(segment, False, hold.name, hold.reason)
+        fate = self._due(segment, verdicts) if is_due else self._kept_by_policies(segment, verdicts)
+        if hold is None:
+            return fate
+        return replace(fate, reason=f"{fate.reason}; moreover, {hold.reason}", removed_by_ms=None)
 
-    def _kept_until(
-        self, until_ms: int | None, segment: SegmentFacts, verdicts: Sequence[tuple[str, Verdict]]
-    ) -> SegmentFate:
+    def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, Verdict]]) -> SegmentFate:
+        """It would go at once, but an older one does not."""
+        name, verdict = next((name, verdict) for name, verdict in verdicts if verdict.goes)
+        return SegmentFate(segment, False, name, verdict.reason, self.now_ms, self.now_ms + self.delays_ms)
+
+    def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, Verdict]]) -> SegmentFate:
+        """Named first: the clock that lets it go first, then other reasons, then policies without any."""
+        verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
+        name, verdict = verdicts[0]
         reason = "; ".join(verdict.reason for _, verdict in verdicts if verdict.reason)
-        if segment.is_active and until_ms is not None:
+        if verdict.until_ms is None:
+            return SegmentFate(segment, False, name, reason)
+        if segment.is_active:
             reason += "; it is still written to, and every newer record keeps it longer"
-        removed_by_ms = None if until_ms is None else until_ms + self.delays_ms
-        return SegmentFate(segment, False, verdicts[0][0], reason, until_ms, removed_by_ms)
+        return SegmentFate(segment, False, name, reason, verdict.until_ms, verdict.until_ms + self.delays_ms)
 
 
 def _behind(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
     """The fate of a segment whose older neighbour has another one: it waits for it."""
     if fate.until_ms is None or (before.until_ms is not None and before.until_ms <= fate.until_ms):
-        return fate
+        return fate if before.removed_by_ms is not None else replace(fate, removed_by_ms=None)
     reason = f"the segment before it, {before.segment.base_offset}, is kept; by itself: {fate.reason}"
     return SegmentFate(fate.segment, False, before.rule, reason, before.until_ms, before.removed_by_ms)
 
 
 def _held(segment: SegmentFacts, holds: Sequence[_Hold]) -> _Hold | None:
-    """What keeps a segment whatever the policies say."""
-    if segment.is_active and not segment.size:
-        return _Hold(segment.base_offset, "active segment", "it is empty, and the next record goes there")
+    """What keeps a segment whatever the policies say: the one that reaches back furthest."""
     return min((hold for hold in holds if segment.next_offset > hold.offset), default=None)
+
+
+def _is_empty_active(segment: SegmentFacts) -> bool:
+    return segment.is_active and not segment.size
 
 
 def plan(facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None) -> RetentionPlan:

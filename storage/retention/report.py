@@ -31,7 +31,7 @@ class RetentionReport:
         name = facts.directory.rstrip("/").rpartition("/")[2]
         moment = f"as of {instant(plan.now_ms)}" + (", a dry run" if self.is_dry_run else "")
         if not plan.removed:
-            return f"{name}, {moment}: all {counted(len(plan.kept), 'segment')} are kept, {facts.size:,} bytes"
+            return f"{name}, {moment}: nothing goes of {counted(len(plan.kept), 'segment')}, {facts.size:,} bytes"
         return (
             f"{name}, {moment}: {len(plan.removed):,} of {counted(len(plan.fates), 'segment')} go, "
             f"{_size(plan.removed):,} of {facts.size:,} bytes; "
@@ -85,7 +85,8 @@ def _size(fates: Sequence[SegmentFate]) -> int:
 
 def _extent(fates: Sequence[SegmentFate]) -> str:
     first, last = fates[0].segment.base_offset, fates[-1].segment.next_offset - 1
-    return f"{counted(len(fates), 'segment')}, offsets {first} to {last}, {_size(fates):,} bytes"
+    offsets = f"offsets {first} to {last}" if first <= last else f"no offset before {first}"
+    return f"{counted(len(fates), 'segment')}, {offsets}, {_size(fates):,} bytes"
 
 
 def _files(files: Sequence[DeletedFile]) -> str:

@@ -459,7 +459,7 @@ def test_the_report_says_of_a_segment_until_when_it_is_kept_and_why(tmp_path: Pa
     write_canary(log, clock, start_ms + 9 * MINUTE_MS + 10_000)
     assert log.segments.base_offsets == [0, 109]  # rolled after 9 minutes
     text = str(retain(log)).splitlines()
-    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: all 2 segments are kept, 16,464 bytes"
+    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: nothing goes of 2 segments, 16,464 bytes"
     assert text[1].strip() == (
         "kept until 2021-12-10 10:54:08.991 UTC: 1 segment, offsets 0 to 108, 16,314 bytes: retention.ms = 600,000, "
         "and its newest record is of 2021-12-10 10:44:08.991 UTC; off the disk by 2021-12-10 11:00:08.991 UTC at the "

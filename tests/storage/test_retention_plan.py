@@ -157,6 +157,23 @@ def test_nothing_goes_that_a_group_has_not_read() -> None:
     )
 
 
+def test_of_a_segment_that_is_young_and_not_read_both_is_said() -> None:
+    """The group may read it before its time comes, or not: when it goes at the latest nobody knows."""
+    decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
+    fate = decided.kept[0]
+    assert (fate.rule, fate.until_ms, fate.removed_by_ms) == ("retention.ms", NOW_MS, None)
+    assert fate.reason.endswith("; moreover, group 'slow' has read up to offset 15 only")
+    assert [each.removed_by_ms for each in decided.kept] == [None, None, None]
+    assert decided.warnings == ()
+
+
+def test_what_is_due_behind_a_segment_that_is_kept_waits_for_it() -> None:
+    facts = log(segment(0, 10, age_ms=0), segment(10, 20, age_ms=9 * MINUTE_MS), segment(20, 30))
+    first, second, _ = plan(facts, limits(retention_ms=MINUTE_MS), NOW_MS).kept
+    assert (second.until_ms, second.removed_by_ms) == (first.until_ms, first.removed_by_ms)
+    assert second.reason.startswith("the segment before it, 0, is kept; by itself: retention.ms = 60,000")
+
+
 def test_a_group_that_has_read_what_goes_is_no_news() -> None:
     decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"done": 10}))
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
