@@ -87,7 +87,7 @@ def test_a_map_that_grows_holds_all_that_was_put(slots: int) -> None:
     """Through every growth up to the limit: with all slots used, so that searching wraps around."""
     offset_map = OffsetMap(24 * slots, 1.0)
     count = offset_map.limit
-    keys = [b"%d" % n for n in range(count)]
+    keys: list[bytes | None] = [b"%d" % n for n in range(count)]
     assert put(offset_map, *keys) == Put(count, count - 1)
     offsets = np.arange(count, dtype=np.int64)
     assert offset_map.are_latest(BinaryColumn.from_list(keys), offsets).all()
