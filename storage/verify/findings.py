@@ -50,6 +50,7 @@ class Kind(Enum):
     MISSING_INDEX = "missing-index", Severity.REPAIRABLE, _REBUILD
     MISSING_ABORT = "missing-abort", Severity.REPAIRABLE, "rebuild the index: read_committed may show aborted records"
     BAD_SNAPSHOT = "bad-snapshot", Severity.REPAIRABLE, _REBUILD
+    MISSING_SNAPSHOT = "missing-snapshot", Severity.REPAIRABLE, _REBUILD
     BAD_EPOCHS = "bad-epochs", Severity.REPAIRABLE, _REOPEN
     BAD_CHECKPOINT = "bad-checkpoint", Severity.REPAIRABLE, "remove or correct it: the logs tell what it should say"
     BAD_METADATA = "bad-metadata", Severity.REPAIRABLE, "restore it: it names the topic id"

@@ -72,14 +72,16 @@ class OffsetIndexCheck:
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings
+        self._told: set[int] = set()
         offsets, positions = decode_offset_entries(base_offset, file.entries)
         _check_rising(self, offsets, "offset")
         self._entries = _Entries.sort(positions, offsets)
         self._done = 0
 
     def tell(self, place: int, what: str) -> None:
-        self._findings.add(
-            Kind.BAD_OFFSET_INDEX, self._file.path, f"entry {place}: {what}", position=place * OFFSET_ENTRY.itemsize
+        """Once an entry."""
+        _tell(
+            self._findings, self._told, (Kind.BAD_OFFSET_INDEX, self._file.path), (place, OFFSET_ENTRY.itemsize), what
         )
 
     def check(self, window: Window) -> None:
@@ -120,6 +122,7 @@ class TimeIndexCheck:
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings
+        self._told: set[int] = set()
         timestamps, offsets = decode_time_entries(base_offset, file.entries)
         _check_rising(self, timestamps, "timestamp")
         self._entries = _Entries.sort(offsets, timestamps)
@@ -128,9 +131,8 @@ class TimeIndexCheck:
         self._largest = -1
 
     def tell(self, place: int, what: str) -> None:
-        self._findings.add(
-            Kind.BAD_TIME_INDEX, self._file.path, f"entry {place}: {what}", position=place * TIME_ENTRY.itemsize
-        )
+        """Once an entry."""
+        _tell(self._findings, self._told, (Kind.BAD_TIME_INDEX, self._file.path), (place, TIME_ENTRY.itemsize), what)
 
     def check(self, window: Window) -> None:
         table = window.headers.table
@@ -157,6 +159,14 @@ class TimeIndexCheck:
         if is_closed and self._is_known and self._file.is_there and last < self._largest:
             what = f"it ends with timestamp {last}, the segment's largest is {self._largest}: retention goes by it"
             self._findings.add(Kind.BAD_TIME_INDEX, self._file.path, what, position=len(self._file.entries))
+
+
+def _tell(findings: Findings, told: set[int], of: tuple[Kind, str], entry: tuple[int, int], what: str) -> None:
+    kind, path = of
+    place, entry_bytes = entry
+    if place not in told:
+        told.add(place)
+        findings.add(kind, path, f"entry {place}: {what}", position=place * entry_bytes)
 
 
 def _check_rising(index: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:

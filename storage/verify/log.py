@@ -113,6 +113,7 @@ def join(
         _tell_gaps(context, results, findings)
     log_end_offset = results[-1].next_offset if results else 0
     _check_checkpoints(context, checkpointed, results, findings)
+    _check_newest_snapshot(context, results, findings)
     _check_epochs(context, results, log_end_offset, findings)
     _check_metadata(context, findings)
     found = [*of_names, *(each for result in results for each in result.findings), *findings.all()]
@@ -186,6 +187,17 @@ def _tell_gaps(context: LogContext, results: Iterable[SegmentFindings], findings
         for position, first, last in result.gaps:
             what = f"offsets {first} to {last} are in no batch, and the log shows no compaction"
             findings.add(Kind.OFFSET_GAP, _log_path(context, result), what, position=position, offset=first)
+
+
+def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFindings], findings: Findings) -> None:
+    """Every roll takes one: where there is none since, brokers take it that nobody wrote before."""
+    if len(results) < 2 or not any(result.closing for result in results[-2:]):
+        return
+    base = results[-1].segment.base_offset
+    if results[-1].segment.snapshots or base in results[-2].segment.snapshots:
+        return
+    path = names.join(context.directory, names.segment_file(base, names.SNAPSHOT))
+    findings.add(Kind.MISSING_SNAPSHOT, path, "no snapshot tells of the producers who wrote", offset=base)
 
 
 # Checkpoints
