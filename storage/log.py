@@ -1,42 +1,30 @@
 """Log: one partition's log, to write (Kafka's UnifiedLog and LocalLog; spec 6 to 9).
 
-Several processes may have the same log open to write: whoever appends holds the partition's append lock meanwhile, and
-first takes in what others appended since. An append is synced before it is acknowledged, unless the topic's
-``flush.messages`` or ``flush.ms`` say otherwise, or the caller asks to sync later with :meth:`Log.flush`.
-
-After a failed write or sync nobody knows what is on the disk: the log refuses to go on, and opening it again recovers.
+An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` say otherwise, or
+the caller asks to sync later with :meth:`Log.flush`. Several processes may write the same log (``shared_log``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
-    CorruptRecordError,
     InvalidOffsetError,
-    LogDirLockedError,
     OffsetOutOfRangeError,
     PolicyViolationError,
     RecordBatchTooLargeError,
-    StorageError,
     UnexpectedAppendOffsetError,
 )
-from pyspark_commitlog.storage.filesystem import FileStatus, Lock, make_directory_durably
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
-from pyspark_commitlog.storage.loader import LoadedLog, write_snapshot
 from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerUpdate, snapshots_outside
-from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
-from pyspark_commitlog.storage.recovery import assign_epochs, read_markers, replay
+from pyspark_commitlog.storage.reader import Marks
+from pyspark_commitlog.storage.recovery import assign_epochs, read_markers
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_list import LogSegments
-from pyspark_commitlog.storage.segment_reader import LogContext, Window
+from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.shared_log import SharedLog
 from pyspark_commitlog.storage.validator import (
     FOLLOWING,
     Analysis,
@@ -46,10 +34,6 @@ from pyspark_commitlog.storage.validator import (
     validate_and_assign_offsets,
     validate_columns,
 )
-
-APPEND_LOCK_FILE = ".append.lock"
-MAINTENANCE_LOCK_FILE = ".maintenance.lock"
-WORK_BYTES_MAX = 1000  # of what its holder says it does
 
 
 class AppendInfo(NamedTuple):
@@ -65,162 +49,8 @@ class AppendInfo(NamedTuple):
     )
 
 
-class Log(LogReader):
+class Log(SharedLog):
     """A partition's log, to read and to write. Belongs to one thread at a time."""
-
-    _WRITES = True
-
-    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
-        self._failure: str | None = None
-        make_directory_durably(context.filesystem, context.directory)
-        super().__init__(context, checkpoints)
-
-    def _load(self) -> LoadedLog:
-        with self._lock(APPEND_LOCK_FILE):
-            loaded = self._load_locked()
-            self._loader().warn_of_gaps(loaded.segments)
-            return loaded
-
-    def _load_locked(self) -> LoadedLog:
-        maintenance = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
-        try:
-            return self._loader().load(may_finish_swaps=maintenance is not None)
-        finally:
-            if maintenance is not None:
-                maintenance.release()
-
-    def _take(self, loaded: LoadedLog) -> None:
-        super()._take(loaded)
-        self._recovery_point = loaded.recovery_point
-        self._is_synced = True  # all of the active segment; the others always are, and always its directory
-        self._last_flush_ms = self.context.clock.now_ms()
-        self._active_inode = self.segments.active.status().inode
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below is synced."""
-        return self._recovery_point
-
-    @property
-    def failure(self) -> str | None:
-        """Why nothing more can be written before the log is opened again; None while all is well."""
-        return self._failure
-
-    @property
-    def leader_epoch(self) -> int:
-        """What appended batches are stamped with: the newest epoch of the checkpoint."""
-        return self.epochs.latest.epoch if self.epochs.latest else 0
-
-    # Locks, and other processes
-
-    def _lock_path(self, name: str) -> str:
-        return names.join(self.context.directory, name)
-
-    def _lock(self, name: str) -> Lock:
-        lock = self.context.filesystem.lock(self._lock_path(name))
-        assert lock is not None  # it waits
-        return lock
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
-        if self._failure is not None:
-            raise StorageError(f"{self.context.directory}: not written to since {self._failure}; open the log again")
-        try:
-            with self._lock(APPEND_LOCK_FILE):
-                self._catch_up()
-                yield
-        except OSError as error:
-            self._failure = str(error)
-            raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Whatever stops a change half way, an interrupt too, leaves memory and disk apart: then only opening helps."""
-        self._failure = "a change was interrupted"
-        yield
-        self._failure = None
-
-    @contextmanager
-    def maintaining(self, work: str = "") -> Iterator[None]:
-        """Hold the maintenance lock; swaps that were not finished are, and the log is as other processes left it.
-
-        ``work``, what is done and since when, is kept in the lock file and told to whoever comes meanwhile.
-        Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds.
-        """
-        path = self._lock_path(MAINTENANCE_LOCK_FILE)
-        lock = self.context.filesystem.lock(path, wait=False)
-        if lock is None:
-            raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
-        with lock:
-            with self._writing():
-                with self.context.filesystem.open(path, "write") as note:
-                    note.truncate(0)
-                    note.write(0, work.encode())
-                self.segments.close()
-                self._take(self._loader().load(may_finish_swaps=True))
-            yield
-
-    def _work_of_holder(self, path: str) -> str:
-        with self.context.filesystem.open(path, "read") as note:
-            work = bytes(note.read(0, WORK_BYTES_MAX)).decode(errors="replace")
-        return f": {work}" if work else ""
-
-    @contextmanager
-    def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:
-        """Hold the append lock, beside the maintenance lock, to replace segments; yields all there are.
-
-        ``found`` tells, by base offset, what the files of those to be replaced were when the work on them began. Raises
-        StorageError, and nothing has happened, where another process has cut or removed one since.
-        """
-        with self._writing():
-            now = {segment.base_offset: segment.status() for segment in self.segments if segment.base_offset in found}
-            if now != found:
-                raise StorageError(f"{self.context.directory}: cut while it was worked on; nothing was replaced")
-            with self._changing():
-                yield self.segments
-
-    def _catch_up(self) -> None:
-        """Take in what other processes appended; load the log anew where more has changed than its end."""
-        active = self.segments.active
-        status = self.context.filesystem.status(active.path(names.LOG))
-        is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
-        if not is_same or not self._take_in(active, active.file_size) or self._is_rolled():
-            self._reload()
-
-    def _is_rolled(self) -> bool:
-        """A roll always makes a segment named by the log end."""
-        if self._log_end_offset == self.segments.active.base_offset:
-            return False
-        following = names.segment_file(self._log_end_offset, names.LOG)
-        return self.context.filesystem.status(names.join(self.context.directory, following)) is not None
-
-    def _reload(self) -> None:
-        self.segments.close()
-        self._take(self._load_locked())
-
-    def _take_in(self, active: LogSegment, file_size: int) -> bool:
-        """Batches that another process appended; False where what is there is not all of whole and sound batches."""
-        if file_size == active.size or active.is_padded_from(active.size):
-            return True
-        active.txn_index.close()
-        try:
-            sound = self._take_in_batches(active, file_size)
-        except (CorruptRecordError, InvalidOffsetError):  # of the log, or of an index that another process left
-            return False
-        return sound and (active.size == file_size or active.is_padded_from(active.size))
-
-    def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
-        for window in active.batches(active.size, file_size):
-            if not formats.checksums_match(window.buffer, window.headers).all():
-                return False
-            replay(active, window, self.producers, index_aborts=False)
-            assign_epochs(self.epochs, window.headers)
-            active.advance(window.headers)
-            self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
-            self.producers.on_high_watermark(self._log_end_offset)
-            self._is_synced = False
-        return True
 
     # Appending
 
@@ -382,91 +212,6 @@ class Log(LogReader):
         self._log_end_offset = update.map_end_offset
         self.producers.on_high_watermark(self._log_end_offset)
 
-    # Flushing (spec 8)
-
-    def _acknowledge(self, headers: BatchHeaders) -> None:
-        """Sync before an append is acknowledged, unless the topic relaxes that; transactions never wait.
-
-        Also where it only repeated what is there: whoever wrote that may have been killed before the sync.
-        """
-        config = self.context.config
-        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-        waited_ms = self.context.clock.now_ms() - self._last_flush_ms
-        is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
-        if is_due or not is_relaxed or headers.is_transactional.any():
-            self._sync()
-
-    def flush(self) -> None:
-        """Return when everything appended is on the disk; the recovery point is then the log end."""
-        with self._writing():
-            self._sync()
-
-    def _sync(self) -> None:
-        if not self._is_synced:
-            with self._changing():
-                self.segments.active.sync()
-        self._note_synced()
-
-    def _note_synced(self) -> None:
-        self._is_synced = True
-        self._recovery_point = self._log_end_offset
-        self._last_flush_ms = self.context.clock.now_ms()
-
-    def checkpoint(self) -> None:
-        """Sync, and write the recovery point and the log start offset to the checkpoints: a crash costs no recovery."""
-        with self._writing():
-            self._sync()
-            self._write_marks()
-
-    def _write_marks(self) -> None:
-        """The log start never goes back here: another process may have raised it meanwhile."""
-        self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
-        self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
-
-    # Rolling (spec 7)
-
-    def roll(self) -> None:
-        """Close the active segment and begin one at the log end; nothing happens where the active one is empty."""
-        with self._writing():
-            if self.segments.active.size:
-                with self._changing():
-                    self._roll()
-
-    def _roll(self) -> None:
-        """Close the active segment, which is not empty, and begin one at the log end.
-
-        On disk after a crash: the old segment, closed and synced; then the snapshot and the empty new log, or one of
-        them, or none, until the directory is synced; then the recovery point, so that opening the log looks at one
-        segment at most. Only then is anything appended to the new segment.
-        """
-        self.segments.active.become_inactive()
-        write_snapshot(self.context, self.producers)
-        self._begin_segment(self._log_end_offset)
-        self._note_synced()
-        self._write_marks()
-
-    def _skip_to(self, base_offset: int) -> None:
-        """Begin another segment far above the log end, which the active one, empty, cannot reach (spec 7.1, rule 4).
-
-        The empty one stays, made anew: by its name, or by its inode, other processes see that the log was rolled.
-        """
-        empty = self.segments.active
-        self.segments.remove(empty)
-        empty.remove_files()
-        self._begin_segment(empty.base_offset)
-        self.segments.active.trim()
-        self._begin_segment(base_offset)
-
-    def _begin_segment(self, base_offset: int) -> None:
-        """An empty active segment; index files of that name are left over from one that was removed."""
-        for leftover in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
-            self.context.filesystem.remove(
-                names.join(self.context.directory, names.segment_file(base_offset, leftover))
-            )
-        self.segments.add(LogSegment.create(self.context, base_offset))
-        self.context.filesystem.sync_directory(self.context.directory)
-        self._active_inode = self.segments.active.status().inode
-
     # Deleting and truncating
 
     def delete_records(self, before_offset: int) -> int:
@@ -564,33 +309,6 @@ class Log(LogReader):
         self.context.filesystem.sync_directory(self.context.directory)
         self._note_synced()
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
-
-    # Closing
-
-    def close(self) -> None:
-        """Leave the log as a clean stop leaves it: synced, with a snapshot at its end and indexes cut to size (spec 8).
-
-        After a failure only the files are given back: the next opening recovers.
-        """
-        try:
-            if self._failure is None:
-                with self._writing():
-                    self._close_cleanly()
-        finally:
-            self.segments.close()
-
-    def _close_cleanly(self) -> None:
-        self._sync()
-        if self._log_end_offset > self.segments.first.base_offset:
-            write_snapshot(self.context, self.producers)
-        self.segments.active.add_closing_time_entry()
-        self.segments.active.trim()
-        self._write_marks()
-
-    def refresh(self) -> None:
-        """See what other processes appended, deleted or replaced."""
-        with self._writing():
-            self._reload()
 
 
 def _repeated(batches: list[ProducerBatch]) -> AppendInfo:

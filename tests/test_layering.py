@@ -26,6 +26,7 @@ segment_list validator
 recovery splitting
 loader
 reader
+shared_log
 log
 retention cleaner rebuild verify dump
 manager

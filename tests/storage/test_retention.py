@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRangeError, PolicyViolationError
-from pyspark_commitlog.storage.log import MAINTENANCE_LOCK_FILE, Log
+from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader, Marks
 from pyspark_commitlog.storage.retention import (
@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.retention import (
     retain,
     survey,
 )
+from pyspark_commitlog.storage.shared_log import MAINTENANCE_LOCK_FILE
 from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, append, config, end_transaction, open_log, rows, write_transactional
 
