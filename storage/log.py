@@ -303,7 +303,7 @@ class Log(SharedLog):
                 self.context.filesystem.remove(names.join(self.context.directory, name))
         self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
         self.producers.on_high_watermark(self._log_end_offset)
-        self._outcomes.clear()
+        self._forget_outcomes()
         self._active_inode = self.segments.active.status().inode
         self.segments.active.sync(with_indexes=True)
         self.context.filesystem.sync_directory(self.context.directory)

@@ -17,17 +17,17 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
-from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
-    CorruptIndexError,
     MissingSegmentError,
     OffsetOutOfRangeError,
     StorageError,
 )
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Records
+from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
+from pyspark_commitlog.storage.outcomes import AbortedTransaction, Outcomes, aborted_runs
 from pyspark_commitlog.storage.producers import Marker
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
@@ -86,16 +86,6 @@ class SegmentDescription(NamedTuple):
     largest_timestamp: int  # ms; -1: no record has one
 
 
-class AbortedTransaction(NamedTuple):
-    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed.
-
-    A fetch lists every run of such records once, in the order of their first offsets there.
-    """
-
-    producer_id: int
-    first_offset: int
-
-
 @dataclass(frozen=True)
 class FetchData:
     """Whole batches of one segment, as they lie there; the first may begin below the offset asked for."""
@@ -126,7 +116,6 @@ class LogReader:
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self.context = context
         self.checkpoints = checkpoints
-        self._outcomes: dict[int, _Outcome] = {}  # by producer id: the last one asked for
         self._take(self._load())
 
     @classmethod
@@ -176,12 +165,16 @@ class LogReader:
         raise self._gone()
 
     def _take(self, loaded: LoadedLog) -> None:
-        self._outcomes.clear()
         self.segments = loaded.segments
         self.producers, self.epochs = loaded.state
+        self._forget_outcomes()
         self._log_start_offset = loaded.log_start_offset
         self._log_end_offset = loaded.log_end_offset
         self.truncated_bytes = loaded.truncated_bytes
+
+    def _forget_outcomes(self) -> None:
+        """After segments or producer state were replaced."""
+        self._outcomes = Outcomes(self.segments, self.producers, compacted=self.context.config.compact)
 
     def refresh(self) -> None:
         """See what was appended, deleted or replaced since."""
@@ -310,7 +303,7 @@ class LogReader:
             return FetchData(segment, window, visible, ())
         markers, _ = read_markers(window)
         hidden = self.hidden_rows(segment, window, markers)
-        aborted = tuple(_runs(window.headers, hidden, markers))
+        aborted = tuple(aborted_runs(window.headers, hidden, markers))
         return FetchData(segment, window, visible & ~hidden, aborted)
 
     def records(
@@ -351,63 +344,9 @@ class LogReader:
             yield data
             offset = data.next_offset
 
-    # Transactions
-
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
-        """Which batches belong to an aborted transaction, or to one that is open.
-
-        The next marker of their producer decides, not the transaction index, which may be missing or wrong.
-        """
-        headers = window.headers
-        hidden = np.zeros(len(headers), dtype=np.bool_)
-        hidden_from: dict[int, int] = {}  # by producer id
-        for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
-            producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
-            if offset in markers:
-                hidden_from[producer_id] = self._hidden_from(segment, offset, markers[offset])
-            elif not headers.is_control[row]:
-                if producer_id not in hidden_from:
-                    hidden_from[producer_id] = self._hidden_from_behind(producer_id, segment, window)
-                hidden[row] = offset >= hidden_from[producer_id]
-        return hidden
-
-    def _hidden_from(self, segment: LogSegment, offset: int, marker: Marker) -> int:
-        """From which offset on a marker hides the records of its producer that lie before it and no other marker.
-
-        Compaction drops the marker of a committed transaction before its records, so that what lies before an abort
-        may be committed all the same: there the transaction index is asked where the aborted one began.
-        """
-        if marker.is_commit:
-            return INT64_MAX
-        if self.context.config.compact:
-            with suppress(CorruptIndexError):
-                for entry in segment.txn_index.entries:
-                    if entry.last_offset == offset:
-                        return entry.first_offset
-        return 0
-
-    def _hidden_from_behind(self, producer_id: int, segment: LogSegment, window: Window) -> int:
-        """The same for the next marker of a producer behind ``window``."""
-        behind = int(window.headers.table["last_offset"][-1]) + 1
-        known = self._outcomes.get(producer_id)
-        if known is None or not known.holds(behind, self._log_end_offset):
-            known = self._find_outcome(producer_id, segment, window.position + window.headers.end, behind)
-            self._outcomes[producer_id] = known
-        return known.hidden_from
-
-    def _find_outcome(self, producer_id: int, segment: LogSegment, position: int, behind: int) -> _Outcome:
-        for each in self.segments.reaching(segment.base_offset):
-            for window in each.small_batches(position if each is segment else 0):
-                of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
-                markers, _ = read_markers(window._replace(headers=of_producer))
-                for offset, marker in markers.items():
-                    return _Outcome(behind, offset, self._hidden_from(each, offset, marker))
-        return _Outcome(behind, None, self._hidden_from_open(producer_id), self._log_end_offset)
-
-    def _hidden_from_open(self, producer_id: int) -> int:
-        """Without a marker: committed, and compaction dropped it, or still open."""
-        producer = self.producers.last_entry(producer_id)
-        return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
+        """Which batches of a window belong to an aborted transaction, or to one that is open."""
+        return self._outcomes.hidden_rows(segment, window, markers, self._log_end_offset)
 
     # Time
 
@@ -434,31 +373,3 @@ class LogReader:
         if largest is None or largest.largest.timestamp < 0:
             return None
         return largest.offset_for_timestamp(largest.largest.timestamp, self._log_start_offset)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What hides the records of a producer up to its next marker."""
-
-    from_offset: int  # no marker of the producer lies between here
-    marker_offset: int | None  # and here; None: nor up to the log end
-    hidden_from: int
-    log_end_offset: int | None = None  # where marker_offset is None: a marker may be appended there
-
-    def holds(self, behind: int, log_end_offset: int) -> bool:
-        """Whether it also tells of what lies below ``behind``."""
-        if self.marker_offset is None:
-            return self.from_offset <= behind and self.log_end_offset == log_end_offset
-        return self.from_offset <= behind <= self.marker_offset
-
-
-def _runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> Iterator[AbortedTransaction]:
-    """The first batch of each run of hidden batches of a producer; its markers part the runs."""
-    running = set()
-    for row in np.flatnonzero(headers.is_transactional).tolist():
-        producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
-        if offset in markers:
-            running.discard(producer_id)
-        elif hidden[row] and producer_id not in running:
-            running.add(producer_id)
-            yield AbortedTransaction(producer_id, offset)

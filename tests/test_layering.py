@@ -25,6 +25,7 @@ segment
 segment_list validator
 recovery splitting
 loader
+outcomes
 reader
 shared_log
 log

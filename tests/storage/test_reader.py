@@ -11,8 +11,9 @@ from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRan
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.outcomes import AbortedTransaction
 from pyspark_commitlog.storage.producers import Origin
-from pyspark_commitlog.storage.reader import AbortedTransaction, Isolation, KeptInMemory
+from pyspark_commitlog.storage.reader import Isolation, KeptInMemory
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs import (
     NOW_MS,

@@ -1,0 +1,131 @@
+"""Which transactional records a reader of committed records must not see: those aborted, and those still open.
+
+The markers in the log decide, not the transaction index, which may be missing or wrong (docs/compatibility.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.config import INT64_MAX
+from pyspark_commitlog.storage.errors import CorruptIndexError
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools
+from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
+from pyspark_commitlog.storage.recovery import read_markers
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_list import LogSegments
+from pyspark_commitlog.storage.segment_reader import Window
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed.
+
+    A fetch lists every run of such records once, in the order of their first offsets there.
+    """
+
+    producer_id: int
+    first_offset: int
+
+
+class Outcomes:
+    """How the transactions of a log ended, as far as readers asked; remembered from one fetch to the next."""
+
+    def __init__(self, segments: LogSegments, producers: ProducerStateManager, *, compacted: bool) -> None:
+        self._segments = segments
+        self._producers = producers
+        self._compacted = compacted
+        self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked for
+
+    def hidden_rows(
+        self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
+    ) -> Bools:
+        """Which batches belong to an aborted transaction, or to one that is open.
+
+        The next marker of their producer decides, not the transaction index, which may be missing or wrong.
+        """
+        headers = window.headers
+        hidden = np.zeros(len(headers), dtype=np.bool_)
+        hidden_from: dict[int, int] = {}  # by producer id
+        for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
+            producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
+            if offset in markers:
+                hidden_from[producer_id] = self._hidden_from(segment, offset, markers[offset])
+            elif not headers.is_control[row]:
+                if producer_id not in hidden_from:
+                    hidden_from[producer_id] = self._hidden_from_behind(producer_id, segment, window, log_end_offset)
+                hidden[row] = offset >= hidden_from[producer_id]
+        return hidden
+
+    def _hidden_from(self, segment: LogSegment, offset: int, marker: Marker) -> int:
+        """From which offset on a marker hides the records of its producer that lie before it and no other marker.
+
+        Compaction drops the marker of a committed transaction before its records, so that what lies before an abort
+        may be committed all the same: there the transaction index is asked where the aborted one began.
+        """
+        if marker.is_commit:
+            return INT64_MAX
+        if self._compacted:
+            with suppress(CorruptIndexError):
+                for entry in segment.txn_index.entries:
+                    if entry.last_offset == offset:
+                        return entry.first_offset
+        return 0
+
+    def _hidden_from_behind(self, producer_id: int, segment: LogSegment, window: Window, log_end_offset: int) -> int:
+        """The same for the next marker of a producer behind ``window``."""
+        behind = int(window.headers.table["last_offset"][-1]) + 1
+        known = self._known.get(producer_id)
+        if known is None or not known.holds(behind, log_end_offset):
+            found = self._find_marker(producer_id, segment, window.position + window.headers.end)
+            hidden_from = self._hidden_from_open(producer_id) if found is None else found[1]
+            known = _Outcome(behind, None if found is None else found[0], hidden_from, log_end_offset)
+            self._known[producer_id] = known
+        return known.hidden_from
+
+    def _find_marker(self, producer_id: int, segment: LogSegment, position: int) -> tuple[int, int] | None:
+        """Offset of the next marker of a producer from ``position`` on, and from where on it hides records."""
+        for each in self._segments.reaching(segment.base_offset):
+            for window in each.small_batches(position if each is segment else 0):
+                of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
+                markers, _ = read_markers(window._replace(headers=of_producer))
+                for offset, marker in markers.items():
+                    return offset, self._hidden_from(each, offset, marker)
+        return None
+
+    def _hidden_from_open(self, producer_id: int) -> int:
+        """Without a marker: committed, and compaction dropped it, or still open."""
+        producer = self._producers.last_entry(producer_id)
+        return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What hides the records of a producer up to its next marker."""
+
+    from_offset: int  # no marker of the producer lies between here
+    marker_offset: int | None  # and here; None: nor up to the log end
+    hidden_from: int
+    log_end_offset: int  # when it was found: where marker_offset is None, a marker may have been appended since
+
+    def holds(self, behind: int, log_end_offset: int) -> bool:
+        """Whether it also tells of what lies below ``behind``."""
+        if self.marker_offset is None:
+            return self.from_offset <= behind and self.log_end_offset == log_end_offset
+        return self.from_offset <= behind <= self.marker_offset
+
+
+def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> Iterator[AbortedTransaction]:
+    """The first batch of each run of hidden batches of a producer; its markers part the runs."""
+    running = set()
+    for row in np.flatnonzero(headers.is_transactional).tolist():
+        producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
+        if offset in markers:
+            running.discard(producer_id)
+        elif hidden[row] and producer_id not in running:
+            running.add(producer_id)
+            yield AbortedTransaction(producer_id, offset)
