@@ -1,0 +1,214 @@
+"""Indexes and snapshots rebuilt from logs: equal to Kafka's, old or new after a crash, and nothing else touched."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import CorruptRecordError, LogDirLockedError
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
+from pyspark_commitlog.storage.rebuild import plan_rebuild, rebuild_log, rebuild_segment
+from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.verify import verify_log
+from tests.support import broker_dirs
+from tests.support.clock import ManualClock
+from tests.support.logs import append, batch, committed, end_transaction, open_log, rows, write_transactional
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+
+NEVER_EXPIRED_MS = 0
+INDEX_KINDS = (names.INDEX, names.TIME_INDEX)
+
+# In compacted logs the cleaner counts the interval for what it writes; after a restart a broker counts anew: such
+# directories (compaction, leader-epochs, retention) have sound indexes that a rebuild would write otherwise.
+EQUAL = ("plain", "transactions", "codecs", "idempotent", "times", "rolls")
+
+
+def context(directory: Path, configs: dict[str, str] | None = None, *, writable: bool = False) -> LogContext:
+    config = LogConfig.from_mapping({**broker_dirs.BROKER_CONFIGS, **(configs or {})})
+    return LogContext(str(directory), config, ManualClock(NEVER_EXPIRED_MS), LocalFileSystem(), writable=writable)
+
+
+def partitions(scenario: str) -> list[tuple[Path, dict[str, str]]]:
+    topics = broker_dirs.settings(scenario)["topics"]
+    found = []
+    for path in sorted((broker_dirs.stage(f"{scenario}/final") / "log").iterdir()):
+        topic = path.name.rpartition("-")[0]
+        if path.is_dir() and topic in topics:
+            found.append((path, topics[topic]["configs"]))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("scenario", EQUAL)
+def test_rebuilt_files_are_those_of_the_broker(tmp_path: Path, scenario: str) -> None:
+    """All sidecars are deleted; snapshots, whose order is that of a hash map, are compared by their entries."""
+    for path, configs in partitions(scenario):
+        copy = tmp_path / path.name
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*index", "*.snapshot"))
+        for log in copy.glob("*.log"):
+            rebuild_segment(context(copy, configs, writable=True), int(log.stem))
+            for kind in INDEX_KINDS:
+                expected = path / (log.stem + kind)
+                rebuilt = (copy / (log.stem + kind)).read_bytes()
+                assert rebuilt == (expected.read_bytes() if expected.exists() else b""), expected
+        plan = {Path(name).name for name, _ in plan_rebuild(reader(copy, configs)).changes}
+        wanted = {each.name for each in path.glob("*.txnindex") if each.stat().st_size}
+        assert {name for name in plan if name.endswith(names.TXN_INDEX)} == wanted
+        assert plan_rebuild(reader(path, configs)).changes == ()
+
+
+def reader(directory: Path, configs: dict[str, str]) -> LogReader:
+    return LogReader(context(directory, configs), KeptInMemory())
+
+
+@pytest.mark.parametrize("scenario", ["transactions", "idempotent"])
+def test_transaction_indexes_and_snapshots_are_those_of_the_broker(tmp_path: Path, scenario: str) -> None:
+    for path, configs in partitions(scenario):
+        copy = tmp_path / path.name
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.txnindex", "*.snapshot"))
+        settings: dict[str, Any] = {
+            name.replace(".", "_"): value for name, value in (broker_dirs.BROKER_CONFIGS | configs).items()
+        }
+        with open_log(copy, clock=ManualClock(NEVER_EXPIRED_MS), **settings) as log:
+            rebuild_log(log)
+        for expected in path.glob("*.txnindex"):
+            rebuilt = copy / expected.name
+            assert (rebuilt.read_bytes() if rebuilt.exists() else b"") == expected.read_bytes(), expected
+        for expected in path.glob("*.snapshot"):
+            told = checkpoints.decode_snapshot(expected.read_bytes())
+            assert sorted(checkpoints.decode_snapshot((copy / expected.name).read_bytes())) == sorted(told), expected
+
+
+# A small log of ours
+
+
+def write_small(directory: object, marks: KeptInMemory, filesystem: MemoryFileSystem | None = None) -> None:
+    with open_log(directory, marks, segment_bytes=900, index_interval_bytes=64, filesystem=filesystem) as log:
+        for n in range(4):
+            append(log, b"plain %d" % n)
+            write_transactional(log, 7, 2 * n, b"open %d" % n, b"x")
+            end_transaction(log, 7, commit=n % 2 == 0)
+            log.append(batch(b"idempotent", producer_id=9, base_sequence=n))
+        log.checkpoint()
+
+
+SETTINGS: dict[str, Any] = {"segment_bytes": 900, "index_interval_bytes": 64}
+CONFIGS = {"segment.bytes": "900", "index.interval.bytes": "64"}
+DAMAGES = {
+    ".index": b"\0\0\0\1\0\0\0\7",
+    ".timeindex": b"\0" * 11 + b"\1",
+    ".txnindex": b"",
+    ".snapshot": b"not a snapshot",
+}
+
+
+@pytest.mark.parametrize("suffix", DAMAGES)
+def test_whatever_is_damaged_is_as_before(tmp_path: Path, suffix: str) -> None:
+    marks = KeptInMemory()
+    write_small(tmp_path, marks)
+    expected = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix}
+    with open_log(tmp_path, marks, **SETTINGS) as log:
+        seen = rows(log), committed(log)
+        hurt = sorted(tmp_path.glob(f"*{suffix}"))[0]
+        if suffix == ".snapshot":
+            hurt = tmp_path / names.segment_file(log.segments.active.base_offset, suffix)
+        right = hurt.read_bytes()
+        hurt.write_bytes(DAMAGES[suffix])
+        log.refresh()
+        planned = plan_rebuild(log)
+        assert [Path(name) for name, _ in planned.changes] == [hurt]
+        assert hurt.read_bytes() == DAMAGES[suffix], "a plan changes nothing"
+        assert rebuild_log(log).changes == planned.changes
+        assert hurt.read_bytes() == right
+        assert (rows(log), committed(log)) == seen
+        assert rebuild_log(log).changes == ()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix} == expected
+    assert verify_log(context(tmp_path, CONFIGS)).findings == ()
+
+
+def test_an_active_segment_with_a_wrong_index_is_rolled_so_that_other_writers_look_again(tmp_path: Path) -> None:
+    marks = KeptInMemory()
+    with (
+        open_log(tmp_path, marks, index_interval_bytes=64) as log,
+        open_log(tmp_path, marks, index_interval_bytes=64) as other,
+    ):
+        for n in range(10):
+            append(log, b"value %d" % n)
+        log.checkpoint()
+        index = tmp_path / names.segment_file(0, names.INDEX)
+        padded = index.read_bytes()
+        right = padded.rstrip(b"\0")
+        index.write_bytes(padded[:7] + bytes([padded[7] + 1]) + padded[8:])  # a wrong position that opening overlooks
+        assert [Path(name) for name, _ in rebuild_log(log).changes] == [index]
+        assert index.read_bytes() == right
+        assert append(other, b"next").first_offset == 10
+        assert other.segments.active.base_offset == 10
+        log.refresh()
+        assert len(rows(log)) == 11
+        other.checkpoint()
+    assert verify_log(context(tmp_path, {"index.interval.bytes": "64"})).findings == ()
+
+
+def test_a_damaged_log_is_named_and_the_others_are_rebuilt(tmp_path: Path) -> None:
+    marks = KeptInMemory()
+    write_small(tmp_path, marks)
+    first, second = sorted(tmp_path.glob("*.log"))[:2]
+    data = bytearray(first.read_bytes())
+    data[70] ^= 1
+    first.write_bytes(data)
+    indexes = [path.with_suffix(names.INDEX) for path in (first, second)]
+    right = indexes[1].read_bytes()
+    with open_log(tmp_path, marks, **SETTINGS) as log:
+        for index in indexes:
+            index.write_bytes(b"\0\0\0\1\0\0\0\7")
+        report = rebuild_log(log)
+    assert [(error.path, error.position) for error in report.refused] == [(str(first), 0)]
+    assert indexes[0].read_bytes() == b"\0\0\0\1\0\0\0\7"
+    assert indexes[1].read_bytes() == right
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        rebuild_segment(context(tmp_path, CONFIGS), 0, dry_run=True)
+
+
+def test_nothing_is_rebuilt_while_another_works_on_the_partition(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log, open_log(tmp_path) as other, other.maintaining(), pytest.raises(LogDirLockedError):
+        rebuild_log(log)
+
+
+def test_a_power_cut_leaves_every_index_old_or_new() -> None:
+    """At every step of the rebuilding of one segment, under some of the disks that may be left."""
+    disk, marks = MemoryFileSystem(), KeptInMemory()
+    write_small("/log", marks, disk)
+    paths = [names.join("/log", names.segment_file(0, kind)) for kind in INDEX_KINDS]
+    new = [content(disk, path) for path in paths]
+    for path in paths:
+        with disk.open(path, "create") as file:
+            file.truncate(0)
+            file.write(0, b"old")
+            file.sync()
+    disk.sync_directory("/log")
+    config = LogConfig.from_mapping(CONFIGS)
+
+    def program(filesystem: MemoryFileSystem) -> None:
+        rebuild_segment(LogContext("/log", config, ManualClock(), filesystem), 0)
+
+    steps = 0
+    for operation, cut in crash_points(program, disk):
+        steps += 1
+        for seed in range(5):
+            left = cut.crash(seed)
+            for path, right in zip(paths, new, strict=True):
+                assert content(left, path) in (b"old", right), operation
+    assert steps > 6
+    program(disk)
+    assert [content(disk, path) for path in paths] == new
+
+
+def content(disk: MemoryFileSystem, path: str) -> bytes:
+    with disk.open(path, "read") as file:
+        return bytes(file.read(0, 1 << 20))
