@@ -64,6 +64,13 @@ class LogSegment(SegmentReader):
                 filesystem.rename(source, source.removesuffix(self.suffix) + suffix)
         self.suffix = suffix
 
+    def give_up(self) -> None:
+        """Rename all files to ``.deleted``, log first; the directory is not synced."""
+        self.close()
+        for kind in FILE_KINDS:
+            give_up_file(self.context, self.path(kind))
+        self.suffix += names.DELETED
+
     def remove_files(self) -> None:
         """Remove all files, log first."""
         self.close()
@@ -231,3 +238,10 @@ class LogSegment(SegmentReader):
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
         self._known_largest = self._known_bytes_since_entry = self._known_first_timestamp = None
         self.next_offset()
+
+
+def give_up_file(context: LogContext, path: str) -> None:
+    """Rename a file, if it is there, to ``.deleted``; its time is set, for ``file.delete.delay.ms`` to count from."""
+    if context.filesystem.status(path) is not None:
+        context.filesystem.set_modified(path, context.clock.now_ms())
+        context.filesystem.rename(path, path + names.DELETED)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment import LogSegment, give_up_file
 from pyspark_commitlog.storage.segment_reader import LogContext
 
 
@@ -34,14 +34,19 @@ def swap_in(log: Log, new: Sequence[LogSegment], found: Mapping[int, FileStatus]
     with log.replacing_segments(found) as segments:
         old = [segment for segment in segments if segment.base_offset in found]
         for segment in reversed(new):
-            _rename(context, [segment], names.SWAP)
-        _rename(context, [segment for segment in old if segment.base_offset < reach], names.DELETED)
+            segment.change_suffix(names.SWAP)
+            context.filesystem.sync_directory(context.directory)
+        for segment in old:
+            if segment.base_offset < reach:
+                segment.give_up()
+        context.filesystem.sync_directory(context.directory)
         for segment in new:
             segment.change_suffix("")
         context.filesystem.sync_directory(context.directory)
         for segment in old:
             if segment.base_offset >= reach:
-                _rename(context, [segment], names.DELETED)
+                segment.give_up()
+                context.filesystem.sync_directory(context.directory)
             segments.remove(segment)
         for segment in new:
             segments.add(segment)
@@ -51,19 +56,11 @@ def swap_in(log: Log, new: Sequence[LogSegment], found: Mapping[int, FileStatus]
             segment.remove_files()
 
 
-def _rename(context: LogContext, segments: Sequence[LogSegment], suffix: str) -> None:
-    for segment in segments:
-        segment.change_suffix(suffix)
-    context.filesystem.sync_directory(context.directory)
-
-
 def _give_up_snapshots(context: LogContext, base_offsets: set[int]) -> None:
     """Snapshots belong to the bases of segments; losing one costs a longer replay at most."""
     for base_offset in base_offsets:
         path = names.join(context.directory, names.segment_file(base_offset, names.SNAPSHOT))
-        if context.filesystem.status(path) is None:
-            continue
         if context.config.file_delete_delay_ms:
-            context.filesystem.rename(path, path + names.DELETED)
+            give_up_file(context, path)
         else:
             context.filesystem.remove(path)

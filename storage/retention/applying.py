@@ -13,8 +13,8 @@ from pyspark_commitlog.storage.retention.facts import DeletedFile, deleted_files
 from pyspark_commitlog.storage.retention.planning import RetentionOptions, RetentionPlan, plan
 from pyspark_commitlog.storage.retention.report import RetentionReport
 from pyspark_commitlog.storage.retention.wording import instant
-from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext
+from pyspark_commitlog.storage.segment import give_up_file
+from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.swaps import is_waiting
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,8 @@ def apply(log: Log, decided: RetentionPlan) -> None:
         for segment in segments:
             if segment.base_offset in found:
                 segments.remove(segment)
-                _mark_deleted(segment)
+                give_up_file(log.context, segment.path(names.SNAPSHOT))
+                segment.give_up()
         log.context.filesystem.sync_directory(log.context.directory)
 
 
@@ -106,16 +107,6 @@ def _still_there(log: Log, decided: RetentionPlan) -> dict[int, tuple[int, FileS
         for segment, following in pairwise(log.segments)
         if wanted.get(segment.base_offset) == following.base_offset
     }
-
-
-def _mark_deleted(segment: LogSegment) -> None:
-    filesystem, now_ms = segment.context.filesystem, segment.context.clock.now_ms()
-    segment.close()
-    for kind in (*FILE_KINDS, names.SNAPSHOT):
-        path = segment.path(kind)
-        if filesystem.status(path) is not None:
-            filesystem.set_modified(path, now_ms)
-            filesystem.rename(path, path + names.DELETED)
 
 
 def remove_deleted_files(context: LogContext) -> list[DeletedFile]:
