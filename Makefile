@@ -46,8 +46,8 @@ $(VENV)/installed: pyproject.toml | python
 
 # A shim may exist without the version behind it, so the programs are run, not looked for.
 python:
-	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null || { \
-	  echo "Python 3.11 is missing: '$(PYTHON)' is not there, is another version, or lacks venv."; \
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 is missing: '$(PYTHON)' is not there, is older, or lacks venv."; \
 	  echo "Install it (Debian: apt-get install python3.11 python3.11-venv) or name yours: make PYTHON=/path/to/python3.11"; \
 	  exit 1; } >&2
 
