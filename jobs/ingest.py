@@ -33,6 +33,7 @@ def main() -> int:
     finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", ProgressLines())
     print("Every file is in the topic." if finished else "Stopped between two files; the next run goes on there.")
     spark.stop()
+    sink.close()
     return 0
 
 

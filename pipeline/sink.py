@@ -69,6 +69,17 @@ class CommitLogSink:
             progress.commit(batch_id, written)
         return written
 
+    def close(self) -> None:
+        """Leave the topic as a clean stop leaves it: nothing to recover, indexes cut to size, snapshots at the ends.
+
+        For when the query has ended: tasks keep their logs open as long as their processes live. Without it nothing is
+        lost; the next start, or a broker, looks at more of the log.
+        """
+        with LogManager.open(self._target.directory, create=True) as manager:
+            topic = manager.topics().get(self._target.topic)
+            for number in topic.partitions if topic is not None else ():
+                manager.open_log(self._target.topic, number)
+
 
 class _Run(NamedTuple):
     """Who writes: a query and its present run, as Spark tells; both empty outside a classic streaming query."""

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.pipeline.flights import NAMES
-from pyspark_commitlog.storage import GroupOffsets, LogManager
+from pyspark_commitlog.storage import DumpFindings, DumpOptions, GroupOffsets, LogManager, dump_file
+from tests.support.kafka import dump_log
 
 ROOT = Path(__file__).parents[2]
 FILES, ROWS = 6, 200
@@ -96,9 +97,23 @@ def assert_whole(work: Path) -> None:
         assert [month for _, month in mine] == sorted(month for _, month in mine)
 
 
+def assert_kafka_agrees(work: Path) -> None:
+    """Kafka's dump tool finds every batch valid and no index entry wrong, and our command prints its very lines."""
+    files = sorted(map(str, (work / "log").glob("flights-*/0*")))
+    assert {Path(file).suffix for file in files} == {".log", ".index", ".timeindex", ".snapshot"}
+    for path, dump in dump_log(files, "--deep-iteration", "--print-data-log").files.items():
+        assert dump.stderr == ""
+        assert "isvalid: false" not in dump.stdout
+        findings = DumpFindings()
+        ours = dump_file(path, DumpOptions(deep_iteration=True, print_data_log=True), findings)
+        assert [line for lines in ours for line in lines] == dump.stdout.splitlines()
+        assert list(findings.lines()) == []
+
+
 def test_job_writes_every_row_once_and_a_second_run_adds_nothing(work: Path) -> None:
     assert "Every file is in the topic." in run(work)
     assert_whole(work)
+    assert_kafka_agrees(work)
     assert run(work) == "Every file is in the topic.\n"
     assert_whole(work)
 
