@@ -44,9 +44,7 @@ class AppendInfo(NamedTuple):
     max_timestamp: int  # ms; -1: no record has one
     log_append_time_ms: int  # -1 unless the log sets the time
     size: int  # bytes written
-    duplicate: bool = (
-        False  # a retry of one of the producer's last five batches: the offsets are those of the first try
-    )
+    duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first try
 
 
 class Log(SharedLog):
