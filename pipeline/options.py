@@ -11,12 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark_commitlog.pipeline.offsets import EARLIEST, LATEST, Bound, TopicPartition, json_object
 from pyspark_commitlog.pipeline.schema import nearest
-from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogManager
+from pyspark_commitlog.storage import INTERNAL_TOPICS, InvalidConfigError, Isolation, LogManager
 
 T = TypeVar("T")
-
-# Kafka's internal topics: a pattern never matches them (a consumer's exclude.internal.topics), subscribe may name them.
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 _OURS = (
     "path",
@@ -132,6 +129,7 @@ def _matching(text: str, manager: LogManager) -> list[TopicPartition]:
     except re.error as error:
         raise InvalidConfigError(f"option subscribePattern: {text!r} is not a regular expression: {error}") from None
     topics = manager.topics()
+    # As with a consumer's exclude.internal.topics: only subscribe may name those.
     names = [name for name in topics if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
     if not names:
         raise InvalidConfigError(

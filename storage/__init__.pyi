@@ -40,6 +40,7 @@ from .groups import GroupOffsets as GroupOffsets
 from .kernels.murmur2 import partitions_of as partitions_of
 from .log import AppendInfo as AppendInfo
 from .log import Log as Log
+from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
 from .manager import TopicDescription as TopicDescription
 from .producers import Origin as Origin

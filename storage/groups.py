@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_commitlog.storage.format.internal import (
+    GROUP_METADATA_TOPIC,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
@@ -20,7 +21,6 @@ from pyspark_commitlog.storage.format.internal import (
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 
-OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 50  # offsets.topic.num.partitions
 
 
@@ -43,11 +43,11 @@ class GroupOffsets:
 
         Reads the group's partition of ``__consumer_offsets`` from its start.
         """
-        topic = self.manager.topics().get(OFFSETS_TOPIC)
+        topic = self.manager.topics().get(GROUP_METADATA_TOPIC)
         if topic is None:
             return {}
         committed: dict[TopicPartition, CommittedOffset] = {}
-        with self.manager.open_reader(OFFSETS_TOPIC, partition_for(group, len(topic.partitions))) as reader:
+        with self.manager.open_reader(GROUP_METADATA_TOPIC, partition_for(group, len(topic.partitions))) as reader:
             for records in reader.decided_records(columns=("key", "value")):
                 _apply(records, group, committed)
         return committed
@@ -55,14 +55,14 @@ class GroupOffsets:
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
         if offsets:
-            log = self.manager.open_log(OFFSETS_TOPIC, partition_for(group, self._partitions()))
+            log = self.manager.open_log(GROUP_METADATA_TOPIC, partition_for(group, self._partitions()))
             log.append_records(_commit_records(group, offsets, self.manager.clock.now_ms()))
 
     def _partitions(self) -> int:
         """Of ``__consumer_offsets``, made where it is missing."""
-        topic = self.manager.topics().get(OFFSETS_TOPIC)
+        topic = self.manager.topics().get(GROUP_METADATA_TOPIC)
         if topic is None:
-            topic = self.manager.ensure_topic(OFFSETS_TOPIC, partitions=OFFSETS_PARTITIONS)
+            topic = self.manager.ensure_topic(GROUP_METADATA_TOPIC, partitions=OFFSETS_PARTITIONS)
         return len(topic.partitions)
 
 

@@ -38,6 +38,7 @@ from pyspark_commitlog.storage.filesystem import (
     write_atomically,
 )
 from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader, Marks
 
@@ -49,8 +50,8 @@ ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
 PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
-    "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
-    "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
+    GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
+    TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
 }
 
 TopicPartition = tuple[str, int]

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.internal import (
+    GROUP_METADATA_TOPIC,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
     partition_for,
 )
-from pyspark_commitlog.storage.groups import OFFSETS_TOPIC, CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager
 from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, end_transaction, open_reader, records
@@ -30,7 +31,7 @@ def test_what_was_committed_last_counts_across_a_restart(tmp_path: Path) -> None
         groups.commit("g", {("t", 0): CommittedOffset(5), ("t", 1): CommittedOffset(7, "why")})
         groups.commit("g", {("t", 0): CommittedOffset(6)})
         groups.commit("g", {})
-        assert len(manager.topic(OFFSETS_TOPIC).partitions) == 50
+        assert len(manager.topic(GROUP_METADATA_TOPIC).partitions) == 50
     groups = GroupOffsets(managed(tmp_path))
     assert groups.fetch("g") == {("t", 0): CommittedOffset(6), ("t", 1): CommittedOffset(7, "why")}
     assert groups.fetch("other") == {}
@@ -38,7 +39,7 @@ def test_what_was_committed_last_counts_across_a_restart(tmp_path: Path) -> None
 
 def test_groups_of_one_partition_do_not_see_each_other(tmp_path: Path) -> None:
     manager = managed(tmp_path)
-    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
     groups = GroupOffsets(manager)
     for n, group in enumerate(("a", "b", "ab")):
         groups.commit(group, {("t", 0): CommittedOffset(n)})
@@ -46,13 +47,13 @@ def test_groups_of_one_partition_do_not_see_each_other(tmp_path: Path) -> None:
 
 
 def write(manager: LogManager, key: OffsetCommitKey, value: bytes | None, fields: v2.BatchFields | None = None) -> None:
-    log = manager.open_log(OFFSETS_TOPIC, 0)
+    log = manager.open_log(GROUP_METADATA_TOPIC, 0)
     log.append_records(records([value], keys=[key.encode()]), fields)
 
 
 def test_a_tombstone_takes_a_commit_back(tmp_path: Path) -> None:
     manager = managed(tmp_path)
-    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
     groups = GroupOffsets(manager)
     groups.commit("g", {("t", 0): CommittedOffset(5), ("t", 1): CommittedOffset(7)})
     write(manager, OffsetCommitKey("g", "t", 0), None)
@@ -61,9 +62,9 @@ def test_a_tombstone_takes_a_commit_back(tmp_path: Path) -> None:
 
 def test_a_commit_within_a_transaction_counts_when_that_is_committed_and_holds_up_nobody(tmp_path: Path) -> None:
     manager = managed(tmp_path)
-    manager.create_topic(OFFSETS_TOPIC, partitions=1)
+    manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
     groups, key = GroupOffsets(manager), OffsetCommitKey("g", "t", 0)
-    log = manager.open_log(OFFSETS_TOPIC, 0)
+    log = manager.open_log(GROUP_METADATA_TOPIC, 0)
 
     def commit_in_transaction(offset: int, producer_id: int) -> None:
         fields = v2.BatchFields(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
@@ -85,7 +86,7 @@ def test_a_commit_within_a_transaction_counts_when_that_is_committed_and_holds_u
 def test_a_commit_is_one_plain_batch_as_a_coordinator_writes_it(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     GroupOffsets(manager).commit("g", {("t", n): CommittedOffset(n) for n in range(3)})
-    data = manager.open_reader(OFFSETS_TOPIC, partition_for("g", 50)).read(0)
+    data = manager.open_reader(GROUP_METADATA_TOPIC, partition_for("g", 50)).read(0)
     assert data is not None
     table = data.window.headers.table
     assert (table["count"].tolist(), table["base_sequence"].tolist()) == ([3], [-1])
@@ -94,15 +95,17 @@ def test_a_commit_is_one_plain_batch_as_a_coordinator_writes_it(tmp_path: Path) 
 def test_the_commits_a_broker_wrote_are_read_back(tmp_path: Path) -> None:
     """Held against a plain reading of the same records, in the order they lie there."""
     for partition in (1, 2):
-        shutil.copytree(SIDECARS / f"{OFFSETS_TOPIC}-{partition}", tmp_path / f"{OFFSETS_TOPIC}-{partition}")
-    (tmp_path / f"{OFFSETS_TOPIC}-0").mkdir()
-    (tmp_path / f"{OFFSETS_TOPIC}-0" / names.segment_file(0, names.LOG)).touch()
-    (tmp_path / f"{OFFSETS_TOPIC}-3").mkdir()
-    (tmp_path / f"{OFFSETS_TOPIC}-3" / names.segment_file(0, names.LOG)).touch()
+        shutil.copytree(
+            SIDECARS / f"{GROUP_METADATA_TOPIC}-{partition}", tmp_path / f"{GROUP_METADATA_TOPIC}-{partition}"
+        )
+    (tmp_path / f"{GROUP_METADATA_TOPIC}-0").mkdir()
+    (tmp_path / f"{GROUP_METADATA_TOPIC}-0" / names.segment_file(0, names.LOG)).touch()
+    (tmp_path / f"{GROUP_METADATA_TOPIC}-3").mkdir()
+    (tmp_path / f"{GROUP_METADATA_TOPIC}-3" / names.segment_file(0, names.LOG)).touch()
     groups = GroupOffsets(managed(tmp_path))
     expected: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
     for partition in (1, 2):
-        reader = open_reader(tmp_path / f"{OFFSETS_TOPIC}-{partition}", cleanup_policy="compact")
+        reader = open_reader(tmp_path / f"{GROUP_METADATA_TOPIC}-{partition}", cleanup_policy="compact")
         for part in reader.records(0, reader.log_end_offset):
             assert part.keys is not None
             assert part.values is not None

@@ -28,8 +28,9 @@ from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import TimestampType
+from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.groups import OFFSETS_TOPIC, CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import INTERNAL_TOPICS, LogManager
 from pyspark_commitlog.storage.reader import Isolation, LogReader
 from tests.support.kafka import (
@@ -227,7 +228,7 @@ def test_our_dump_is_that_of_the_dump_tool(dumps: Dumps, suffix: str) -> None:
 
 
 def test_our_dump_of_committed_offsets_is_that_of_the_dump_tool(written: Written) -> None:
-    files = [path for path in written.closed.glob(f"{OFFSETS_TOPIC}-*/*.log") if path.stat().st_size]
+    files = [path for path in written.closed.glob(f"{GROUP_METADATA_TOPIC}-*/*.log") if path.stat().st_size]
     assert len(files) == len(GROUPS)
     for path, dump in dump_log(files, "--offsets-decoder").files.items():
         assert '"metadata":' in dump.stdout
@@ -298,7 +299,9 @@ class Mounted(NamedTuple):
 
 @pytest.fixture(scope="module")
 def mounted(broker: Broker, written: Written) -> Mounted:
-    mount(broker, written.closed, {**written.closed_topics, OFFSETS_TOPIC: INTERNAL_TOPICS[OFFSETS_TOPIC]})
+    mount(
+        broker, written.closed, {**written.closed_topics, GROUP_METADATA_TOPIC: INTERNAL_TOPICS[GROUP_METADATA_TOPIC]}
+    )
     committed = {group: committed_offsets(broker.bootstrap, group) for group in GROUPS}
     return Mounted(Seen.of(broker, CLOSED_TOPICS), committed)
 
