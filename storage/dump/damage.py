@@ -17,13 +17,12 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.dump.reading import BatchAt
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, LogStoreError
 from pyspark_commitlog.storage.filesystem import File
+from pyspark_commitlog.storage.format import v1, v2
 from pyspark_commitlog.storage.format.compression import decompress
 from pyspark_commitlog.storage.format.fields import CODEC_MASK, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
 
-# Positions in an entry that are not in fields.py, since no other module needs them for all magics.
-_LEGACY_CRC_AT, _LEGACY_CHECKED_FROM = 12, 16
-_CRC_AT, _CHECKED_FROM, _COUNT_AT, _RECORDS_AT = 17, 21, 57, 61
+_COUNT_AT, _RECORDS_AT = 57, v2.LAYOUT.itemsize
 
 
 class Salvaged(NamedTuple):
@@ -112,9 +111,9 @@ def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray
 def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
     """Decode after giving the batch the checksum its bytes have."""
     if batch[MAGIC_AT] == 2:
-        struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_CHECKED_FROM:]))
+        struct.pack_into(">I", batch, v2.CRC_AT, crc32c(memoryview(batch)[v2.CHECKED_FROM :]))
     else:
-        struct.pack_into(">I", batch, _LEGACY_CRC_AT, zlib.crc32(memoryview(batch)[_LEGACY_CHECKED_FROM:]))
+        struct.pack_into(">I", batch, v1.CRC_AT, zlib.crc32(memoryview(batch)[v1.CHECKED_FROM :]))
     buffer = np.frombuffer(bytes(batch), dtype=np.uint8)
     return formats.decode(buffer, _one_batch(buffer), columns=columns).records
 
@@ -135,7 +134,7 @@ def _none(columns: tuple[str, ...]) -> Records:
 
 
 def _is_compressed(batch: bytearray) -> bool:
-    return bool(batch[_CHECKED_FROM + 1] & CODEC_MASK)
+    return bool(batch[v2.CHECKED_FROM + 1] & CODEC_MASK)
 
 
 class MessageChecksums(NamedTuple):
