@@ -27,7 +27,6 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   │   └── InvalidTimestampError         the same, for their time                                          [32]
     │   ├── OffsetsOutOfOrderError            offsets in a set do not increase
     │   ├── UnexpectedAppendOffsetError       a replicated set begins below the log end
-    │   ├── UnsupportedForMessageFormatError  transactions or headers in a format without them                  [43]
     │   ├── OutOfOrderSequenceError           a sequence gap                                                    [45]
     │   ├── InvalidProducerEpochError         an older epoch than the log has seen: fenced                      [47]
     │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
@@ -36,8 +35,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── UnknownTopicOrPartitionError          no such topic or partition in this directory                      [3]
     ├── TopicExistsError                      creating a topic that is there, perhaps with other settings       [36]
     ├── InvalidTopicError                     a name Kafka does not allow, or an internal topic                 [17]
-    ├── PolicyViolationError                  deleting records of a topic that is only compacted                [44]
-    └── InconsistentTopicIdError              partition.metadata names another topic id                         [103]
+    └── PolicyViolationError                  deleting records of a topic that is only compacted                [44]
 """
 
 from __future__ import annotations
@@ -165,10 +163,6 @@ class UnexpectedAppendOffsetError(AppendError):
     """A replicated set begins below the log end."""
 
 
-class UnsupportedForMessageFormatError(AppendError):
-    """Transactions, producer ids or headers in a format that has no room for them."""
-
-
 class OutOfOrderSequenceError(AppendError):
     """A producer's sequence does not follow the last one."""
 
@@ -203,7 +197,3 @@ class InvalidTopicError(LogStoreError):
 
 class PolicyViolationError(LogStoreError):
     """An operation that the topic's ``cleanup.policy`` forbids."""
-
-
-class InconsistentTopicIdError(LogStoreError):
-    """``partition.metadata`` names another topic id than the topic has."""

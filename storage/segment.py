@@ -203,13 +203,6 @@ class LogSegment(SegmentReader):
         self.position_before(self.offset_index.last_offset)
         return not self._is_index_distrusted
 
-    def reindex(self, end: int | None = None) -> None:
-        """Rebuild the offset and time index from the batches up to ``end``; run it again after a crash."""
-        end = self.size if end is None else end
-        self.reset_indexes()
-        for window in self.batches(0, end):
-            self.advance(window.headers)
-
     def reset_indexes(self) -> None:
         """No entries, and nothing known of the log."""
         self.offset_index.reset()

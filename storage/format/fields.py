@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import IntEnum
 
 # Positions in the first bytes of an entry, the same for every magic.
-BASE_OFFSET_AT = 0  # i64
 LENGTH_AT = 8  # i32: the bytes after this field
 LOG_OVERHEAD = 12  # offset and length
 MAGIC_AT = 16  # i8
