@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import MutableMapping
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.arrow import to_batch
-from pyspark_commitlog.pipeline.offsets import Ends, TopicPartition
+from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema
-from pyspark_commitlog.storage import Isolation, LogManager
 
 
 class CommitLogDataSource(DataSource):
@@ -41,45 +37,3 @@ class CommitLogDataSource(DataSource):
 
 
 DefaultSource = CommitLogDataSource
-
-
-@dataclass
-class OffsetRange(InputPartition):
-    """One task's part: records of ``source`` with ``start`` <= offset < ``end``.
-
-    Offsets, never positions: a segment may be replaced between planning and reading.
-    """
-
-    source: TopicPartition
-    start: int
-    end: int
-
-
-class CommitLogReader(DataSourceReader):
-    """Plans one task a partition, and reads it batch by batch."""
-
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
-        self._options = options
-        self._schema = schema
-
-    def partitions(self) -> Sequence[InputPartition]:
-        options = self._options
-        with LogManager.open(options.directory) as manager:
-            wanted = options.subscription.partitions(manager)
-            ends = {each: _ends(manager, each, options.isolation) for each in wanted}
-        starts, stops = options.starting.resolve(ends), options.ending.resolve(ends)
-        return [OffsetRange(each, starts[each], stops[each]) for each in wanted]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, OffsetRange)
-        asked = [name for name in self._schema.names if name in ("key", "value", "headers")]
-        with LogManager.open(self._options.directory) as manager, manager.open_reader(*partition.source) as reader:
-            for records in reader.records(
-                partition.start, partition.end, isolation=self._options.isolation, columns=asked
-            ):
-                yield to_batch(records, partition.source, self._schema)
-
-
-def _ends(manager: LogManager, source: TopicPartition, isolation: Isolation) -> Ends:
-    with manager.open_reader(*source) as reader:
-        return Ends(reader.log_start_offset, reader.end_offset(isolation))
