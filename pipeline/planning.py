@@ -1,0 +1,104 @@
+"""Offset ranges into tasks, as Spark's Kafka source does it (KafkaOffsetRangeCalculator of Spark 4.2), and by bytes.
+
+A plan carries offsets, never positions: a segment may be replaced between planning and reading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_commitlog.pipeline.offsets import TopicPartition
+from pyspark_commitlog.storage import SegmentDescription
+
+# Bytes of log that one task reads where nothing else is asked for: what spark.sql.files.maxPartitionBytes gives a task
+# that reads files. A partition below it is one task, as with Spark's Kafka source.
+TASK_BYTES = 128 * 1024 * 1024
+
+
+@dataclass
+class OffsetRange(InputPartition):
+    """One task's part: records of ``source`` with ``start`` <= offset < ``end``."""
+
+    source: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in it: at least as many as records."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """What a query asks of its tasks: the options ``minPartitions`` and ``maxRecordsPerPartition``, both above 0."""
+
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+
+
+def plan(
+    ranges: Iterable[OffsetRange],
+    limits: TaskLimits,
+    bytes_of: Callable[[OffsetRange], int] | None = None,
+) -> list[OffsetRange]:
+    """The ranges of all tasks, in the order of ``ranges``; one without offsets is no task.
+
+    ``maxRecordsPerPartition`` comes first: every range is parted evenly until none is larger. Then, while there are
+    fewer than ``minPartitions``, large ranges are parted in proportion to their size, so that there are about as many.
+    Where neither is given and ``bytes_of`` tells how much log a range is, none reads much more than ``TASK_BYTES``.
+    """
+    found = [each for each in ranges if each.size > 0]
+    if limits.max_records_per_partition is not None:
+        most = limits.max_records_per_partition
+        found = [part for each in found for part in _parted(each, math.ceil(each.size / most))]
+    elif limits.min_partitions is None and bytes_of is not None:
+        found = [part for each in found for part in _parted(each, math.ceil(bytes_of(each) / TASK_BYTES))]
+    if limits.min_partitions is not None and limits.min_partitions > len(found):
+        found = _at_least(limits.min_partitions, found)
+    return found
+
+
+def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """About ``wanted`` tasks. Small ranges stay whole, and what they hold does not count when the others are parted."""
+    total = sum(each.size for each in ranges)
+    whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
+    stay_whole = {each.source for each in whole}  # by partition, as Spark does, also where its ranges differ
+    left = total - sum(each.size for each in whole)
+    tasks_left = max(wanted - len(whole), 1)
+    return [
+        part
+        for each in ranges
+        for part in _parted(each, 1 if each.source in stay_whole else _share(each.size, left, tasks_left))
+    ]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    """How many of ``tasks`` a range of ``size`` offsets gets: rounded half up, as Java does, and never none."""
+    return max(math.floor(size / total * tasks + 0.5), 1)
+
+
+def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """``whole`` in about equal parts; no part without offsets."""
+    found, start = [], whole.start
+    for left in range(max(parts, 1), 0, -1):
+        end = start + (whole.end - start) // left
+        if end > start:
+            found.append(OffsetRange(whole.source, start, end))
+        start = end
+    return found
+
+
+def bytes_between(segments: Sequence[SegmentDescription], start: int, end: int) -> int:
+    """About how many bytes of log lie between two offsets, as if records were spread evenly over their segment."""
+    return sum(_bytes_within(segment, start, end) for segment in segments)
+
+
+def _bytes_within(segment: SegmentDescription, start: int, end: int) -> int:
+    offsets = segment.next_offset - segment.base_offset
+    inside = min(end, segment.next_offset) - max(start, segment.base_offset)
+    return segment.size * inside // offsets if inside > 0 else 0
