@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.session import spark_session
+from tests.support.spark_kafka import connector_jars
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores that keeps its own files in a temporary folder."""
+    """A session on two cores that keeps its own files in a temporary folder, and has Spark's Kafka source."""
     warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
     with (Path(tempfile.gettempdir()) / "spark-commitlog-tests.lock").open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)  # two sessions that fetch the same jar at once spoil each other's cache
@@ -27,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
                 "spark.sql.warehouse.dir": str(warehouse),
+                "spark.jars": connector_jars(),
             },
         )
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it

@@ -164,15 +164,25 @@ def jars() -> list[Path]:
         JavaError: Ivy could not resolve or download them.
         JavaMissingError: see :func:`java`.
     """
-    return sorted(cached("jars", _IVY_MODULE, _resolve).glob("*.jar"))
+    return resolved("jars", _IVY_MODULE)
 
 
-def _resolve(target: Path) -> None:
+def resolved(name: str, ivy_module: str) -> list[Path]:
+    """The jars that ``ivy_module`` asks for, sorted, in the directory ``name`` of the cache.
+
+    Raises:
+        JavaError: Ivy could not resolve or download them.
+        JavaMissingError: see :func:`java`.
+    """
+    return sorted(cached(name, ivy_module, functools.partial(_resolve, name, ivy_module)).glob("*.jar"))
+
+
+def _resolve(name: str, ivy_module: str, target: Path) -> None:
     # Ivy's own cache stays after a failure, so the next try goes on where this one ended.
-    ivy_cache = cache_directory() / "ivy"
+    ivy_cache = cache_directory() / f"ivy-{name}"
     with tempfile.TemporaryDirectory() as temporary:
         module, settings = Path(temporary, "ivy.xml"), Path(temporary, "ivysettings.xml")
-        module.write_text(_IVY_MODULE)
+        module.write_text(ivy_module)
         settings.write_text(_IVY_SETTINGS.format(cache=ivy_cache))
         ivy = next(Path(pyspark.__path__[0], "jars").glob("ivy-*.jar"))
         options = [*QUICK, f"-Divy.default.ivy.user.dir={ivy_cache}", "-cp", str(ivy), "org.apache.ivy.Main"]
