@@ -177,6 +177,20 @@ class SegmentReader:
                     return
             position = behind
 
+    def skim(self, position: int, end: int) -> Iterator[Window]:
+        """Like :meth:`batches`, but of a batch of magic 2 that is larger than ``SKIM_BYTES`` only the header is read.
+
+        Such a batch is alone in its window, whose buffer ends before the batch does. Ends quietly at an older one.
+        """
+        while position < end:
+            buffer = np.frombuffer(self._file.read(position, min(SKIM_BYTES, end - position)), dtype=np.uint8)
+            scan = formats.scan(buffer)
+            headers = scan.headers if len(scan.headers) else formats.leading_header(buffer, end - position)
+            if not len(headers):
+                return
+            yield Window(position, buffer, headers)
+            position += headers.end
+
     def position_before(self, offset: int) -> int:
         """The position of a batch at or before the first one that reaches ``offset``: the index's word, checked."""
         if self._is_index_distrusted:

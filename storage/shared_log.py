@@ -178,16 +178,24 @@ class SharedLog(LogReader):
         return sound and (active.size == file_size or active.is_padded_from(active.size))
 
     def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
-        for window in active.batches(active.size, file_size):
-            if not formats.checksums_match(window.buffer, window.headers).all():
-                return False
+        """Only headers are read, and the last batch.
+
+        Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: so only
+        the last batch may be there in part, and preallocated zeros may hide that from the header.
+        """
+        position = active.size
+        for window in active.skim(position, file_size):
+            if window.headers.is_control.any() and window.headers.end > len(window.buffer):
+                return False  # no transaction marker is that large
+            position = window.position + int(window.headers.table["position"][-1])
             replay(active, window, self.producers, index_aborts=False)
             assign_epochs(self.epochs, window.headers)
             active.advance(window.headers)
             self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
             self.producers.on_high_watermark(self._log_end_offset)
             self._is_synced = False
-        return True
+        last = next(active.batches(position, file_size), None)
+        return last is not None and bool(formats.checksums_match(last.buffer, last.headers).all())
 
     # Flushing (spec 8)
 

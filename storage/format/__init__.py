@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedComp
 from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
 from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
 from pyspark_commitlog.storage.kernels import frozen
 from pyspark_commitlog.storage.kernels import scan as walking
@@ -31,6 +31,7 @@ __all__ = [
     "checksums_match",
     "codec_of",
     "decode",
+    "leading_header",
     "scan",
     "stop_error",
     "verify",
@@ -99,6 +100,14 @@ def _headers(source: Bytes, positions: Int64s, sizes: Int64s, magics: np.ndarray
         rows = magics == magic
         table[rows] = by_magic(magic).headers(source, positions[rows], sizes[rows])
     return table
+
+
+def leading_header(buffer: Bytes, bytes_there: int) -> BatchHeaders:
+    """The header of the batch of magic 2 that begins the buffer and ends behind it, within ``bytes_there``; or none."""
+    size = int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+    is_there = len(buffer) >= v2.LAYOUT.itemsize <= size <= bytes_there and buffer[MAGIC_AT] == v2.MAGIC
+    positions = np.zeros(int(is_there), dtype=np.int64)
+    return BatchHeaders(v2.headers(buffer, positions, np.full(len(positions), size, dtype=np.int64)))
 
 
 def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:

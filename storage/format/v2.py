@@ -60,6 +60,7 @@ __all__ = [
     "MAGIC",
     "BatchFields",
     "EncodedBatches",
+    "Scratch",
     "checksums",
     "empty_batch",
     "encode",
@@ -122,6 +123,22 @@ class EncodedBatches(NamedTuple):
 
     buffer: Bytes
     headers: BatchHeaders
+
+
+class Scratch:
+    """Memory that one encoding after the other is written to, each over the one before.
+
+    For who encodes again and again: memory fresh from the system costs more, page by page, than all the work in it.
+    """
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, dtype=np.uint8)
+
+    def take(self, size: int) -> Bytes:
+        """The first ``size`` bytes, whatever is in them; they are good until the next call."""
+        if len(self._memory) < size:
+            self._memory = np.empty(max(size, 2 * len(self._memory)), dtype=np.uint8)
+        return self._memory[:size]
 
 
 # Reading
@@ -221,7 +238,7 @@ def encode(
     base = int(records.offsets[0]) if base_offset is None else base_offset
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
-    target, batches = _write(records, None, base, fields, 2**62)
+    target, batches = _write(records, None, base, fields, 2**62, Scratch())
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
@@ -241,15 +258,20 @@ def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
 
 
 def encode_batches(
-    records: Records, fields: BatchFields, *, rows: Int64s | None = None, batch_bytes_max: int
+    records: Records,
+    fields: BatchFields,
+    *,
+    rows: Int64s | None = None,
+    batch_bytes_max: int,
+    scratch: Scratch | None = None,
 ) -> EncodedBatches:
     """Rows of a table, in their order, as batches of at most ``batch_bytes_max`` bytes of records before compression.
 
     A larger record gets a batch of its own. Offsets count from 0 on, sequences from ``fields.base_sequence`` on where
     there is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
-    :func:`set_append_time`.
+    :func:`set_append_time`. With ``scratch`` what is returned lies in it, and is good until its next use.
     """
-    target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max)
+    target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max, scratch or Scratch())
     raw = _raw_headers(fields, batches)
     raw["base_offset"] = batches[:, writing.FIRST_ROW]
     raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
@@ -259,7 +281,12 @@ def encode_batches(
 
 
 def _write(
-    records: Records, rows: Int64s | None, base_offset: int, fields: BatchFields, batch_bytes_max: int
+    records: Records,
+    rows: Int64s | None,
+    base_offset: int,
+    fields: BatchFields,
+    batch_bytes_max: int,
+    scratch: Scratch,
 ) -> tuple[Bytes, Int64s]:
     """Record bytes with room for a header before each batch, and the table of batches."""
     chosen = np.arange(len(records), dtype=np.int64) if rows is None else rows.astype(np.int64, copy=False)
@@ -267,7 +294,7 @@ def _write(
         raise IndexError(f"rows {chosen.min()} to {chosen.max()} of a table of {len(records)}")
     base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
     source = source_of(records)
-    target = np.empty(room_for(source, chosen), dtype=np.uint8)
+    target = scratch.take(room_for(source, chosen))
     batches = np.empty((len(chosen), writing.BATCH_FIELDS), dtype=np.int64)
     cut = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
     found = writing.write_batches(source, frozen(chosen), cut, target, batches)

@@ -12,6 +12,8 @@ from pyspark_commitlog.storage.kernels import Bytes, frozen, jit
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _LOW_32 = 0xFFFFFFFF
+_ONE, _TWO, _THREE, _FOUR = (np.uint64(places) for places in (1, 2, 3, 4))
+_EIGHT, _13, _15, _SIXTEEN, _24 = (np.uint64(bits) for bits in (8, 13, 15, 16, 24))
 
 _NO_BOOLS = np.empty(0, dtype=np.bool_)
 
@@ -54,28 +56,39 @@ def _choose(
             chosen[i] = -1
         else:
             start = np.int64(offsets[i])
-            chosen[i] = (_hash(data, start, offsets[i + 1] - start) & 0x7FFFFFFF) % count
+            positive = _hash(data, start, offsets[i + 1] - start) & np.uint64(0x7FFFFFFF)
+            chosen[i] = positive % np.uint64(count)
 
 
 @jit
 def _hash(data: Bytes, start: int, size: int) -> int:
-    """The hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once."""
-    h = int(_SEED ^ size)
-    whole = size & ~3
-    for at in range(start, start + whole, 4):
-        k = int(data[at]) | (int(data[at + 1]) << 8) | (int(data[at + 2]) << 16) | (int(data[at + 3]) << 24)
-        k = (k * _M) & _LOW_32
-        k ^= k >> 24
-        k = (k * _M) & _LOW_32
-        h = ((h * _M) & _LOW_32) ^ k
-    tail = start + whole
+    """The hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once.
+
+    All is unsigned: a place that might be negative costs a test at each byte, half of the time.
+    """
+    m, low_32 = np.uint64(_M), np.uint64(_LOW_32)
+    h = np.uint64(_SEED ^ size)
+    at = np.uint64(start)
+    tail = np.uint64(start + (size & ~3))
+    while at < tail:
+        k = (
+            np.uint64(data[at])
+            | (np.uint64(data[at + _ONE]) << _EIGHT)
+            | (np.uint64(data[at + _TWO]) << _SIXTEEN)
+            | (np.uint64(data[at + _THREE]) << _24)
+        )
+        k = (k * m) & low_32
+        k ^= k >> _24
+        k = (k * m) & low_32
+        h = ((h * m) & low_32) ^ k
+        at += _FOUR
     left = size & 3
     if left == 3:
-        h ^= int(data[tail + 2]) << 16
+        h ^= np.uint64(data[tail + _TWO]) << _SIXTEEN
     if left >= 2:
-        h ^= int(data[tail + 1]) << 8
+        h ^= np.uint64(data[tail + _ONE]) << _EIGHT
     if left >= 1:
-        h = ((h ^ int(data[tail])) * _M) & _LOW_32
-    h ^= h >> 13
-    h = (h * _M) & _LOW_32
-    return h ^ (h >> 15)
+        h = ((h ^ np.uint64(data[tail])) * m) & low_32
+    h ^= h >> _13
+    h = (h * m) & low_32
+    return h ^ (h >> _15)

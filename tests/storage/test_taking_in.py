@@ -1,0 +1,66 @@
+"""What a writer takes in of another's appends, by their headers, against what opening the log anew finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.log import Log
+from tests.support.logs import batch, committed, end_transaction, open_log, records, rows, write_transactional
+
+LARGE = b"x" * 20_000  # a batch of which only the header is read
+
+
+def append_mixed(log: Log, seed: int) -> None:
+    """Large and small batches, of producers and of none, committed, aborted and left open."""
+    random = np.random.default_rng(seed)
+    for sequence in range(6):
+        values = [LARGE[: int(random.choice([10, 9_000, 20_000]))] for _ in range(int(random.integers(1, 4)))]
+        log.append_records(records(values))
+        log.append_encoded(v2.encode_batches(records(values), v2.BatchFields(), batch_bytes_max=100))
+        write_transactional(log, 1 + sequence, 0, LARGE)
+        write_transactional(log, 1 + sequence, 1, b"small")
+        if sequence < 4:
+            end_transaction(log, 1 + sequence, commit=bool(random.integers(0, 2)))
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_taken_in_is_what_opening_finds(tmp_path: Path, seed: int, preallocate: bool) -> None:
+    settings = {"preallocate": preallocate, "segment_bytes": 1 << 20}
+    with open_log(tmp_path, **settings) as mine, open_log(tmp_path, **settings) as other:
+        append_mixed(other, seed)
+        mine.append(batch(b"mine"))  # behind all of the other's
+        found = mine.log_end_offset, dict(mine.producers.producers), dict(mine.producers.ongoing)
+        indexed = (tmp_path / "00000000000000000000.index").read_bytes()
+        seen = rows(mine), committed(mine)
+    with open_log(tmp_path / "copy", **settings) as anew:
+        append_mixed(anew, seed)
+        anew.append(batch(b"mine"))
+        assert found == (anew.log_end_offset, dict(anew.producers.producers), dict(anew.producers.ongoing))
+        assert indexed == (tmp_path / "copy" / "00000000000000000000.index").read_bytes()
+        assert seen == (rows(anew), committed(anew))
+
+
+@pytest.mark.parametrize("kept", [8, 40, 100, 10_000])
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_torn_batch_of_another_is_cut_off(tmp_path: Path, kept: int, preallocate: bool) -> None:
+    """As a process killed in the middle of a write leaves it; preallocated zeros make it look whole."""
+    settings = {"preallocate": preallocate, "segment_bytes": 1 << 20}
+    with open_log(tmp_path, **settings) as mine:
+        mine.append(batch(b"first"))
+        with open_log(tmp_path, **settings) as other:
+            other.append(batch(LARGE))
+            end = other.segments.active.size
+        file = tmp_path / "00000000000000000000.log"
+        torn = v2.encode(records([LARGE]), v2.BatchFields())
+        torn[:8] = np.frombuffer((2).to_bytes(8, "big"), dtype=np.uint8)
+        with file.open("r+b") as log:
+            log.truncate(1 << 20 if preallocate else end)
+            log.seek(end)
+            log.write(torn[:kept].tobytes())
+        mine.append(batch(b"last"))
+        assert rows(mine) == [(0, b"first"), (1, LARGE), (2, b"last")]
