@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -21,21 +20,21 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_commitlog.pipeline.columns import check_known, nearest, read_names, schema_of
 from pyspark_commitlog.storage import InvalidConfigError
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_ARROW_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
-# Name, Spark's type, Arrow's type: the order and the types are those of Spark's Kafka source (spark-sql-kafka-0-10).
-_READ: dict[str, tuple[DataType, pa.DataType]] = {
-    "key": (BinaryType(), pa.binary()),
-    "value": (BinaryType(), pa.binary()),
-    "topic": (StringType(), pa.string()),
-    "partition": (IntegerType(), pa.int32()),
-    "offset": (LongType(), pa.int64()),
-    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
-    "timestampType": (IntegerType(), pa.int32()),
-    "headers": (HEADERS_TYPE, pa.list_(pa.field("element", _ARROW_HEADER))),
+# What columns.READ_TYPES has, in Spark's types.
+_READ: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS_TYPE,
 }
 
 # What a row to be written may have. Only ``value`` must be there; text becomes its UTF-8 bytes.
@@ -50,28 +49,28 @@ _WRITE: dict[str, tuple[DataType, ...]] = {
 
 def read_schema(include_headers: bool) -> StructType:
     """The columns a read gives; ``headers`` only when asked for."""
-    names = [name for name in _READ if name != "headers" or include_headers]
-    return StructType([StructField(name, _READ[name][0]) for name in names])
+    return schema_with(read_names(include_headers))
+
+
+def schema_with(names: Iterable[str]) -> StructType:
+    """Some columns of the source, in the order given. Raises InvalidConfigError as ``columns.schema_of`` does."""
+    return StructType([StructField(name, _READ[name]) for name in schema_of(names).names])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema Spark expects for ``schema``, whose columns must be some of :func:`read_schema`.
+    """The Arrow schema Spark expects for ``schema``, whose columns must be some of the source's.
 
     Raises InvalidConfigError for a column the source does not have, or another type than it has.
     """
     for field in schema.fields:
-        if field.name not in _READ:
-            raise InvalidConfigError(
-                f"the commitlog source has no column {field.name!r}{nearest(field.name, _READ)}; "
-                f"it has {', '.join(_READ)}"
-            )
-        expected = _READ[field.name][0]
+        check_known(field.name)
+        expected = _READ[field.name]
         if _plain(field.dataType) != _plain(expected):
             raise InvalidConfigError(
                 f"column {field.name!r} of the commitlog source is {expected.simpleString()}, "
                 f"not {field.dataType.simpleString()}: cast it after reading"
             )
-    return pa.schema([pa.field(field.name, _READ[field.name][1]) for field in schema.fields])
+    return schema_of(field.name for field in schema.fields)
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,6 @@ class WriteColumns:
     def _column(name: str) -> Column:
         column = F.col(f"`{name}`")
         return column.cast("binary").alias(name) if name in ("key", "value") else column
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)``, or nothing where no name of ``known`` is like ``name``."""
-    by_lower = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower(), by_lower, n=1)
-    return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""
 
 
 def _plain(kind: DataType) -> str:

@@ -1,8 +1,8 @@
 """Kafka's commit log, native to Spark.
 
 The public face: Spark finds ``format("commitlog")`` by itself, because this module's name begins with ``pyspark_`` and
-holds a ``DefaultSource``. The names load when they are first used, so that importing
-``pyspark_commitlog.storage`` does not import Spark.
+holds a ``DefaultSource``. The names load when they are first used, so that importing ``pyspark_commitlog.storage``, or
+reading a topic with ``read_table`` and ``tail``, does not import Spark.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.datasource import CommitLogDataSource, DefaultSource
+    from pyspark_commitlog.pipeline.read_table import read_table, tail
     from pyspark_commitlog.pipeline.sink import commitlog_sink
 
-__all__ = ["CommitLogDataSource", "DefaultSource", "commitlog_sink"]
+__all__ = ["CommitLogDataSource", "DefaultSource", "commitlog_sink", "read_table", "tail"]
 
 _HOMES = {
     "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
     "DefaultSource": "pyspark_commitlog.pipeline.datasource",
     "commitlog_sink": "pyspark_commitlog.pipeline.sink",
+    "read_table": "pyspark_commitlog.pipeline.read_table",
+    "tail": "pyspark_commitlog.pipeline.read_table",
 }
 
 

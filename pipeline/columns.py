@@ -1,0 +1,59 @@
+"""The columns of the data source as Arrow has them: what a read gives, with Spark or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from pyspark_commitlog.storage import InvalidConfigError
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+# The order and the types are those of Spark's Kafka source (spark-sql-kafka-0-10).
+READ_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+# Those that a record's bytes hold: the only ones that cost anything to build.
+IN_RECORDS = ("key", "value", "headers")
+
+
+def read_names(include_headers: bool) -> list[str]:
+    """The columns a read gives where it is not told which; ``headers`` only when asked for."""
+    return [name for name in READ_TYPES if name != "headers" or include_headers]
+
+
+def schema_of(names: Iterable[str]) -> pa.Schema:
+    """The schema of some columns, in the order given.
+
+    Raises InvalidConfigError for a column there is not (with the nearest name), one named twice, and for none.
+    """
+    wanted = list(names)
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise InvalidConfigError(f"columns {', '.join(wanted) or '(none)'}: name at least one, and none twice")
+    for name in wanted:
+        check_known(name)
+    return pa.schema([pa.field(name, READ_TYPES[name]) for name in wanted])
+
+
+def check_known(name: str) -> None:
+    """Raise InvalidConfigError, with the nearest name, for a column the source does not have."""
+    if name not in READ_TYPES:
+        raise InvalidConfigError(
+            f"the commitlog source has no column {name!r}{nearest(name, READ_TYPES)}; it has {', '.join(READ_TYPES)}"
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing where no name of ``known`` is like ``name``."""
+    by_lower = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""

@@ -1,0 +1,170 @@
+"""A topic as a pyarrow Table, without Spark: for notebooks and tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from os import PathLike
+from typing import Literal
+
+import pyarrow as pa
+
+from pyspark_commitlog.pipeline.arrow import to_batch
+from pyspark_commitlog.pipeline.columns import IN_RECORDS, read_names, schema_of
+from pyspark_commitlog.pipeline.offsets import TopicPartition
+from pyspark_commitlog.storage import (
+    InvalidConfigError,
+    Isolation,
+    LogManager,
+    LogReader,
+    Records,
+    UnknownTopicOrPartitionError,
+)
+
+Bound = int | datetime | None
+Path = str | PathLike[str]
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+def read_table(
+    path: Path,
+    topic: str,
+    *,
+    start: Bound = None,
+    end: Bound = None,
+    by: Literal["offset", "timestamp"] = "offset",
+    partition: int | Collection[int] | None = None,
+    columns: Collection[str] | None = None,
+    isolation: Isolation | str = Isolation.READ_COMMITTED,
+) -> pa.Table:
+    """The records of a topic, by partition and then by offset, with the columns of the data source.
+
+    ``path`` is the log directory. ``start`` and ``end`` (not included) hold for every partition; without them, from the
+    first record to the last. With ``by="offset"`` they are offsets; those the log does not hold, or no longer, are not
+    in the table. With ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, and mean what
+    they mean in Kafka: from the first record that is not older than ``start`` up to the first that is not older than
+    ``end``. Where records are out of order by time, some between these may be older or younger.
+
+    ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
+    timestampType and headers, in this order or another; all but the headers if not given. Others are not even built.
+    ``isolation``: ``read_committed`` or ``read_uncommitted``.
+
+    The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an argument that
+    cannot be right, NotALogDirError, UnknownTopicOrPartitionError, and as LogReader.records does for damage.
+
+    >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
+    """
+    first, behind = asked = _bounds(start, end, by)
+    level, schema = _isolation(isolation), _schema(columns)
+    batches = []
+    with LogManager.open(os.fspath(path)) as manager:
+        for source in _partitions(manager, topic, partition):
+            with manager.open_reader(*source) as reader:
+                if by == "timestamp":
+                    first, behind = (_offset_at(reader, time, level) for time in asked)
+                found = _records(reader, first, behind, level, schema)
+                batches += [to_batch(records, source, schema) for records in found]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def tail(
+    path: Path,
+    topic: str,
+    n: int = 10,
+    *,
+    partition: int | Collection[int] | None = None,
+    columns: Collection[str] | None = None,
+    isolation: Isolation | str = Isolation.READ_COMMITTED,
+) -> pa.Table:
+    """The last ``n`` records of each partition, or all where it has fewer; else as :func:`read_table`."""
+    if n < 0:
+        raise InvalidConfigError(f"tail of {n} records: 0 or more can be asked for")
+    level, schema = _isolation(isolation), _schema(columns)
+    batches = []
+    with LogManager.open(os.fspath(path)) as manager:
+        for source in _partitions(manager, topic, partition):
+            with manager.open_reader(*source) as reader:
+                batches += [to_batch(records, source, schema) for records in _last(reader, n, level, schema)]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) -> list[Records]:
+    """The last ``n`` records. Offsets have gaps: where too few are found, twice as many offsets are looked at."""
+    end, span = reader.end_offset(isolation), n
+    while n:
+        start, found = max(end - span, reader.log_start_offset), list[Records]()
+        for records in _records(reader, start, end, isolation, schema):
+            found.append(records)
+            while sum(map(len, found[1:])) >= n:
+                found.pop(0)
+        surplus = sum(map(len, found)) - n
+        if surplus >= 0 or start == reader.log_start_offset:
+            return [found[0].slice(max(surplus, 0), len(found[0])), *found[1:]] if found else []
+        span *= 2
+    return []
+
+
+def _records(
+    reader: LogReader, start: int | None, end: int | None, isolation: Isolation, schema: pa.Schema
+) -> Iterator[Records]:
+    """All there is from ``start`` to ``end``, where None and what lies outside the log are its own ends."""
+    first = max(start or 0, reader.log_start_offset)
+    behind = reader.end_offset(isolation) if end is None else end
+    asked = [name for name in schema.names if name in IN_RECORDS]
+    return reader.records(first, behind, isolation=isolation, columns=asked)
+
+
+def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation) -> int | None:
+    """Of the first record that is not older, the end where there is none; None where no time was asked for."""
+    if timestamp_ms is None:
+        return None
+    found = reader.offset_for_timestamp(timestamp_ms, isolation)
+    return reader.end_offset(isolation) if found is None else found.offset
+
+
+def _bounds(start: Bound, end: Bound, by: str) -> tuple[int | None, int | None]:
+    """Offsets, or milliseconds."""
+    if by not in ("offset", "timestamp"):
+        raise InvalidConfigError(f"by is {by!r}; it can be 'offset' or 'timestamp'")
+    first, behind = (_number(name, bound, by) for name, bound in (("start", start), ("end", end)))
+    if first is not None and behind is not None and first > behind:
+        raise InvalidConfigError(f"start {start} is behind end {end}")
+    return first, behind
+
+
+def _number(name: str, bound: Bound, by: str) -> int | None:
+    if isinstance(bound, datetime) and by == "timestamp":
+        if bound.tzinfo is None:
+            raise InvalidConfigError(f"{name} {bound} has no time zone; give it one, such as datetime.UTC")
+        return -((_EPOCH - bound) // timedelta(milliseconds=1))  # rounded up: no record before it
+    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0):
+        return bound
+    wanted = "an offset from 0 on" if by == "offset" else "milliseconds since 1970 or a datetime"
+    raise InvalidConfigError(f"{name} is {bound!r}; with by={by!r} it is {wanted}")
+
+
+def _isolation(isolation: Isolation | str) -> Isolation:
+    try:
+        return Isolation(isolation)
+    except ValueError:
+        known = " or ".join(level.value for level in Isolation)
+        raise InvalidConfigError(f"isolation is {isolation!r}; it can be {known}") from None
+
+
+def _schema(columns: Collection[str] | None) -> pa.Schema:
+    if isinstance(columns, str):
+        raise InvalidConfigError(f"columns is {columns!r}; it is a list, such as [{columns!r}]")
+    return schema_of(read_names(include_headers=False) if columns is None else columns)
+
+
+def _partitions(manager: LogManager, topic: str, wanted: int | Collection[int] | None) -> list[TopicPartition]:
+    there = manager.topic(topic).partitions
+    numbers = there if wanted is None else {wanted} if isinstance(wanted, int) else set(wanted)
+    for number in numbers:
+        if number not in there:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} in {manager.directory} has partitions {list(there)}, no {number!r}"
+            )
+    return [TopicPartition(topic, number) for number in sorted(numbers)]
