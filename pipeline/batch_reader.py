@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.pipeline.arrow import to_batch
-from pyspark_commitlog.pipeline.offsets import Ends, TopicPartition
+from pyspark_commitlog.pipeline.offsets import Ends, Logs, TopicPartition, check_start_before_end
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.storage import Isolation, LogManager
 
@@ -38,7 +39,9 @@ class CommitLogReader(DataSourceReader):
         with LogManager.open(options.directory) as manager:
             wanted = options.subscription.partitions(manager)
             ends = {each: _ends(manager, each, options.isolation) for each in wanted}
-        starts, stops = options.starting.resolve(ends), options.ending.resolve(ends)
+            logs = Logs(ends, partial(_offset_at, manager, options.isolation), options.loss)
+            starts, stops = options.starting.resolve(logs), options.ending.resolve(logs)
+        check_start_before_end(options.starting, options.ending, starts, stops)
         return [OffsetRange(each, starts[each], stops[each]) for each in wanted]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -54,3 +57,9 @@ class CommitLogReader(DataSourceReader):
 def _ends(manager: LogManager, source: TopicPartition, isolation: Isolation) -> Ends:
     with manager.open_reader(*source) as reader:
         return Ends(reader.log_start_offset, reader.end_offset(isolation))
+
+
+def _offset_at(manager: LogManager, isolation: Isolation, source: TopicPartition, timestamp_ms: int) -> int | None:
+    with manager.open_reader(*source) as reader:
+        found = reader.offset_for_timestamp(timestamp_ms, isolation)
+    return None if found is None else found.offset

@@ -1,17 +1,25 @@
-"""Offsets of several partitions, and their JSON, as in Spark's Kafka source: ``{"flights": {"0": 23, "1": -2}}``."""
+"""Offsets of several partitions: their JSON, as in Spark's Kafka source, and the bounds of a read.
+
+``{"flights": {"0": 23, "1": -2}}``: offset 23 of partition 0, the earliest of partition 1.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
+from pyspark_commitlog.storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError
+
+logger = logging.getLogger(__name__)
 
 # Kafka's numbers for the two ends of a log (ListOffsetsRequest), as they stand in the JSON.
 LATEST = -1
 EARLIEST = -2
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
+_LONG_MAX = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
@@ -25,6 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 Offsets = dict[TopicPartition, int]
+Timestamps = dict[TopicPartition, int]  # milliseconds since 1970
 
 
 class Ends(NamedTuple):
@@ -34,78 +43,215 @@ class Ends(NamedTuple):
     next: int
 
 
-class Bound(NamedTuple):
-    """Where a read begins or ends: one word for all partitions, or an offset for each."""
+@dataclass(frozen=True)
+class DataLoss:
+    """What to do where records that were to be read are gone: the option ``failOnDataLoss``."""
 
-    option: str  # the option it came from, for messages
-    everywhere: int | None  # LATEST or EARLIEST
+    fails: bool = True
+
+    def report(self, kind: type[LogStoreError], message: str) -> None:
+        """Raise ``kind``, or warn and return: the caller goes on with what is there."""
+        if self.fails:
+            raise kind(f"{message} (option failOnDataLoss=false goes on with what is there)")
+        logger.warning("%s; failOnDataLoss is false: going on with what is there", message)
+
+
+class Logs(NamedTuple):
+    """The partitions of a read, as a bound asks about them."""
+
+    ends: Mapping[TopicPartition, Ends]
+    # The first offset whose record is not older than a time in ms; None where there is no such record to be read.
+    offset_at: Callable[[TopicPartition, int], int | None]
+    loss: DataLoss = DataLoss()
+
+
+class Bound(Protocol):
+    """Where a read begins or ends."""
+
+    @property
+    def option(self) -> str:
+        """The option it came from, for messages."""
+        ...
+
+    def resolve(self, logs: Logs) -> Offsets:
+        """The offset for each partition of ``logs``.
+
+        Raises InvalidConfigError where the option names other partitions than those read or a time has no record,
+        OffsetOutOfRangeError for an offset outside a log.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AtEnd:
+    """``earliest`` or ``latest`` everywhere."""
+
+    option: str
+    end: int  # LATEST or EARLIEST
+
+    def resolve(self, logs: Logs) -> Offsets:
+        return {partition: _end(self.end, there) for partition, there in logs.ends.items()}
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """An offset for each partition, or an end."""
+
+    option: str
     offsets: Offsets
 
-    @classmethod
-    def parse(cls, option: str, text: str, *, forbidden: int) -> Bound:
-        """``text`` is ``earliest``, ``latest`` or JSON. ``forbidden`` is the end that makes no sense for ``option``.
+    def resolve(self, logs: Logs) -> Offsets:
+        check_same_partitions(self.option, self.offsets, logs.ends)
+        return {partition: self._within(partition, there, logs.loss) for partition, there in logs.ends.items()}
 
-        Raises InvalidConfigError.
-        """
-        word = _WORDS.get(text.strip().lower())
-        bound = cls(option, word, {}) if word is not None else cls(option, None, offsets_from_json(text, option))
-        if forbidden in (bound.everywhere, *bound.offsets.values()):
-            name = {number: name for name, number in _WORDS.items()}[forbidden]
-            raise InvalidConfigError(f"option {option} of a batch read cannot be {name} ({forbidden})")
-        return bound
-
-    def resolve(self, ends: Mapping[TopicPartition, Ends]) -> Offsets:
-        """The offset for each partition of ``ends``.
-
-        Raises InvalidConfigError where the JSON names other partitions than those read, OffsetOutOfRangeError for an
-        offset outside a log.
-        """
-        if self.everywhere is not None:
-            asked = dict.fromkeys(ends, self.everywhere)
-        else:
-            self._check_same_partitions(ends)
-            asked = self.offsets
-        return {partition: self._within(partition, asked[partition], there) for partition, there in ends.items()}
-
-    def _check_same_partitions(self, ends: Mapping[TopicPartition, Ends]) -> None:
-        missing, extra = sorted(ends.keys() - self.offsets.keys()), sorted(self.offsets.keys() - ends.keys())
-        if missing or extra:
-            parts = [("has no offset for", missing), ("names partitions that are not read:", extra)]
-            told = "; ".join(f"{what} {', '.join(map(str, which))}" for what, which in parts if which)
-            raise InvalidConfigError(f"option {self.option} {told}")
-
-    def _within(self, partition: TopicPartition, offset: int, there: Ends) -> int:
+    def _within(self, partition: TopicPartition, there: Ends, loss: DataLoss) -> int:
+        offset = self.offsets[partition]
         if offset in (EARLIEST, LATEST):
-            return there.first if offset == EARLIEST else there.next
+            return _end(offset, there)
         if not there.first <= offset <= there.next:
-            raise OffsetOutOfRangeError(
+            loss.report(
+                OffsetOutOfRangeError,
                 f"option {self.option}: offset {offset} of {partition} is outside the log, "
-                f"which begins at {there.first} and ends before {there.next}"
+                f"which begins at {there.first} and ends before {there.next}",
             )
-        return offset
+        return min(max(offset, there.first), there.next)
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """The first record not older than a time, the same everywhere."""
+
+    option: str
+    timestamp_ms: int
+    latest_without_match: bool  # else InvalidConfigError
+
+    def resolve(self, logs: Logs) -> Offsets:
+        return AtTimestamps(
+            self.option, dict.fromkeys(logs.ends, self.timestamp_ms), self.latest_without_match
+        ).resolve(logs)
+
+
+@dataclass(frozen=True)
+class AtTimestamps:
+    """The first record not older than a time, for each partition."""
+
+    option: str
+    timestamps: Timestamps
+    latest_without_match: bool  # else InvalidConfigError
+
+    def resolve(self, logs: Logs) -> Offsets:
+        check_same_partitions(self.option, self.timestamps, logs.ends)
+        return {partition: self._offset(partition, there, logs) for partition, there in logs.ends.items()}
+
+    def _offset(self, partition: TopicPartition, there: Ends, logs: Logs) -> int:
+        timestamp_ms = self.timestamps[partition]
+        found = logs.offset_at(partition, timestamp_ms)
+        if found is not None:
+            return min(found, there.next)
+        if not self.latest_without_match:
+            raise InvalidConfigError(
+                f"option {self.option}: no record of {partition} has timestamp {timestamp_ms} or a later one "
+                "(option startingOffsetsByTimestampStrategy=latest begins at the end instead)"
+            )
+        return there.next
+
+
+def bound_at_offsets(option: str, text: str, *, refused: int | None = None) -> Bound:
+    """``text`` is ``earliest``, ``latest`` or JSON. ``refused`` is the end that makes no sense for ``option``.
+
+    Raises InvalidConfigError.
+    """
+    word = _WORDS.get(text.strip().lower())
+    offsets = {} if word is not None else offsets_from_json(text, option)
+    if refused is not None and refused in (word, *offsets.values()):
+        name = {number: name for name, number in _WORDS.items()}[refused]
+        raise InvalidConfigError(f"option {option} of a batch read cannot be {name} ({refused})")
+    return AtEnd(option, word) if word is not None else AtOffsets(option, offsets)
+
+
+def check_order(starting: Bound, ending: Bound) -> None:
+    """Raise InvalidConfigError where two bounds of one kind name different partitions, or start behind their end.
+
+    What can be told without looking at a log; ends and times against offsets are told by :func:`check_start_before_end`
+    once they are resolved.
+    """
+    match starting, ending:
+        case AtOffsets(offsets=starts), AtOffsets(offsets=ends):
+            pass
+        case AtTimestamps(timestamps=starts), AtTimestamps(timestamps=ends):
+            pass
+        case _:
+            return
+    if starts.keys() != ends.keys():
+        raise InvalidConfigError(
+            f"options {starting.option} and {ending.option} name different partitions: "
+            f"{_listed(starts)} and {_listed(ends)}"
+        )
+    numbers = {partition for partition in starts if min(starts[partition], ends[partition]) >= 0}
+    _check_each(starting, ending, {each: starts[each] for each in numbers}, ends)
+
+
+def check_start_before_end(starting: Bound, ending: Bound, starts: Offsets, ends: Offsets) -> None:
+    """Raise InvalidConfigError where a partition's resolved start lies behind its end."""
+    _check_each(starting, ending, starts, ends)
+
+
+def _check_each(starting: Bound, ending: Bound, starts: Mapping[TopicPartition, int], ends: Offsets) -> None:
+    for partition, start in sorted(starts.items()):
+        if start > ends[partition]:
+            raise InvalidConfigError(
+                f"{starting.option} lies behind {ending.option} in {partition}: {start} and {ends[partition]}"
+            )
+
+
+def check_same_partitions(option: str, given: Iterable[TopicPartition], read: Iterable[TopicPartition]) -> None:
+    """Raise InvalidConfigError unless ``option`` names exactly the partitions that are read."""
+    missing, extra = sorted({*read} - {*given}), sorted({*given} - {*read})
+    if missing or extra:
+        parts = [("has no value for", missing), ("names partitions that are not read:", extra)]
+        told = "; ".join(f"{what} {_listed(which)}" for what, which in parts if which)
+        raise InvalidConfigError(f"option {option} {told}")
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
     """Sorted, so that equal offsets are equal text."""
+    return json.dumps(offsets_to_nested(offsets), separators=(",", ":"))
+
+
+def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As the JSON has them: by topic, then by partition as text."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(nested, separators=(",", ":"))
+    return nested
 
 
 def offsets_from_json(text: str, option: str) -> Offsets:
     """Raises InvalidConfigError naming ``option`` where ``text`` is not of this form."""
     nested = json_object(text, option, '{"flights": {"0": 23, "1": -2}}, "earliest" or "latest"')
-    found: Offsets = {}
+    return offsets_from_nested(nested, option, least=EARLIEST)
+
+
+def timestamps_from_json(text: str, option: str) -> Timestamps:
+    """Raises InvalidConfigError naming ``option`` where ``text`` is not of this form."""
+    nested = json_object(text, option, '{"flights": {"0": 1357041600000}}, a time in milliseconds for each partition')
+    return offsets_from_nested(nested, option, least=0)
+
+
+def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -> dict[TopicPartition, int]:
+    """Numbers by partition out of ``{topic: {partition: number}}``; numbers are ``least`` and more."""
+    found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
-            raise InvalidConfigError(f"option {option}: topic {topic!r} needs an object of partition to offset")
-        for partition, offset in partitions.items():
-            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+            raise InvalidConfigError(f"option {option}: topic {topic!r} needs an object of partition to number")
+        for partition, number in partitions.items():
+            is_partition = partition.isascii() and partition.isdecimal()
+            if not is_partition or type(number) is not int or not least <= number <= _LONG_MAX:
                 raise InvalidConfigError(
-                    f"option {option}: {partition!r}: {offset!r} of topic {topic!r} is not a partition and an offset"
+                    f"option {option}: {partition!r}: {number!r} of topic {topic!r} is not a partition and a number "
+                    f"from {least} on"
                 )
-            found[TopicPartition(topic, int(partition))] = offset
+            found[TopicPartition(topic, int(partition))] = number
     return found
 
 
@@ -113,8 +259,16 @@ def json_object(text: str, option: str, form: str) -> dict[str, Any]:
     """The JSON object in ``text``; InvalidConfigError shows ``form`` where it is none."""
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidConfigError(f"option {option}: {text!r} is not {form}: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidConfigError(f"option {option}: {text[:200]!r} is not {form}: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidConfigError(f"option {option}: {text!r} is not {form}")
+        raise InvalidConfigError(f"option {option}: {text[:200]!r} is not {form}")
     return found
+
+
+def _end(end: int, there: Ends) -> int:
+    return there.first if end == EARLIEST else there.next
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions))) or "none"

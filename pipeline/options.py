@@ -1,17 +1,43 @@
-"""The options of the data source, checked in one place."""
+"""The options of the data source, checked in one place.
+
+Names, defaults, JSON forms, precedence and refusals are those of Spark's Kafka source (KafkaSourceProvider), but for
+the isolation level: ``read_committed``, the safe one, where Spark's reads uncommitted.
+"""
 
 from __future__ import annotations
 
+import logging
 import os.path
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import cache
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pyspark_commitlog.pipeline.offsets import EARLIEST, LATEST, Bound, TopicPartition, json_object
-from pyspark_commitlog.pipeline.schema import nearest
-from pyspark_commitlog.storage import INTERNAL_TOPICS, InvalidConfigError, Isolation, LogManager
+from pyspark.sql.types import StructType
+
+from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.pipeline.limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
+from pyspark_commitlog.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    DataLoss,
+    bound_at_offsets,
+    check_order,
+    timestamps_from_json,
+)
+from pyspark_commitlog.pipeline.planning import TaskLimits
+from pyspark_commitlog.pipeline.schema import read_schema
+from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
+from pyspark_commitlog.storage import InvalidConfigError, Isolation
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -21,62 +47,204 @@ _OURS = (
     "assign",
     "subscribePattern",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
     "includeHeaders",
+    "columns",
+    "pushFilters",
+    "mode",
+    "decode",
     "isolation.level",
+    "kafka.isolation.level",
+    "kafka.group.id",
+    "groupIdPrefix",
 )
+# Options of Spark's Kafka source that say how to talk to brokers: nothing to do with them here.
+_BROKERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix")
 # Options that Spark reads itself and hands to every source and sink as well.
 _SPARKS = ("checkpointLocation", "queryName", "outputMode", "triggerInterval")
+_KAFKAS = "kafka."
+# Settings of a consumer that Spark's source refuses, and why.
+_REFUSED = {
+    "kafka.auto.offset.reset": "the option startingOffsets says where to begin",
+    "kafka.key.deserializer": "keys come as bytes; cast the column key",
+    "kafka.value.deserializer": "values come as bytes; cast the column value",
+    "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
+    "kafka.interceptor.classes": "there is no consumer to intercept",
+}
+_ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+_FLAG = {"true": True, "false": False}
+_ISOLATION = {level.value: level for level in Isolation}
+# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, ms where there is none.
+_TIME = re.compile(r"([0-9]+)([a-z]+)?")
+_UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 
-class Subscription(NamedTuple):
-    """Which partitions to read: ``how`` is the option that says so, ``text`` its value."""
+class Use(Enum):
+    """What options are for: defaults and what is refused differ."""
 
-    how: str
-    text: str
+    BATCH = "batch"
+    STREAM = "streaming"
 
-    def partitions(self, manager: LogManager) -> list[TopicPartition]:
-        """Sorted; raises UnknownTopicOrPartitionError (with the nearest name) and InvalidConfigError."""
-        return sorted(_WAYS[self.how](self.text, manager))
+
+class Mode(Enum):
+    """What to do with a batch that is corrupt: ``mode``, by Spark's names for it in other sources."""
+
+    FAIL_FAST = "failfast"
+    DROP_MALFORMED = "dropmalformed"
+
+
+class Decode(Enum):
+    """Internal topics as columns: ``decode``."""
+
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+
+
+class Columns(NamedTuple):
+    """The columns of a read."""
+
+    include_headers: bool
+    names: tuple[str, ...] | None  # None: all of them
+    decode: Decode | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Columns:
+        """Raises InvalidConfigError for an unknown option, too: all that a DataFrame's schema depends on."""
+        given = Given.of(options)
+        text = given.text("columns")
+        names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+        there = read_schema(include_headers=True).names
+        for name in names or ():
+            if name not in there:
+                raise InvalidConfigError(
+                    f"option columns: there is no column {name!r}{nearest(name, there)}; there are {', '.join(there)}"
+                )
+        decode = given.choice("decode", None, {each.value: each for each in Decode})
+        return cls(given.flag("includeHeaders", False), names, decode)
+
+    def schema(self) -> StructType:
+        """Of the DataFrame, where nothing is decoded."""
+        if self.names is None:
+            return read_schema(self.include_headers)
+        every = read_schema(include_headers=True)
+        return StructType([every[name] for name in self.names])
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a batch read, parsed. Defaults are those of Spark's Kafka source, but for the isolation level:
-    ``read_committed``, the safe one (``isolation.level=read_uncommitted`` shows open and aborted transactions).
-    """
+    """The options of a read, parsed."""
 
     directory: str  # absolute: the workers may run elsewhere
     subscription: Subscription
     starting: Bound
-    ending: Bound
-    include_headers: bool
+    ending: Bound  # of a batch read; the latest for a stream
+    loss: DataLoss  # failOnDataLoss
+    tasks: TaskLimits
+    limits: TriggerLimits  # of a stream
+    columns: Columns
     isolation: Isolation
+    group_id: str | None  # of kafka.group.id: a stream's progress is committed for it
+    push_filters: bool
+    mode: Mode
+    notices: tuple[str, ...] = ()  # options that are taken and change nothing
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+    def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         """Names without regard to case. Raises InvalidConfigError naming the option, and the nearest known one."""
-        given = {name.lower(): value for name, value in options.items()}
-        check_names(options, _OURS)
-        if "path" not in given:
+        given = Given.of(options)
+        path = given.text("path")
+        if path is None:
             raise InvalidConfigError("option path is missing: .load('/path/to/the/log/directory')")
+        starting, ending = _bounds(given, use)
         return cls(
-            directory=local_directory(given["path"]),
+            directory=local_directory(path),
             subscription=_subscription(given),
-            starting=Bound.parse("startingOffsets", given.get("startingoffsets", "earliest"), forbidden=LATEST),
-            ending=Bound.parse("endingOffsets", given.get("endingoffsets", "latest"), forbidden=EARLIEST),
-            include_headers=_choice(given, "includeHeaders", "false", {"true": True, "false": False}),
-            isolation=_choice(
-                given, "isolation.level", "read_committed", {level.name.lower(): level for level in Isolation}
-            ),
+            starting=starting,
+            ending=ending,
+            loss=DataLoss(fails=given.flag("failOnDataLoss", True)),
+            tasks=TaskLimits(given.whole("minPartitions", _INT_MAX), given.whole("maxRecordsPerPartition", _LONG_MAX)),
+            limits=_limits(given),
+            columns=Columns.parse(options),
+            isolation=_isolation(given),
+            group_id=_group_id(given),
+            push_filters=given.flag("pushFilters", False),
+            mode=given.choice("mode", Mode.FAIL_FAST, {each.value: each for each in Mode}),
+            notices=tuple(_notices(given, use)),
         )
+
+    def tell_notices(self) -> None:
+        """Log each notice, once a process."""
+        for notice in self.notices:
+            _tell_once(notice)
+
+
+class Given:
+    """Options by their lower-case names."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Given:
+        """Raises InvalidConfigError for an option that is unknown, or known and refused."""
+        check_names(options, _OURS)
+        values = {name.lower(): value for name, value in options.items()}
+        for name, why in _REFUSED.items():
+            if name in values:
+                raise InvalidConfigError(f"option {name} is not supported: {why}")
+        return cls(values)
+
+    def text(self, option: str) -> str | None:
+        """The value without blanks around it."""
+        value = self.values.get(option.lower())
+        return None if value is None else value.strip()
+
+    def whole(self, option: str, largest: int, least: int = 1) -> int | None:
+        """A whole number; InvalidConfigError where it is none, or outside ``least`` to ``largest``."""
+        text = self.text(option)
+        if text is None:
+            return None
+        number = int(text) if re.fullmatch("[+-]?[0-9]{1,20}", text) else None
+        if number is None or not least <= number <= largest:
+            raise InvalidConfigError(
+                f"option {option} is {text!r}; it must be a whole number from {least} to {largest}"
+            )
+        return number
+
+    def flag(self, option: str, default: bool) -> bool:
+        return self.choice(option, default, _FLAG)
+
+    def choice(self, option: str, default: T, values: Mapping[str, T]) -> T:
+        """One of ``values``, in any case of letters."""
+        text = self.text(option)
+        if text is None:
+            return default
+        if text.lower() not in values:
+            raise InvalidConfigError(f"option {option} is {text!r}; it can be {' or '.join(values)}")
+        return values[text.lower()]
 
 
 def check_names(options: Collection[str], ours: Collection[str]) -> None:
-    """Raises InvalidConfigError for a name that neither we nor Spark know."""
-    known = {name.lower() for name in (*ours, *_SPARKS)}
+    """Raises InvalidConfigError for a name that neither we nor Spark know; Kafka's own are let pass."""
+    known = {name.lower() for name in (*ours, *_BROKERS, *_SPARKS)}
     for name in options:
-        if name.lower() not in known:
+        if name.lower() not in known and not name.lower().startswith(_KAFKAS):
             raise InvalidConfigError(
                 f"unknown option {name!r}{nearest(name, ours)}; the commitlog source knows {', '.join(ours)}"
             )
@@ -92,61 +260,108 @@ def local_directory(path: str) -> str:
     return os.path.abspath(path)
 
 
-def _subscription(given: Mapping[str, str]) -> Subscription:
-    found = [Subscription(how, given[how.lower()]) for how in _WAYS if how.lower() in given]
+def time_string_ms(text: str, option: str) -> int:
+    """Milliseconds of a time as Spark writes it: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
+    found = _TIME.fullmatch(text.strip().lower())
+    unit = found and (found[2] or "ms")
+    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > _LONG_MAX:
+        raise InvalidConfigError(
+            f"option {option} is {text!r}; it must be a time such as 15m, 30s or 500ms (units: {', '.join(_UNIT_US)})"
+        )
+    return int(found[1]) * _UNIT_US[unit] // 1000
+
+
+# Where a read begins and ends
+
+
+def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
+    is_batch = use is Use.BATCH
+    latest_without_match = given.choice("startingOffsetsByTimestampStrategy", False, {"error": False, "latest": True})
+    starting = _bound(
+        given, "starting", refused=LATEST if is_batch else None, latest_without_match=latest_without_match
+    )
+    if not is_batch:
+        for option in _ENDING:
+            if given.text(option) is not None:
+                raise InvalidConfigError(f"option {option} is not valid in a streaming query: it has no end")
+    ending = _bound(given, "ending", refused=EARLIEST, latest_without_match=True)
+    ending = ending or AtEnd("endingOffsets", LATEST)
+    starting = starting or AtEnd("startingOffsets", EARLIEST if is_batch else LATEST)
+    check_order(starting, ending)
+    return starting, ending
+
+
+def _bound(given: Given, side: str, *, refused: int | None, latest_without_match: bool) -> Bound | None:
+    """The first that is given of one time, a time for each partition, and offsets; None for none of them."""
+    one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    timestamp_ms = given.whole(one, _LONG_MAX, least=0)
+    if timestamp_ms is not None:
+        return AtTimestamp(one, timestamp_ms, latest_without_match)
+    text = given.text(each)
+    if text is not None:
+        return AtTimestamps(each, timestamps_from_json(text, each), latest_without_match)
+    text = given.text(offsets)
+    return None if text is None else bound_at_offsets(offsets, text, refused=refused)
+
+
+# Other groups of options
+
+
+def _limits(given: Given) -> TriggerLimits:
+    delay = given.text("maxTriggerDelay")
+    limits = TriggerLimits(
+        max_offsets=given.whole("maxOffsetsPerTrigger", _LONG_MAX),
+        min_offsets=given.whole("minOffsetsPerTrigger", _LONG_MAX),
+        max_delay_ms=MAX_TRIGGER_DELAY_MS if delay is None else time_string_ms(delay, "maxTriggerDelay"),
+        max_bytes=given.whole("maxBytesPerTrigger", _LONG_MAX),
+    )
+    if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
+        raise InvalidConfigError(
+            f"option minOffsetsPerTrigger is {limits.min_offsets}, more than maxOffsetsPerTrigger, {limits.max_offsets}"
+        )
+    return limits
+
+
+def _group_id(given: Given) -> str | None:
+    group = given.text("kafka.group.id")
+    if group == "":
+        raise InvalidConfigError("option kafka.group.id is empty: it names the group whose offsets are committed")
+    return group
+
+
+def _isolation(given: Given) -> Isolation:
+    kafkas = given.choice("kafka.isolation.level", None, _ISOLATION)
+    ours = given.choice("isolation.level", None, _ISOLATION)
+    if kafkas and ours and kafkas is not ours:
+        raise InvalidConfigError(
+            f"options kafka.isolation.level and isolation.level differ: {kafkas.value} and {ours.value}"
+        )
+    return kafkas or ours or Isolation.READ_COMMITTED
+
+
+def _notices(given: Given, use: Use) -> list[str]:
+    known = {"kafka.isolation.level", "kafka.group.id"}
+    unused = [name for name in given.values if name.startswith(_KAFKAS) and name not in known]
+    unused += [name for name in _BROKERS if given.text(name) is not None]
+    told = []
+    if unused:
+        told.append(f"options that only a broker needs change nothing here: {', '.join(sorted(unused))}")
+    if use is Use.BATCH:
+        told += [f"option {name} is ignored in batch queries" for name in _LIMITS if given.text(name) is not None]
+    if use is Use.BATCH and given.text("kafka.group.id") is not None:
+        told.append("option kafka.group.id is ignored in batch queries: nothing is committed")
+    return told
+
+
+@cache
+def _tell_once(notice: str) -> None:
+    logger.warning(notice)
+
+
+def _subscription(given: Given) -> Subscription:
+    found = [Subscription(how, text) for how in WAYS if (text := given.text(how)) is not None]
     if len(found) != 1:
         told = " and ".join(each.how for each in found) or "none"
-        raise InvalidConfigError(f"exactly one of the options {', '.join(_WAYS)} must be given, not {told}")
+        raise InvalidConfigError(f"exactly one of the options {', '.join(WAYS)} must be given, not {told}")
+    found[0].check()
     return found[0]
-
-
-def _subscribed(text: str, manager: LogManager) -> list[TopicPartition]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InvalidConfigError("option subscribe names no topic")
-    return [TopicPartition(name, i) for name in dict.fromkeys(names) for i in manager.topic(name).partitions]
-
-
-def _assigned(text: str, manager: LogManager) -> list[TopicPartition]:
-    form = '{"flights": [0, 1]}'
-    wanted = []
-    for topic, numbers in json_object(text, "assign", form).items():
-        there = manager.topic(topic).partitions
-        if not isinstance(numbers, list):
-            raise InvalidConfigError(f"option assign: {text!r} is not {form}")
-        for number in numbers:
-            if type(number) is not int or number not in there:
-                raise InvalidConfigError(
-                    f"option assign: topic {topic} has no partition {number!r}, only {', '.join(map(str, there))}"
-                )
-        wanted += [TopicPartition(topic, number) for number in numbers]
-    return wanted
-
-
-def _matching(text: str, manager: LogManager) -> list[TopicPartition]:
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise InvalidConfigError(f"option subscribePattern: {text!r} is not a regular expression: {error}") from None
-    topics = manager.topics()
-    # As with a consumer's exclude.internal.topics: only subscribe may name those.
-    names = [name for name in topics if pattern.fullmatch(name) and name not in INTERNAL_TOPICS]
-    if not names:
-        raise InvalidConfigError(
-            f"option subscribePattern: no topic matches {text!r}; there are {', '.join(sorted(topics)) or 'none'}"
-        )
-    return [TopicPartition(name, i) for name in names for i in topics[name].partitions]
-
-
-_WAYS: dict[str, Callable[[str, LogManager], list[TopicPartition]]] = {
-    "subscribe": _subscribed,
-    "assign": _assigned,
-    "subscribePattern": _matching,
-}
-
-
-def _choice(given: Mapping[str, str], option: str, default: str, values: Mapping[str, T]) -> T:
-    text = given.get(option.lower(), default).strip().lower()
-    if text not in values:
-        raise InvalidConfigError(f"option {option} is {text!r}; it can be {' or '.join(values)}")
-    return values[text]

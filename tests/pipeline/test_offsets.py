@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
     LATEST,
+    AtTimestamp,
+    AtTimestamps,
     Bound,
+    DataLoss,
     Ends,
+    Logs,
     TopicPartition,
+    bound_at_offsets,
+    check_order,
+    check_start_before_end,
     offsets_from_json,
     offsets_to_json,
+    timestamps_from_json,
 )
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
 
@@ -17,12 +27,20 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 ENDS = {A0: Ends(10, 20), A1: Ends(0, 0)}
 
 
+def offset_at(partition: TopicPartition, timestamp_ms: int) -> int | None:
+    """A record a millisecond: offset 10 of a-0 has time 10; a-1 is empty."""
+    return max(timestamp_ms, 10) if partition == A0 and timestamp_ms < 20 else None
+
+
+LOGS = Logs(ENDS, offset_at)
+
+
 def start(text: str) -> Bound:
-    return Bound.parse("startingOffsets", text, forbidden=LATEST)
+    return bound_at_offsets("startingOffsets", text, refused=LATEST)
 
 
 def end(text: str) -> Bound:
-    return Bound.parse("endingOffsets", text, forbidden=EARLIEST)
+    return bound_at_offsets("endingOffsets", text, refused=EARLIEST)
 
 
 def test_json_is_that_of_sparks_kafka_source_and_comes_back() -> None:
@@ -40,37 +58,79 @@ def test_json_is_that_of_sparks_kafka_source_and_comes_back() -> None:
         pytest.param(start('{"a": {"0": 15, "1": -2}}'), {A0: 15, A1: 0}, id="a number and the earliest"),
         pytest.param(end('{"a": {"0": 10, "1": -1}}'), {A0: 10, A1: 0}, id="the log start as an end: nothing"),
         pytest.param(start('{"a": {"0": 20, "1": 0}}'), {A0: 20, A1: 0}, id="the log end as a start: nothing"),
+        pytest.param(
+            bound_at_offsets("startingOffsets", '{"a": {"0": -1, "1": -1}}'), {A0: 20, A1: 0}, id="a stream's latest"
+        ),
+        pytest.param(AtTimestamp("endingTimestamp", 15, True), {A0: 15, A1: 0}, id="a time, or the end"),
+        pytest.param(AtTimestamp("startingTimestamp", 3, True), {A0: 10, A1: 0}, id="a time before the log"),
+        pytest.param(
+            AtTimestamps("endingOffsetsByTimestamp", {A0: 99, A1: 1}, True), {A0: 20, A1: 0}, id="a late time"
+        ),
     ],
 )
 def test_bound_gives_an_offset_for_each_partition(bound: Bound, resolved: dict[TopicPartition, int]) -> None:
-    assert bound.resolve(ENDS) == resolved
+    assert bound.resolve(LOGS) == resolved
 
 
 @pytest.mark.parametrize("offset", [9, 21])
 def test_offset_outside_the_log_names_partition_offset_and_log(offset: int) -> None:
     with pytest.raises(OffsetOutOfRangeError, match=rf"startingOffsets: offset {offset} of a-0 .* 10 .* 20"):
-        start(f'{{"a": {{"0": {offset}, "1": 0}}}}').resolve(ENDS)
+        start(f'{{"a": {{"0": {offset}, "1": 0}}}}').resolve(LOGS)
+
+
+@pytest.mark.parametrize(("offset", "taken"), [(9, 10), (21, 20)])
+def test_offset_outside_the_log_is_the_nearest_inside_where_data_may_be_lost(
+    offset: int, taken: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound = start(f'{{"a": {{"0": {offset}, "1": 0}}}}')
+    with caplog.at_level(logging.WARNING):
+        assert bound.resolve(LOGS._replace(loss=DataLoss(fails=False))) == {A0: taken, A1: 0}
+    assert f"offset {offset} of a-0 is outside the log" in caplog.text
+
+
+def test_start_at_a_time_without_a_record_is_refused_unless_the_strategy_is_latest() -> None:
+    with pytest.raises(InvalidConfigError, match=r"startingTimestamp: no record of a-0 has timestamp 20"):
+        AtTimestamp("startingTimestamp", 20, latest_without_match=False).resolve(LOGS)
+    assert AtTimestamp("startingTimestamp", 20, latest_without_match=True).resolve(LOGS) == {A0: 20, A1: 0}
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        pytest.param('{"a": {"0": 15}}', "has no offset for a-1", id="a partition left out"),
+        pytest.param('{"a": {"0": 15}}', "has no value for a-1", id="a partition left out"),
         pytest.param('{"a": {"0": 15, "1": 0, "2": 0}}', "not read: a-2", id="a partition too many"),
     ],
 )
 def test_json_must_name_exactly_the_partitions_read(text: str, told: str) -> None:
     with pytest.raises(InvalidConfigError, match=told):
-        start(text).resolve(ENDS)
+        start(text).resolve(LOGS)
+    by_time = timestamps_from_json(text, "endingOffsetsByTimestamp")
+    with pytest.raises(InvalidConfigError, match=told):
+        AtTimestamps("endingOffsetsByTimestamp", by_time, latest_without_match=True).resolve(LOGS)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["newest", "[1]", '{"a": 1}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', '{"a": {"0": -3}}', '{"a": {"0": true}}'],
+    [
+        "newest",
+        "[1]",
+        '{"a": 1}',
+        '{"a": {"x": 1}}',
+        '{"a": {"0": "1"}}',
+        '{"a": {"0": -3}}',
+        '{"a": {"0": true}}',
+        '{"a": {"0": 9223372036854775808}}',
+        pytest.param('{"a":' * 100_000, id="nested too deep"),
+    ],
 )
 def test_text_that_is_no_offset_is_refused_with_the_options_name(text: str) -> None:
     with pytest.raises(InvalidConfigError, match="option startingOffsets"):
         start(text)
+
+
+def test_times_before_1970_are_refused() -> None:
+    with pytest.raises(InvalidConfigError, match=r"'0': -1 of topic 'a' is not a partition and a number from 0 on"):
+        timestamps_from_json('{"a": {"0": -1}}', "startingOffsetsByTimestamp")
 
 
 @pytest.mark.parametrize("text", ["latest", '{"a": {"0": -1}}'])
@@ -83,3 +143,31 @@ def test_batch_read_cannot_start_at_the_latest(text: str) -> None:
 def test_batch_read_cannot_end_at_the_earliest(text: str) -> None:
     with pytest.raises(InvalidConfigError, match="endingOffsets of a batch read cannot be earliest"):
         end(text)
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "told"),
+    [
+        pytest.param(start('{"a": {"0": 5}}'), end('{"a": {"0": 4}}'), "a-0: 5 and 4", id="offsets"),
+        pytest.param(
+            AtTimestamps("startingOffsetsByTimestamp", {A0: 5}, False),
+            AtTimestamps("endingOffsetsByTimestamp", {A0: 4}, True),
+            "a-0: 5 and 4",
+            id="times",
+        ),
+        pytest.param(
+            start('{"a": {"0": 5}}'), end('{"a": {"1": 6}}'), "different partitions: a-0 and a-1", id="partitions"
+        ),
+    ],
+)
+def test_start_behind_its_end_is_refused_before_a_log_is_opened(starting: Bound, ending: Bound, told: str) -> None:
+    with pytest.raises(InvalidConfigError, match=told):
+        check_order(starting, ending)
+
+
+def test_ends_and_times_are_compared_with_offsets_once_they_are_resolved() -> None:
+    starting, ending = start('{"a": {"0": 5, "1": -2}}'), end('{"a": {"0": -1, "1": 0}}')
+    check_order(starting, ending)
+    check_order(starting, AtTimestamp("endingTimestamp", 1, True))
+    with pytest.raises(InvalidConfigError, match="startingOffsets lies behind endingOffsets in a-0: 5 and 4"):
+        check_start_before_end(starting, ending, {A0: 5, A1: 0}, {A0: 4, A1: 0})

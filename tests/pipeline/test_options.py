@@ -5,8 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.pipeline.options import ReadOptions, local_directory
+from pyspark_commitlog.pipeline.limits import TriggerLimits
+from pyspark_commitlog.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    DataLoss,
+    TopicPartition,
+)
+from pyspark_commitlog.pipeline.options import (
+    Columns,
+    Decode,
+    Mode,
+    ReadOptions,
+    Use,
+    local_directory,
+    time_string_ms,
+)
+from pyspark_commitlog.pipeline.planning import TaskLimits
+from pyspark_commitlog.pipeline.subscription import Subscription
 from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogManager, UnknownTopicOrPartitionError
 
 GIVEN = {"path": "/logs", "subscribe": "flights"}
@@ -14,10 +35,57 @@ GIVEN = {"path": "/logs", "subscribe": "flights"}
 
 def test_defaults_are_those_of_sparks_kafka_source_but_read_committed() -> None:
     options = ReadOptions.parse(GIVEN)
-    assert options.directory == "/logs"
-    assert (options.starting.everywhere, options.ending.everywhere) == (-2, -1)
-    assert not options.include_headers
-    assert options.isolation is Isolation.READ_COMMITTED
+    assert options == ReadOptions(
+        directory="/logs",
+        subscription=Subscription("subscribe", "flights"),
+        starting=AtEnd("startingOffsets", EARLIEST),
+        ending=AtEnd("endingOffsets", LATEST),
+        loss=DataLoss(fails=True),
+        tasks=TaskLimits(None, None),
+        limits=TriggerLimits(None, None, 15 * 60_000, None),
+        columns=Columns(include_headers=False, names=None, decode=None),
+        isolation=Isolation.READ_COMMITTED,
+        group_id=None,
+        push_filters=False,
+        mode=Mode.FAIL_FAST,
+    )
+
+
+def test_stream_starts_at_the_latest_unless_told_otherwise() -> None:
+    assert ReadOptions.parse(GIVEN, Use.STREAM).starting == AtEnd("startingOffsets", LATEST)
+    told = ReadOptions.parse(GIVEN | {"startingOffsets": '{"flights": {"0": -1}}'}, Use.STREAM)
+    assert told.starting == AtOffsets("startingOffsets", {TopicPartition("flights", 0): LATEST})
+
+
+def test_every_option_is_read() -> None:
+    options = ReadOptions.parse(
+        GIVEN
+        | {
+            "failOnDataLoss": "false",
+            "minPartitions": "7",
+            "maxRecordsPerPartition": "1000",
+            "maxOffsetsPerTrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "90s",
+            "maxBytesPerTrigger": "1048576",
+            "includeHeaders": "true",
+            "columns": "value, offset,headers",
+            "pushFilters": "true",
+            "mode": "DROPMALFORMED",
+            "decode": "offsets",
+            "kafka.isolation.level": "read_uncommitted",
+            "kafka.group.id": "g",
+        },
+        Use.STREAM,
+    )
+    assert options.loss == DataLoss(fails=False)
+    assert options.tasks == TaskLimits(7, 1000)
+    assert options.limits == TriggerLimits(100, 10, 90_000, 1 << 20)
+    assert options.columns == Columns(True, ("value", "offset", "headers"), Decode.OFFSETS)
+    assert options.columns.schema().names == ["value", "offset", "headers"]
+    assert (options.push_filters, options.mode) == (True, Mode.DROP_MALFORMED)
+    assert (options.isolation, options.group_id) == (Isolation.READ_UNCOMMITTED, "g")
+    assert options.notices == ()
 
 
 def test_option_names_and_words_are_read_in_any_case() -> None:
@@ -29,27 +97,146 @@ def test_option_names_and_words_are_read_in_any_case() -> None:
     }
     options = ReadOptions.parse(given)
     assert options.subscription == ("subscribePattern", "f.*")
-    assert options.include_headers
+    assert options.columns.include_headers
     assert options.isolation is Isolation.READ_UNCOMMITTED
+
+
+TIMES = '{"flights": {"0": 8}}'
+BY_TIME = {TopicPartition("flights", 0): 8}
+
+
+@pytest.mark.parametrize(
+    ("given", "starting"),
+    [
+        pytest.param({"startingTimestamp": "7"}, AtTimestamp("startingTimestamp", 7, False), id="one time for all"),
+        pytest.param(
+            {"startingOffsetsByTimestamp": TIMES},
+            AtTimestamps("startingOffsetsByTimestamp", BY_TIME, False),
+            id="a time for each partition, before offsets",
+        ),
+        pytest.param(
+            {"startingTimestamp": " 7 ", "startingOffsetsByTimestamp": TIMES},
+            AtTimestamp("startingTimestamp", 7, False),
+            id="one time, before a time for each partition",
+        ),
+        pytest.param(
+            {"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "Latest"},
+            AtTimestamp("startingTimestamp", 7, True),
+            id="the latest where no record is as late",
+        ),
+    ],
+)
+def test_times_go_before_offsets(given: dict[str, str], starting: Bound) -> None:
+    assert ReadOptions.parse(GIVEN | {"startingOffsets": "earliest"} | given).starting == starting
+
+
+def test_end_at_a_time_without_a_record_is_the_latest_whatever_the_strategy_for_starts() -> None:
+    options = ReadOptions.parse(GIVEN | {"endingTimestamp": "9", "startingOffsetsByTimestampStrategy": "error"})
+    assert options.ending == AtTimestamp("endingTimestamp", 9, latest_without_match=True)
+    options = ReadOptions.parse(GIVEN | {"endingOffsetsByTimestamp": TIMES, "endingOffsets": "latest"})
+    assert options.ending == AtTimestamps("endingOffsetsByTimestamp", BY_TIME, latest_without_match=True)
+
+
+FEW_MS = [("500ms", 500), ("1999us", 1), (" 3S ", 3000), ("0s", 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("15m", 900_000), ("15min", 900_000), ("2h", 7_200_000), ("1d", 86_400_000), ("250", 250), *FEW_MS],
+)
+def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
+    assert time_string_ms(text, "maxTriggerDelay") == ms
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         pytest.param({"subscrbe": "b"}, "unknown option 'subscrbe'.*did you mean 'subscribe'", id="nearest name"),
-        pytest.param(
-            {"kafka.bootstrap.servers": "b:9092"}, "unknown option 'kafka.bootstrap.servers'", id="a broker's"
-        ),
         pytest.param({"assign": '{"a": [0]}'}, "exactly one of .* not subscribe and assign", id="two subscriptions"),
+        pytest.param(
+            {"assign": '{"a": [0]}', "subscribePattern": "a"},
+            "exactly one of .* not subscribe and assign and subscribePattern",
+            id="three subscriptions",
+        ),
+        pytest.param({"subscribe": " , "}, "option subscribe names no topic", id="no topic"),
         pytest.param({"startingOffsets": "newest"}, "option startingOffsets", id="offsets"),
+        pytest.param({"endingOffsets": "[]"}, "option endingOffsets", id="ending offsets"),
+        pytest.param({"startingTimestamp": "noon"}, "option startingTimestamp is 'noon'", id="a time"),
+        pytest.param({"endingTimestamp": "-1"}, "option endingTimestamp is '-1'", id="a time before 1970"),
+        pytest.param({"startingOffsetsByTimestamp": "latest"}, "option startingOffsetsByTimestamp", id="times"),
+        pytest.param({"endingOffsetsByTimestamp": "{"}, "option endingOffsetsByTimestamp", id="ending times"),
+        pytest.param(
+            {"startingOffsetsByTimestampStrategy": "earliest"},
+            "startingOffsetsByTimestampStrategy is 'earliest'; it can be error or latest",
+            id="strategy",
+        ),
+        pytest.param(
+            {"startingOffsets": '{"a": {"0": 2}}', "endingOffsets": '{"a": {"0": 1}}'},
+            "startingOffsets lies behind endingOffsets in a-0: 2 and 1",
+            id="start behind end",
+        ),
         pytest.param({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it can be true or false", id="a boolean"),
+        pytest.param({"failOnDataLoss": ""}, "failOnDataLoss is ''; it can be true or false", id="an empty boolean"),
+        pytest.param({"pushFilters": "1"}, "pushFilters is '1'; it can be true or false", id="push-down"),
+        pytest.param({"minPartitions": "0"}, "minPartitions is '0'; .* from 1 to 2147483647", id="no partition"),
+        pytest.param({"minPartitions": "3000000000"}, "minPartitions is '3000000000'", id="too many partitions"),
+        pytest.param({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5'", id="negative records"),
+        pytest.param({"maxOffsetsPerTrigger": "1e6"}, "maxOffsetsPerTrigger is '1e6'", id="no whole number"),
+        pytest.param({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'", id="a limit that never ends"),
+        pytest.param({"minOffsetsPerTrigger": "many"}, "minOffsetsPerTrigger is 'many'", id="a minimum"),
+        pytest.param({"maxBytesPerTrigger": "1m"}, "maxBytesPerTrigger is '1m'", id="bytes with a unit"),
+        pytest.param(
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger is 9, more than maxOffsetsPerTrigger, 8",
+            id="minimum above maximum",
+        ),
+        pytest.param({"maxTriggerDelay": "15 minutes"}, "maxTriggerDelay is '15 minutes'", id="a time in words"),
+        pytest.param({"maxTriggerDelay": "1.5m"}, "maxTriggerDelay is '1.5m'", id="a fraction"),
+        pytest.param({"maxTriggerDelay": "9" * 30 + "d"}, "maxTriggerDelay is '9", id="for ever"),
+        pytest.param({"columns": "value,ofset"}, "columns: .*no column 'ofset'.*did you mean 'offset'", id="column"),
+        pytest.param({"columns": ""}, "option columns", id="no column"),
+        pytest.param({"mode": "permissive"}, "mode is 'permissive'; it can be failfast or dropmalformed", id="mode"),
+        pytest.param({"decode": "avro"}, "decode is 'avro'; it can be offsets or transactions", id="decode"),
         pytest.param({"isolation.level": "serializable"}, "isolation.level is 'serializable'", id="isolation"),
+        pytest.param({"kafka.isolation.level": "1"}, "kafka.isolation.level is '1'", id="Kafka's isolation"),
+        pytest.param(
+            {"isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"},
+            "kafka.isolation.level and isolation.level differ",
+            id="two isolations",
+        ),
+        pytest.param({"kafka.auto.offset.reset": "earliest"}, "startingOffsets says where to begin", id="reset"),
+        pytest.param({"kafka.group.id": " "}, "option kafka.group.id is empty", id="an empty group"),
+        pytest.param({"kafka.Enable.Auto.Commit": "true"}, "kafka.enable.auto.commit is not supported", id="commit"),
         pytest.param({"path": "s3://bucket/logs"}, "a file system that every worker mounts", id="an object store"),
     ],
 )
 def test_bad_option_is_refused_by_name(change: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidConfigError, match=told):
         ReadOptions.parse(GIVEN | change)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_stream_has_no_end(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"option {name} is not valid in a streaming query"):
+        ReadOptions.parse(GIVEN | {name: "latest"}, Use.STREAM)
+
+
+def test_options_for_brokers_are_taken_with_one_notice(caplog: pytest.LogCaptureFixture) -> None:
+    given = GIVEN | {
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.fetch.max.bytes": "1",
+        "groupIdPrefix": "p",
+        "fetchOffset.numRetries": "5",
+    }
+    for _ in range(2):
+        ReadOptions.parse(given, Use.STREAM).tell_notices()
+    told = "change nothing here: fetchOffset.numRetries, groupIdPrefix, kafka.bootstrap.servers, kafka.fetch.max.bytes"
+    assert [record.getMessage().endswith(told) for record in caplog.records] == [True]
+
+
+def test_limits_of_a_stream_are_noticed_in_a_batch_read() -> None:
+    options = ReadOptions.parse(GIVEN | {"maxOffsetsPerTrigger": "5", "kafka.group.id": "g"})
+    assert [notice.split(" ")[1] for notice in options.notices] == ["maxOffsetsPerTrigger", "kafka.group.id"]
 
 
 @pytest.mark.parametrize("missing", [("path", "option path is missing"), ("subscribe", "exactly one of .* not none")])
@@ -83,6 +270,8 @@ def manager(tmp_path: Path) -> LogManager:
         pytest.param("subscribe", "__consumer_offsets", ["__consumer_offsets-0"], id="an internal topic by its name"),
         pytest.param("assign", '{"flights": [1]}', ["flights-1"], id="partitions"),
         pytest.param("subscribePattern", "fl.*", ["flights-0", "flights-1", "flown-0"], id="a pattern"),
+        pytest.param("subscribePattern", "own", ["flown-0"], id="a pattern found in the middle of a name"),
+        pytest.param("subscribePattern", "x.*", [], id="a pattern that no topic matches yet"),
         pytest.param(
             "subscribePattern", ".*", ["flights-0", "flights-1", "flown-0"], id="no internal topics by pattern"
         ),
@@ -98,19 +287,38 @@ def test_subscription_names_partitions(manager: LogManager, option: str, text: s
 @pytest.mark.parametrize(
     ("option", "text", "told"),
     [
-        pytest.param("subscribe", " , ", "names no topic", id="no topic"),
-        pytest.param("assign", '{"flights": [2]}', "flights has no partition 2, only 0, 1", id="no such partition"),
         pytest.param("assign", '{"flights": 0}', "is not", id="not a list"),
+        pytest.param("assign", '{"flights": ["0"]}', "is not", id="not a number"),
+        pytest.param("assign", '{"flights": []}', "names no partition", id="no partition"),
         pytest.param("assign", "flights", "is not", id="not JSON"),
         pytest.param("subscribePattern", "(", "not a regular expression", id="not a pattern"),
-        pytest.param("subscribePattern", "x.*", "no topic matches 'x.*'; there are .*flights", id="matches nothing"),
+        pytest.param("subscribePattern", "", "is empty", id="an empty pattern"),
     ],
 )
-def test_subscription_to_nothing_is_refused(manager: LogManager, option: str, text: str, told: str) -> None:
-    with pytest.raises(InvalidConfigError, match=told):
-        ReadOptions.parse({"path": "/logs", option: text}).subscription.partitions(manager)
+def test_subscription_that_cannot_be_right_is_refused(option: str, text: str, told: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"option {option}.*{told}"):
+        ReadOptions.parse({"path": "/logs", option: text})
 
 
-def test_unknown_topic_is_refused_with_the_nearest_name(manager: LogManager) -> None:
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"'fligths'.*'flights'"):
-        ReadOptions.parse({"path": "/logs", "subscribe": "fligths"}).subscription.partitions(manager)
+@pytest.mark.parametrize(
+    ("how", "text", "told"),
+    [
+        pytest.param("subscribe", "fligths", "'fligths'.*'flights'", id="a topic, with the nearest name"),
+        pytest.param("assign", '{"fligths": [0]}', "'fligths'.*'flights'", id="a topic of an assignment"),
+        pytest.param("assign", '{"flights": [2]}', "flights has no partition 2, only 0, 1", id="a partition"),
+    ],
+)
+def test_what_is_not_there_is_refused(manager: LogManager, how: str, text: str, told: str) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match=told):
+        Subscription(how, text).partitions(manager)
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "there"),
+    [
+        pytest.param("subscribe", "flights,gone", ["flights-0", "flights-1"], id="a topic"),
+        pytest.param("assign", '{"flights": [1, 2], "gone": [0]}', ["flights-1"], id="partitions"),
+    ],
+)
+def test_what_has_gone_since_may_be_left_out(manager: LogManager, how: str, text: str, there: list[str]) -> None:
+    assert [str(each) for each in Subscription(how, text).partitions_there(manager)] == there
