@@ -20,6 +20,7 @@ from pyspark_commitlog.storage import (
     Codec,
     EncodedBatches,
     LogConfig,
+    Scratch,
     TopicDescription,
     encode_batches,
     target_compression,
@@ -85,6 +86,7 @@ class _Task:
         self._batch_bytes_max = min(target.batch_bytes, self._config.max_message_bytes - BATCH_HEADER_BYTES)
         compression = target_compression(self._config, Codec.NONE)
         self._fields = BatchFields(codec=compression.codec, level=compression.level)
+        self._scratch = Scratch()
         self._written: dict[int, Written] = {}
         context = TaskContext.get()
         self._sticky = context.partitionId() if context else 0  # tasks begin at different partitions, batches go round
@@ -92,8 +94,7 @@ class _Task:
     def append(self, batch: pa.RecordBatch) -> None:
         """Encode for every partition, check, then append: a record that is too large leaves nothing of its table."""
         for number, encoded in self._encoded(batch):
-            info = self._logs[number].append_encoded(encoded, sync=False)
-            self._count(number, info)
+            self._count(number, self._logs[number].append_encoded(encoded, sync=False))
         self._sticky += 1
 
     def finish(self) -> list[Written]:
@@ -102,20 +103,20 @@ class _Task:
             self._logs[number].flush()
         return list(self._written.values())
 
-    def _encoded(self, batch: pa.RecordBatch) -> list[tuple[int, EncodedBatches]]:
+    def _encoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, EncodedBatches]]:
         now_ms = time.time_ns() // 1_000_000
         records = to_records(batch, now_ms=now_ms)
         validate_columns(records, now_ms=now_ms, config=self._config)
         assert records.keys is not None  # a missing column is one of nulls
         asked = batch.column("partition") if "partition" in batch.schema.names else None
         chosen = choose(records.keys, asked, len(self._logs), sticky=self._sticky)
-        return [
-            (
-                share.partition,
-                encode_batches(records, self._fields, rows=share.rows, batch_bytes_max=self._batch_bytes_max),
+        for number, rows in shares(chosen, len(self._logs)):
+            yield (
+                number,
+                encode_batches(
+                    records, self._fields, rows=rows, batch_bytes_max=self._batch_bytes_max, scratch=self._scratch
+                ),
             )
-            for share in shares(chosen, len(self._logs))
-        ]
 
     def _count(self, number: int, info: AppendInfo) -> None:
         added = Written(

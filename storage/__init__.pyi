@@ -24,6 +24,8 @@ from .errors import RecordValidationError as RecordValidationError
 from .errors import StorageError as StorageError
 from .errors import TopicExistsError as TopicExistsError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
+from .fetch import FetchData as FetchData
+from .fetch import Timespan as Timespan
 from .filesystem import FileSystem as FileSystem
 from .filesystem import LocalFileSystem as LocalFileSystem
 from .format.fields import Codec as Codec
@@ -34,6 +36,7 @@ from .format.tables import HeadersColumn as HeadersColumn
 from .format.tables import Records as Records
 from .format.v2 import BatchFields as BatchFields
 from .format.v2 import EncodedBatches as EncodedBatches
+from .format.v2 import Scratch as Scratch
 from .format.v2 import encode_batches as encode_batches
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
@@ -44,7 +47,6 @@ from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
 from .manager import TopicDescription as TopicDescription
 from .producers import Origin as Origin
-from .reader import FetchData as FetchData
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
 from .reader import SegmentDescription as SegmentDescription
@@ -53,6 +55,7 @@ from .retention import RetentionPolicy as RetentionPolicy
 from .retention import RetentionReport as RetentionReport
 from .retention import preview_retention as preview_retention
 from .retention import retain as retain
+from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
 from .validator import Compression as Compression
 from .validator import target_compression as target_compression

@@ -178,18 +178,32 @@ class SegmentReader:
             position = behind
 
     def skim(self, position: int, end: int) -> Iterator[Window]:
-        """Like :meth:`batches`, but of a batch of magic 2 that is larger than ``SKIM_BYTES`` only the header is read.
+        """Like :meth:`batches`, but of batches of magic 2 larger than ``SKIM_BYTES`` only the headers are read.
 
-        Such a batch is alone in its window, whose buffer ends before the batch does. Ends quietly at an older one.
+        Neighbours that are so large are one window, with an empty buffer. Ends quietly at such a batch that is older.
         """
         while position < end:
             buffer = np.frombuffer(self._file.read(position, min(SKIM_BYTES, end - position)), dtype=np.uint8)
             scan = formats.scan(buffer)
-            headers = scan.headers if len(scan.headers) else formats.leading_header(buffer, end - position)
-            if not len(headers):
-                return
-            yield Window(position, buffer, headers)
-            position += headers.end
+            if len(scan.headers):
+                window = Window(position, buffer, scan.headers)
+            else:
+                window = Window(position, buffer[:0], self._large_batches(position, end, buffer))
+                if not len(window.headers):
+                    return
+            yield window
+            position += window.headers.end
+
+    def _large_batches(self, position: int, end: int, buffer: Bytes) -> BatchHeaders:
+        """Headers of large neighbours from ``position`` on, where ``buffer`` begins."""
+        found, sizes = [], []
+        at = position
+        while (size := formats.leading_size(buffer)) > SKIM_BYTES and size <= end - at:
+            found.append(buffer[: v2.LAYOUT.itemsize])
+            sizes.append(size)
+            at += size
+            buffer = np.frombuffer(self._file.read(at, min(v2.LAYOUT.itemsize, end - at)), dtype=np.uint8)
+        return formats.gathered_headers(found, sizes)
 
     def position_before(self, offset: int) -> int:
         """The position of a batch at or before the first one that reaches ``offset``: the index's word, checked."""

@@ -116,7 +116,7 @@ class SharedLog(LogReader):
         Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds.
         """
         path = self._lock_path(MAINTENANCE_LOCK_FILE)
-        lock = self.context.filesystem.lock(path, wait=False)
+        lock = self._maintenance_lock(path)
         if lock is None:
             raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
         with lock:
@@ -127,6 +127,21 @@ class SharedLog(LogReader):
                 self.segments.close()
                 self._take(self._loader().load(may_finish_swaps=True))
             yield
+
+    def wait_for_maintenance(self) -> None:
+        """Return when nobody maintains the log; another process may begin to before the caller does."""
+        self._lock(MAINTENANCE_LOCK_FILE).release()
+
+    def _maintenance_lock(self, path: str) -> Lock | None:
+        """None while another process maintains the log.
+
+        One that only opens it has this lock too, but not without the append lock: then it is waited for.
+        """
+        lock = self.context.filesystem.lock(path, wait=False)
+        if lock is None:
+            with self._lock(APPEND_LOCK_FILE):
+                lock = self.context.filesystem.lock(path, wait=False)
+        return lock
 
     def _work_of_holder(self, path: str) -> str:
         with self.context.filesystem.open(path, "read") as note:
@@ -180,7 +195,7 @@ class SharedLog(LogReader):
     def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
         """Only headers are read, and the last batch.
 
-        Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: so only
+        Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: only
         the last batch may be there in part, and preallocated zeros may hide that from the header.
         """
         position = active.size

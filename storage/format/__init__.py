@@ -31,7 +31,8 @@ __all__ = [
     "checksums_match",
     "codec_of",
     "decode",
-    "leading_header",
+    "gathered_headers",
+    "leading_size",
     "scan",
     "stop_error",
     "verify",
@@ -102,12 +103,19 @@ def _headers(source: Bytes, positions: Int64s, sizes: Int64s, magics: np.ndarray
     return table
 
 
-def leading_header(buffer: Bytes, bytes_there: int) -> BatchHeaders:
-    """The header of the batch of magic 2 that begins the buffer and ends behind it, within ``bytes_there``; or none."""
-    size = int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
-    is_there = len(buffer) >= v2.LAYOUT.itemsize <= size <= bytes_there and buffer[MAGIC_AT] == v2.MAGIC
-    positions = np.zeros(int(is_there), dtype=np.int64)
-    return BatchHeaders(v2.headers(buffer, positions, np.full(len(positions), size, dtype=np.int64)))
+def leading_size(buffer: Bytes) -> int:
+    """Bytes of the batch of magic 2 whose header begins the buffer; 0 where none does."""
+    if len(buffer) < v2.LAYOUT.itemsize or buffer[MAGIC_AT] != v2.MAGIC:
+        return 0
+    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+
+
+def gathered_headers(found: list[Bytes], sizes: list[int]) -> BatchHeaders:
+    """The headers of batches of magic 2 that follow one another, of which only the header bytes were read."""
+    starts = np.arange(len(found), dtype=np.int64) * v2.LAYOUT.itemsize
+    table = v2.headers(np.concatenate([*found, np.empty(0, np.uint8)]), starts, np.array(sizes, dtype=np.int64))
+    table["position"] = np.cumsum(table["size"]) - table["size"]
+    return BatchHeaders(table)
 
 
 def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
