@@ -50,6 +50,12 @@ from .producers import Origin as Origin
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
 from .reader import SegmentDescription as SegmentDescription
+from .refusals import Compression as Compression
+from .refusals import Refused as Refused
+from .refusals import bytes_in_batch as bytes_in_batch
+from .refusals import find_refused as find_refused
+from .refusals import target_compression as target_compression
+from .refusals import validate_columns as validate_columns
 from .retention import RetentionOptions as RetentionOptions
 from .retention import RetentionPolicy as RetentionPolicy
 from .retention import RetentionReport as RetentionReport
@@ -57,6 +63,3 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
-from .validator import Compression as Compression
-from .validator import target_compression as target_compression
-from .validator import validate_columns as validate_columns

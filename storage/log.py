@@ -22,6 +22,7 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
 from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers
+from pyspark_commitlog.storage.refusals import target_compression, validate_columns
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.shared_log import SharedLog
@@ -30,9 +31,7 @@ from pyspark_commitlog.storage.validator import (
     Analysis,
     analyze,
     check_batch_sizes,
-    target_compression,
     validate_and_assign_offsets,
-    validate_columns,
 )
 
 

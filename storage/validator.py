@@ -3,8 +3,8 @@
 Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` (spec 6.2, 6.3). Two ways lead into a log:
 
 - encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
-- columns that this process encodes itself: :func:`validate_columns` before encoding, :func:`check_batch_sizes` after
-  it. What these let pass needs no decoding again, and the two ways refuse the same records for the same reasons.
+- columns that this process encodes itself: ``refusals.validate_columns`` before encoding, :func:`check_batch_sizes`
+  after it. What these let pass needs no decoding again, and the two ways refuse the same records for the same reasons.
 
 Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing here keeps what it refuses,
 and no buffer of a caller is ever changed.
@@ -23,10 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
-    InvalidTimestampError,
     OffsetsOutOfOrderError,
     RecordTooLargeError,
     RecordValidationError,
@@ -45,12 +44,12 @@ from pyspark_commitlog.storage.format.fields import (
     Codec,
     TimestampType,
 )
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
 from pyspark_commitlog.storage.kernels.records import MESSAGE_MAGIC_AT, MESSAGE_START, MESSAGE_STOP
 from pyspark_commitlog.storage.producers import Origin
+from pyspark_commitlog.storage.refusals import UNCOMPRESSED, Compression, check_records, target_compression
 
 UNKNOWN_OFFSET = -1
-LISTED_MAX = 1000  # refused records that an error lists; its message counts them all
 FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # their batches bring their offsets along
 
 
@@ -75,16 +74,6 @@ class Validated(NamedTuple):
     offset_of_max_timestamp: int  # the last offset of the batch that reaches it; -1: no record has a timestamp
     log_append_time_ms: int  # -1 unless the log sets the time
     sizes_changed: bool  # the batches were encoded again
-
-
-class Compression(NamedTuple):
-    """A codec and how hard it tries."""
-
-    codec: Codec
-    level: int | None  # None: the codec knows no levels
-
-
-UNCOMPRESSED = Compression(Codec.NONE, None)
 
 
 def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
@@ -202,7 +191,7 @@ def validate_and_assign_offsets(
     if headers.table["magic"][0] < v2.MAGIC and analysis.source_codec is not Codec.NONE:
         _check_inner_messages(buffer, headers)
     flagged = records.timestamp_types == TimestampType.LOG_APPEND_TIME
-    _check_records(records, flagged=flagged, now_ms=now_ms, config=config)
+    check_records(records, flagged=flagged, now_ms=now_ms, config=config)
     if may_stay and _counts_up(headers, records):
         return _validated(_in_place(buffer, headers, records, place), place, sizes_changed=False)
     if may_stay:
@@ -299,101 +288,3 @@ def _placed(batch: Bytes, headers: BatchHeaders, place: _Place) -> v2.EncodedBat
     if place.append_time_ms != NO_TIMESTAMP:
         headers = v2.set_append_time(batch, headers, place.append_time_ms)
     return v2.EncodedBatches(batch, headers)
-
-
-def target_compression(config: LogConfig, source: Codec) -> Compression:
-    """What batches are compressed with in the log: as the topic says, or, by ``producer``, as they came."""
-    codecs = {"producer": source, "uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec}
-    codec = codecs[config.compression_type]
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    return Compression(codec, levels.get(codec))
-
-
-def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
-    """Check records before they are encoded, as :func:`validate_and_assign_offsets` would check them after it.
-
-    ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
-    timestamp types are not looked at: the log sets both. Compressed batches have a size only once they are encoded,
-    so theirs is left to :func:`check_batch_sizes`.
-
-    Raises RecordTooLargeError for the first record that, alone in an uncompressed batch, is above
-    ``max.message.bytes``; InvalidTimestampError or RecordValidationError with the index of each record refused.
-    """
-    if target_compression(config, source_codec).codec is Codec.NONE:
-        _check_record_sizes(records, config)
-    _check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
-
-
-def _check_record_sizes(records: Records, config: LogConfig) -> None:
-    """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
-    room = config.max_message_bytes - v2.LAYOUT.itemsize - v2.RECORD_OVERHEAD_MAX
-    near = np.flatnonzero(_content_bytes_max(records) > room)
-    sizes = v2.encode_batches(records, v2.BatchFields(), rows=near, batch_bytes_max=0).headers.table["size"]
-    for index in np.flatnonzero(sizes > config.max_message_bytes)[:1]:
-        raise RecordTooLargeError(
-            f"record {near[index]} alone makes a batch of {sizes[index]} bytes, "
-            f"max.message.bytes allows {config.max_message_bytes}"
-        )
-
-
-def _content_bytes_max(records: Records) -> Int64s:
-    """What key, value and headers of each record take at most."""
-    sizes = np.zeros(len(records), dtype=np.int64)
-    for column in (records.keys, records.values):
-        if column is not None:
-            sizes += np.diff(column.offsets)
-    if records.headers is not None:
-        firsts = records.headers.offsets
-        sizes += np.diff(firsts) * v2.HEADER_OVERHEAD_MAX
-        sizes += np.diff(records.headers.keys.offsets[firsts])
-        sizes += np.diff(records.headers.values.offsets[firsts])
-    return sizes
-
-
-def _check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogConfig) -> None:
-    """Refuse null keys on a compacted topic and times outside the limits; of a record, Kafka tells the key first."""
-    low, high = _timestamp_limits(now_ms, config)
-    keyless = _keyless(records, config)
-    untimely = (_outside(records.timestamps, low, high) | flagged) & ~keyless
-    refused = np.flatnonzero(keyless | untimely)
-    if not len(refused):
-        return
-
-    def reason(index: int) -> str:
-        if keyless[index]:
-            return "the topic is compacted and takes no record without a key"
-        if flagged[index]:
-            return "its timestamp type is LogAppendTime, which a producer may not set"
-        return f"its timestamp {records.timestamps[index]} lies outside {low} to {high}"
-
-    listed = tuple((index, reason(index)) for index in refused[:LISTED_MAX].tolist())
-    kind = InvalidTimestampError if untimely.any() else RecordValidationError
-    first, why = listed[0]
-    raise kind(f"{len(refused)} of {len(records)} records refused, the first is record {first}: {why}", listed)
-
-
-def _keyless(records: Records, config: LogConfig) -> Bools:
-    """Records that lack the key that the topic wants."""
-    valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
-    if valid is None or not config.compact:
-        return np.zeros(len(records), dtype=np.bool_)
-    return ~valid
-
-
-def _outside(timestamps: Int64s, low: int, high: int) -> Bools:
-    if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
-        return np.zeros(len(timestamps), dtype=np.bool_)
-    outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
-    return outside
-
-
-def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
-    """The smallest and largest timestamp allowed beside -1; both fit 64 bits, as differences from now may not."""
-    if config.message_timestamp_type == "LogAppendTime":
-        return 0, INT64_MAX
-    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    return max(now_ms - before_ms, 0), min(now_ms + after_ms, INT64_MAX)

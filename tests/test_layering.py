@@ -22,7 +22,8 @@ format
 index producers epochs swaps
 segment_reader
 segment
-segment_list validator
+segment_list refusals
+validator
 recovery splitting
 loader
 outcomes

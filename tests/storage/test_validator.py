@@ -33,14 +33,8 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, HeadersColumn, Records
 from pyspark_commitlog.storage.producers import Origin
-from pyspark_commitlog.storage.validator import (
-    Validated,
-    analyze,
-    check_batch_sizes,
-    target_compression,
-    validate_and_assign_offsets,
-    validate_columns,
-)
+from pyspark_commitlog.storage.refusals import target_compression, validate_columns
+from pyspark_commitlog.storage.validator import Validated, analyze, check_batch_sizes, validate_and_assign_offsets
 
 NOW_MS = 1_700_000_000_000
 START = 1000

@@ -1,0 +1,170 @@
+"""Which records a topic refuses, and why: known from their columns, before anything is encoded (spec 6.3).
+
+A topic refuses a record for its size, for a null key where it is compacted, and for a timestamp outside its limits.
+What is let pass here is what ``validator.validate_and_assign_offsets`` lets pass when it comes encoded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.errors import InvalidTimestampError, RecordTooLargeError, RecordValidationError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP, Codec
+from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
+
+LISTED_MAX = 1000  # refused records that an error lists; its message counts them all
+_GROWTH_MAX = 8  # compression makes records larger by less than an eighth, and this much
+_GROWTH_BYTES_MAX = 256
+
+
+class Compression(NamedTuple):
+    """A codec and how hard it tries."""
+
+    codec: Codec
+    level: int | None  # None: the codec knows no levels
+
+
+UNCOMPRESSED = Compression(Codec.NONE, None)
+
+
+class Refused(NamedTuple):
+    """A record that a topic does not take."""
+
+    index: int  # its place in the table
+    reason: str
+
+
+def find_refused(records: Records, *, now_ms: int, config: LogConfig, compression: Compression) -> list[Refused]:
+    """Every record of a table that the topic refuses, by index; of several reasons the first that Kafka would tell.
+
+    ``compression`` is what they will be encoded with: a record may be too large that would fit compressed.
+    """
+    found = dict(_oversized(records, config, compression))
+    found |= dict(_invalid(records, np.zeros(len(records), dtype=np.bool_), now_ms, config))
+    return [Refused(index, found[index]) for index in sorted(found)]
+
+
+def target_compression(config: LogConfig, source: Codec) -> Compression:
+    """What batches are compressed with in the log: as the topic says, or, by ``producer``, as they came."""
+    codecs = {"producer": source, "uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec}
+    codec = codecs[config.compression_type]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return Compression(codec, levels.get(codec))
+
+
+def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
+    """Check records before they are encoded, as ``validator.validate_and_assign_offsets`` would check them after it.
+
+    ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
+    timestamp types are not looked at: the log sets both. Compressed batches have a size only once they are encoded,
+    so theirs is left to ``validator.check_batch_sizes``.
+
+    Raises RecordTooLargeError for the first record that, alone in an uncompressed batch, is above
+    ``max.message.bytes``; InvalidTimestampError or RecordValidationError with the index of each record refused.
+    """
+    if target_compression(config, source_codec).codec is Codec.NONE:
+        _check_record_sizes(records, config)
+    check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
+
+
+def _check_record_sizes(records: Records, config: LogConfig) -> None:
+    for index, reason in _oversized(records, config, UNCOMPRESSED)[:1]:
+        raise RecordTooLargeError(f"record {index} {reason}")
+
+
+def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
+    """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
+    room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
+    near = np.flatnonzero(_content_bytes_max(records) > room)
+    fields = v2.BatchFields(codec=compression.codec, level=compression.level)
+    sizes = v2.encode_batches(records, fields, rows=near, batch_bytes_max=0).headers.table["size"]
+    limit = config.max_message_bytes
+    return [
+        Refused(int(near[row]), f"alone makes a batch of {sizes[row]} bytes, max.message.bytes allows {limit}")
+        for row in np.flatnonzero(sizes > limit).tolist()
+    ]
+
+
+def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
+    """How many bytes of records make a batch of at most ``batch_size_max``, however badly they compress."""
+    room = batch_size_max - v2.LAYOUT.itemsize
+    if compression.codec is not Codec.NONE:
+        room -= room // _GROWTH_MAX + _GROWTH_BYTES_MAX
+    return max(room, 0)
+
+
+def _content_bytes_max(records: Records) -> Int64s:
+    """What key, value and headers of each record take at most."""
+    sizes = np.zeros(len(records), dtype=np.int64)
+    for column in (records.keys, records.values):
+        if column is not None:
+            sizes += np.diff(column.offsets)
+    if records.headers is not None:
+        firsts = records.headers.offsets
+        sizes += np.diff(firsts) * v2.HEADER_OVERHEAD_MAX
+        sizes += np.diff(records.headers.keys.offsets[firsts])
+        sizes += np.diff(records.headers.values.offsets[firsts])
+    return sizes
+
+
+def check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogConfig) -> None:
+    """Refuse null keys on a compacted topic, times outside the limits, and records that are ``flagged`` LogAppendTime.
+
+    Raises as :func:`validate_columns` does.
+    """
+    refused = _invalid(records, flagged, now_ms, config)
+    if refused:
+        are_keyless = _keyless(records, config)[[each.index for each in refused]].all()
+        kind = RecordValidationError if are_keyless else InvalidTimestampError
+        raise kind(
+            f"{len(refused)} of {len(records)} records refused, the first is record {refused[0].index}: "
+            f"{refused[0].reason}",
+            tuple(refused[:LISTED_MAX]),
+        )
+
+
+def _invalid(records: Records, flagged: Bools, now_ms: int, config: LogConfig) -> list[Refused]:
+    """Of a record Kafka tells the key first."""
+    low, high = _timestamp_limits(now_ms, config)
+    keyless = _keyless(records, config)
+    untimely = _outside(records.timestamps, low, high)
+
+    def reason(index: int) -> str:
+        if keyless[index]:
+            return "the topic is compacted and takes no record without a key"
+        if flagged[index]:
+            return "its timestamp type is LogAppendTime, which a producer may not set"
+        return f"its timestamp {records.timestamps[index]} lies outside {low} to {high}"
+
+    return [Refused(index, reason(index)) for index in np.flatnonzero(keyless | untimely | flagged).tolist()]
+
+
+def _keyless(records: Records, config: LogConfig) -> Bools:
+    """Records that lack the key that the topic wants."""
+    valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
+    if valid is None or not config.compact:
+        return np.zeros(len(records), dtype=np.bool_)
+    return ~valid
+
+
+def _outside(timestamps: Int64s, low: int, high: int) -> Bools:
+    if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
+        return np.zeros(len(timestamps), dtype=np.bool_)
+    outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
+    return outside
+
+
+def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
+    """The smallest and largest timestamp allowed beside -1; both fit 64 bits, as differences from now may not."""
+    if config.message_timestamp_type == "LogAppendTime":
+        return 0, INT64_MAX
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return max(now_ms - before_ms, 0), min(now_ms + after_ms, INT64_MAX)

@@ -1,0 +1,78 @@
+"""Every refused record of a table, against asking for each record alone whether the log takes it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage.errors import AppendError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import Records
+from pyspark_commitlog.storage.refusals import Compression, bytes_in_batch, find_refused
+from pyspark_commitlog.storage.validator import check_batch_sizes
+from tests.support.logs import NOW_MS, config, open_log, records
+
+LIMITS = {
+    "max_message_bytes": 300,
+    "cleanup_policy": "compact",
+    "message_timestamp_before_max_ms": 1000,
+    "message_timestamp_after_max_ms": 1000,
+}
+
+
+def mixed(count: int = 60) -> Records:
+    random = np.random.default_rng(3)
+    sizes = random.integers(0, 400, count)
+    return records(
+        [random.bytes(int(size)) if i % 3 else b"x" * int(size) for i, size in enumerate(sizes)],
+        keys=[None if random.integers(0, 5) == 0 else b"k" for _ in range(count)],
+        timestamps=[NOW_MS + int(random.integers(-1300, 1300)) for _ in range(count)],
+    )
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_those_found_are_those_that_a_log_refuses_one_by_one(tmp_path: object, codec: Codec) -> None:
+    table = mixed()
+    compression = Compression(codec, None)
+    found = {
+        each.index for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)
+    }
+    refused = set()
+    with open_log(tmp_path, **LIMITS) as log:
+        for index in range(len(table)):
+            try:
+                log.append_records(table.slice(index, index + 1), v2.BatchFields(codec=codec))
+            except AppendError:
+                refused.add(index)
+    assert found == refused
+    assert 5 < len(found) < len(table)
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        pytest.param(0, "alone makes a batch of .* bytes, max.message.bytes allows 300", id="size"),
+        pytest.param(1, "the topic is compacted and takes no record without a key", id="key"),
+        pytest.param(2, f"its timestamp 5 lies outside {NOW_MS - 1000} to {NOW_MS + 1000}", id="time"),
+    ],
+)
+def test_reason_is_told(index: int, reason: str) -> None:
+    table = records([b"x" * 400, b"", b"", b""], keys=[b"k", None, b"k", b"k"], timestamps=[NOW_MS, 5, 5, NOW_MS])
+    found = find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=Compression(Codec.NONE, None))
+    assert [each.index for each in found] == [0, 1, 2]
+    assert re.fullmatch(reason, found[index].reason)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_of_the_bytes_told_fit_however_badly_they_compress(codec: Codec) -> None:
+    random = np.random.default_rng(1)
+    limits = config(max_message_bytes=2000)
+    table = records([random.bytes(int(size)) for size in random.integers(0, 900, 300)])
+    compression = Compression(codec, None)
+    room = bytes_in_batch(limits.max_message_bytes, compression)
+    encoded = v2.encode_batches(table, v2.BatchFields(codec=codec), batch_bytes_max=room)
+    assert not find_refused(table, now_ms=NOW_MS, config=limits, compression=compression)
+    check_batch_sizes(encoded.headers, limits)
