@@ -43,6 +43,17 @@ from .groups import GroupOffsets as GroupOffsets
 from .kernels.murmur2 import partitions_of as partitions_of
 from .log import AppendInfo as AppendInfo
 from .log import Log as Log
+from .maintenance import ConfigOverrides as ConfigOverrides
+from .maintenance import MaintenanceRun as MaintenanceRun
+from .maintenance import OutcomeStatus as OutcomeStatus
+from .maintenance import PartitionOutcome as PartitionOutcome
+from .maintenance import Runner as Runner
+from .maintenance import Selection as Selection
+from .maintenance import compact_partitions as compact_partitions
+from .maintenance import in_this_process as in_this_process
+from .maintenance import retain_partitions as retain_partitions
+from .maintenance import select_partitions as select_partitions
+from .maintenance import verify_partitions as verify_partitions
 from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
 from .manager import TopicDescription as TopicDescription

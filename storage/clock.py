@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -26,3 +29,12 @@ class SystemClock:
 
     def sleep_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)
+
+
+def instant(timestamp_ms: int) -> str:
+    """``2023-11-14 22:13:20.000 UTC``; what no calendar holds stays a number."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms:,} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03} UTC"

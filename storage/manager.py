@@ -124,7 +124,7 @@ class LogManager:
     def topics(self) -> dict[str, TopicDescription]:
         """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
         described = self._topics_file()
-        compacted = {topic for topic, _ in self._offsets(names.CLEANER_OFFSET_CHECKPOINT)}
+        compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(without=described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
             described[topic] = TopicDescription(topic, partitions, configs)
@@ -161,7 +161,7 @@ class LogManager:
             raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
         topic = TopicDescription(name, tuple(range(partitions)), configs, checkpoints.encode_id(uuid4()))
         self._take_broker_lock()
-        with self._root_lock():
+        with self.root_lock():
             topics = self.topics()
             clash = next((other for other in topics if names.collides(name, other)), None)
             if clash is not None:
@@ -247,16 +247,17 @@ class LogManager:
 
     # Logs
 
-    def open_log(self, topic: str, partition: int) -> Log:
+    def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         """A partition to write; the same object until the manager is closed, but opened anew where it failed.
 
+        ``config``: instead of what the topic says, for a partition that is known to be there.
         Raises LogDirLockedError while a broker runs on the directory, and as Log.open does.
         """
         known = self._logs.get((topic, partition))
         if known is not None and known.failure is not None:
             self._logs.pop((topic, partition)).close()
         if (topic, partition) not in self._logs:
-            config = self._partition_config(topic, partition)
+            config = config or self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.path(names.partition_directory(topic, partition))
             self._logs[topic, partition] = Log.open(
@@ -325,7 +326,8 @@ class LogManager:
             self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
             self.filesystem.sync_directory(self.directory)
 
-    def _root_lock(self) -> Lock:
+    def root_lock(self) -> Lock:
+        """Waits until nobody else changes files at the root."""
         lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
         assert lock is not None  # it waits
         return lock
@@ -334,13 +336,13 @@ class LogManager:
 
     def marks(self, partition: TopicPartition) -> Marks:
         """What the checkpoints say of a partition."""
-        recovery_points = self._offsets(names.RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._offsets(names.LOG_START_OFFSET_CHECKPOINT)
+        recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
+        log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
         return Marks(recovery_points.get(partition, 0), log_starts.get(partition, 0))
 
     def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
         """Replace what the checkpoints say of some partitions; others keep theirs."""
-        with self._root_lock():
+        with self.root_lock():
             self._update_offsets(
                 names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point for key, mark in marks.items()}
             )
@@ -349,13 +351,13 @@ class LogManager:
             )
 
     def _update_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        before = self._offsets(name)
+        before = self.offsets(name)
         after = {**before, **{key: offset for key, offset in offsets.items() if offset or key in before}}
         if after != before:
             write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint; a damaged one counts as empty, which costs a recovery and no record."""
+    def offsets(self, name: str) -> dict[TopicPartition, int]:
+        """The checkpoint of that name; a damaged one counts as empty, which costs a recovery and no record."""
         path = self.path(name)
         try:
             return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))

@@ -34,6 +34,7 @@ retention cleaner rebuild verify dump
 manager
 groups
 transactions
+maintenance
 """
 HEIGHT = {module: height for height, line in enumerate(LAYERS.split("\n")) for module in line.split()}
 

@@ -10,6 +10,6 @@ take the place of old ones, whatever happens meanwhile, and :mod:`.cleaning` put
 """
 
 from pyspark_commitlog.storage.cleaner.cleaning import Cleaner, CleanResult
-from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, dirtiest, group_segments
+from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, dirtiest_first, group_segments
 
-__all__ = ["CleanResult", "Cleanable", "Cleaner", "cleanable", "dirtiest", "group_segments"]
+__all__ = ["CleanResult", "Cleanable", "Cleaner", "cleanable", "dirtiest_first", "group_segments"]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
-from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules
+from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules, verify
 from pyspark_commitlog.storage.cleaner.output import Output
 from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, group_segments
 from pyspark_commitlog.storage.cleaner.swapping import swap_in
 from pyspark_commitlog.storage.cleaner.transactions import Transactions
-from pyspark_commitlog.storage.clock import Clock
+from pyspark_commitlog.storage.clock import Clock, instant
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileStatus
-from pyspark_commitlog.storage.format.tables import Int64s
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn
+from pyspark_commitlog.storage.format.tables import Bytes, Int64s
 from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 
@@ -57,28 +60,66 @@ class Cleaner:
         self.window_bytes = max(self.config.io_buffer_size // self.config.threads, WINDOW_BYTES_MIN)
 
     def clean(
-        self, log: Log, first_dirty_offset: int | None, now_ms: int, *, check: Callable[[], None] = _nothing
+        self,
+        log: Log,
+        first_dirty_offset: int | None,
+        now_ms: int,
+        *,
+        check: Callable[[], None] = _nothing,
+        work: str = "",
     ) -> CleanResult:
         """One round over ``log``, from where the last one ended (None: from the log start), as of ``now_ms``.
 
         Ends early where the offset map is full: call again with the result's offset for the rest. ``check`` is called
         between pieces of work, and before anything is replaced; what it raises ends the round. Then, and after any
-        other error or a crash, each segment is either old or new, and the first dirty offset given still holds.
+        other error or a crash, each segment is either old or new, and the first dirty offset given still holds. A wrong
+        checksum below the offset that the round reaches is found before anything is replaced. ``work`` is told to
+        whoever finds the partition locked meanwhile.
 
         Raises LogDirLockedError while another process maintains the log, CorruptRecordError or InvalidRecordError, with
         path and position, for damage, StorageError where the disk fails or the log was cut meanwhile.
         """
-        with log.maintaining():
+        with log.maintaining(work or f"compaction since {instant(log.context.clock.now_ms())}"):
             what = cleanable(log, first_dirty_offset, now_ms)
             if not what.has_work:
                 return CleanResult(what.first_dirty_offset)
-            return _Round(self, log, what, now_ms, check).run()
+            return _Round(self, log, what, now_ms, check).run(log)
+
+    def preview(
+        self, log: LogReader, first_dirty_offset: int | None, now_ms: int, *, check: Callable[[], None] = _nothing
+    ) -> CleanResult:
+        """What a round would do: everything is read, nothing is written and no lock taken. Raises as :meth:`clean`.
+
+        FileNotFoundError where another process replaced segments meanwhile.
+        """
+        what = cleanable(log, first_dirty_offset, now_ms)
+        if not what.has_work:
+            return CleanResult(what.first_dirty_offset)
+        return _Round(self, log, what, now_ms, check).preview()
+
+
+class _Target(Protocol):
+    """Where filtered batches go."""
+
+    def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None: ...
+
+
+class _Scales:
+    """Takes batches only to see how large they are."""
+
+    def __init__(self) -> None:
+        self.size = 0  # bytes
+
+    def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
+        self.size += len(buffer)
 
 
 class _Round:
     """One round over one log."""
 
-    def __init__(self, cleaner: Cleaner, log: Log, what: Cleanable, now_ms: int, check: Callable[[], None]) -> None:
+    def __init__(
+        self, cleaner: Cleaner, log: LogReader, what: Cleanable, now_ms: int, check: Callable[[], None]
+    ) -> None:
         self.log = log
         self.what = what
         self.offset_map = cleaner.offset_map
@@ -88,15 +129,39 @@ class _Round:
         self.check = check
         self.now_ms = now_ms
 
-    def run(self) -> CleanResult:
-        self._build_map()
-        end_offset = self.offset_map.latest_offset + 1
-        sources = [segment for segment in self.log.segments if segment.base_offset < end_offset]
-        rules = self._rules()
+    def run(self, log: Log) -> CleanResult:
+        """``log`` is the one of the round, open to write and being maintained."""
+        groups, rules = self._prepare(), self._rules()
         transactions = Transactions(self.log)
-        groups = group_segments(sources, self.what.first_uncleanable_offset, self.log.context.config)
-        after = sum(self._clean_group(group, rules, transactions) for group in groups)
-        return CleanResult(end_offset, len(sources), after, self.counts)
+        after = sum(self._clean_group(log, group, rules, transactions) for group in groups)
+        return self._result(groups, after)
+
+    def preview(self) -> CleanResult:
+        groups, rules = self._prepare(), self._rules()
+        transactions, scales = Transactions(self.log), _Scales()
+        for group in groups:
+            self._clean_segments(group, rules, transactions, scales)
+        self.counts.bytes_written = scales.size
+        return self._result(groups, len(groups))
+
+    def _prepare(self) -> list[list[LogSegment]]:
+        """Read what decides; the segments to be written anew, in groups that become one each."""
+        self._verify_clean_part()
+        self._build_map()
+        sources = [each for each in self.log.segments if each.base_offset <= self.offset_map.latest_offset]
+        return group_segments(sources, self.what.first_uncleanable_offset, self.log.context.config)
+
+    def _result(self, groups: Iterable[Sequence[LogSegment]], segments_after: int) -> CleanResult:
+        return CleanResult(self.offset_map.latest_offset + 1, sum(map(len, groups)), segments_after, self.counts)
+
+    def _verify_clean_part(self) -> None:
+        """What building the map does not read: damage must be known before the first segment is replaced."""
+        for segment in self.log.segments:
+            if segment.base_offset >= self.what.first_dirty_offset:
+                return
+            for window in segment.batches(window_bytes=self.window_bytes):
+                self._go_on(window)
+                verify(segment, window, slice(None))
 
     # The map (12.4)
 
@@ -125,7 +190,9 @@ class _Round:
         self._go_on(window)
         headers, start = window.headers, self.what.first_dirty_offset
         wanted = ~transactions.discardable(segment, window) & ~headers.is_control
-        rows = np.flatnonzero(wanted & (headers.table["last_offset"] >= start))
+        wanted &= headers.table["last_offset"] >= start
+        verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when they are decoded
+        rows = np.flatnonzero(wanted)
         decoded = segment.decode(window, rows, ("key",))
         assert decoded.records.keys is not None
         put = self.offset_map.put_all(decoded.records.keys, decoded.records.offsets, start)
@@ -154,32 +221,33 @@ class _Round:
             clean[-1].status().modified_ms - config.delete_retention_ms if clean else 0,
         )
 
-    def _clean_group(self, group: Sequence[LogSegment], rules: Rules, transactions: Transactions) -> int:
+    def _clean_group(self, log: Log, group: Sequence[LogSegment], rules: Rules, transactions: Transactions) -> int:
         """Write a group anew and swap it in; how many segments it is then.
 
         On disk after a crash before the swap: the old segments, and ``.cleaned`` files that opening removes.
         """
         found: dict[int, FileStatus] = {segment.base_offset: segment.status() for segment in group}
-        output = Output(self.log.context, group[0].base_offset)
+        output = Output(log.context, group[0].base_offset)
         try:
-            for segment in group:
-                self._clean_segment(segment, Filter(rules, segment, self.counts), transactions, output)
+            self._clean_segments(group, rules, transactions, output)
             new = output.finish(found[group[-1].base_offset].modified_ms)
             self.check()
         except BaseException:
             output.discard()
             raise
         self.counts.bytes_written += sum(segment.size for segment in new)
-        swap_in(self.log, new, found)
+        swap_in(log, new, found)
         return len(new)
 
-    def _clean_segment(
-        self, segment: LogSegment, filtering: Filter, transactions: Transactions, output: Output
+    def _clean_segments(
+        self, group: Sequence[LogSegment], rules: Rules, transactions: Transactions, target: _Target
     ) -> None:
-        for window in segment.batches(window_bytes=self.window_bytes):
-            self._go_on(window)
-            discardable = transactions.discardable(segment, window)
-            output.append(filtering.apply(window, discardable), transactions.still_aborted)
+        for segment in group:
+            filtering = Filter(rules, segment, self.counts)
+            for window in segment.batches(window_bytes=self.window_bytes):
+                self._go_on(window)
+                discardable = transactions.discardable(segment, window)
+                target.append(filtering.apply(window, discardable), transactions.still_aborted)
 
     def _go_on(self, window: Window) -> None:
         self.check()

@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, 
 from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
 from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.segment_reader import Rows, Window
 
 # Decompressed records are held in memory, so fewer compressed bytes are taken at once.
 _EXPECTED_RATIO = 8
@@ -88,17 +88,11 @@ class Filter:
         headers = window.headers
         is_past = headers.has_delete_horizon & (headers.table["base_timestamp"] <= self.rules.now_ms)
         discarded = discardable & (~headers.is_control | is_past)
-        self._verify(window, discarded | (headers.table["count"] == 0))
+        # What is dropped or kept without being decoded: its header decides.
+        verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
         pieces = [piece for part in _parts(window) for piece in self._filtered(window, part, discardable, discarded)]
         self.counts.bytes_read += len(window.buffer)
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
-
-    def _verify(self, window: Window, rows: Bools) -> None:
-        """Check what is dropped or kept without being decoded: its header decides."""
-        try:
-            formats.verify(window.buffer, window.headers[rows])
-        except CorruptionError as error:
-            raise error.located(self.segment.path(names.LOG), window.position) from error
 
     def _filtered(self, window: Window, part: slice, discardable: Bools, discarded: Bools) -> list[Bytes]:
         headers = window.headers[part]
@@ -159,6 +153,14 @@ class Filter:
                 is_of_epoch = control & (table["producer_epoch"] == state.epoch)
                 remembered |= (table["producer_id"] == producer_id) & is_of_epoch
         return remembered
+
+
+def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
+    """Raise CorruptRecordError, with path and position, where the checksum of one of the batches ``rows`` is wrong."""
+    try:
+        formats.verify(window.buffer, window.headers[rows])
+    except CorruptionError as error:
+        raise error.located(segment.path(names.LOG), window.position) from error
 
 
 def _parts(window: Window) -> Iterator[slice]:

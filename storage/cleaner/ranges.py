@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY
-from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 
@@ -30,6 +30,7 @@ class Cleanable:
     dirty_bytes: int
     is_overdue: bool  # max.compaction.lag.ms has passed for the oldest dirty record
     ratio_min: float  # min.cleanable.dirty.ratio
+    held_by: str = ""  # what makes the first uncleanable offset so
 
     @property
     def ratio(self) -> float:
@@ -48,7 +49,7 @@ class Cleanable:
         return self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0
 
 
-def cleanable(log: Log, checkpointed: int | None, now_ms: int) -> Cleanable:
+def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable:
     """What a compaction at ``now_ms`` would do to ``log``.
 
     ``checkpointed`` is where the last one ended, as the cleaner-offset-checkpoint has it; None, or an offset outside
@@ -57,7 +58,7 @@ def cleanable(log: Log, checkpointed: int | None, now_ms: int) -> Cleanable:
     start = log.log_start_offset
     first_dirty = start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
     dirty = _between(log.segments, first_dirty, log.segments.active.base_offset)
-    bound = min(_bounds(log, dirty, now_ms))
+    bound, held_by = min(_bounds(log, dirty, now_ms), key=lambda each: each[0])
     first_uncleanable = _aligned(log.segments, max(first_dirty, bound))
     return Cleanable(
         first_dirty,
@@ -66,6 +67,7 @@ def cleanable(log: Log, checkpointed: int | None, now_ms: int) -> Cleanable:
         sum(segment.size for segment in _between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)),
         _is_overdue(dirty, log.context.config, now_ms),
         log.context.config.min_cleanable_dirty_ratio,
+        held_by,
     )
 
 
@@ -74,12 +76,16 @@ def _between(segments: LogSegments, start: int, end: int) -> list[LogSegment]:
     return [segment for segment in segments.reaching(start) if segment.base_offset < end]
 
 
-def _bounds(log: Log, dirty: Sequence[LogSegment], now_ms: int) -> Iterable[int]:
-    yield log.last_stable_offset
-    yield log.segments.active.base_offset
+def _bounds(log: LogReader, dirty: Sequence[LogSegment], now_ms: int) -> Iterable[tuple[int, str]]:
+    """Offsets from which on nothing is touched, and why; of two that are the same the first one counts."""
+    yield log.segments.active.base_offset, "the active segment, which is still written to, begins there"
+    yield log.last_stable_offset, "a transaction is open from there on"
     lag_ms = log.context.config.min_compaction_lag_ms
     if lag_ms:
-        yield from (each.base_offset for each in dirty if each.largest_timestamp_ms > now_ms - lag_ms)
+        young = (each.base_offset for each in dirty if each.largest_timestamp_ms > now_ms - lag_ms)
+        yield from (
+            (offset, f"records from there on are younger than min.compaction.lag.ms = {lag_ms:,}") for offset in young
+        )
 
 
 def _aligned(segments: LogSegments, offset: int) -> int:
@@ -94,10 +100,10 @@ def _is_overdue(dirty: Iterable[LogSegment], config: LogConfig, now_ms: int) -> 
     return bool(firsts) and min(firsts) < now_ms - config.max_compaction_lag_ms
 
 
-def dirtiest(logs: Mapping[Name, Cleanable]) -> Name | None:
-    """Of the logs whose compaction is due the one with the highest ratio; None if none is."""
+def dirtiest_first(logs: Mapping[Name, Cleanable]) -> list[Name]:
+    """The logs whose compaction is due, that with the highest ratio first."""
     due = {name: each.ratio for name, each in logs.items() if each.is_due}
-    return max(due, key=lambda name: due[name]) if due else None
+    return sorted(due, key=lambda name: due[name], reverse=True)
 
 
 class _Sizes(NamedTuple):

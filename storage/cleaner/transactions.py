@@ -14,8 +14,8 @@ from pyspark_commitlog.storage.errors import CorruptIndexError, InvalidRecordErr
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import Bools
-from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Marker
+from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Transactions:
     """Follows a log's transactions from its beginning on, window after window: one for a whole round."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogReader) -> None:
         self._log = log
         self._seen_committed: set[int] = set()  # producers with data since their last commit
         self._seen_aborted: dict[int, int] = {}  # producers with aborted data since their last abort: where it began

@@ -89,7 +89,7 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     marked = _MARKED_DIRECTORY.fullmatch(name)
     kind: Kind = "plain" if marked is None else marked[2]  # type: ignore[assignment]  # the pattern allows these three
     topic, dash, partition = (name if marked is None else marked[1]).rpartition("-")
-    if not dash or not _is_topic_name(topic) or not (partition.isascii() and partition.isdigit()):
+    if not dash or not is_topic_name(topic) or not (partition.isascii() and partition.isdigit()):
         return None
     return PartitionDirectory(topic, int(partition), kind) if int(partition) <= PARTITION_MAX else None
 
@@ -132,7 +132,7 @@ def join(directory: str, *names: str) -> str:
     return "/".join([directory.rstrip("/") if directory.rstrip("/") or not names else "", *names])
 
 
-def _is_topic_name(name: str) -> bool:
+def is_topic_name(name: str) -> bool:
     try:
         check_topic_name(name)
     except InvalidTopicError:

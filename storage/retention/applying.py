@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 
+from pyspark_commitlog.storage.clock import instant
 from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
@@ -12,7 +13,6 @@ from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.retention.facts import DeletedFile, deleted_files, survey
 from pyspark_commitlog.storage.retention.planning import RetentionOptions, RetentionPlan, plan
 from pyspark_commitlog.storage.retention.report import RetentionReport
-from pyspark_commitlog.storage.retention.wording import instant
 from pyspark_commitlog.storage.segment import give_up_file
 from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.swaps import is_waiting
@@ -35,16 +35,19 @@ def preview_retention(
     return RetentionReport(decided, True, removed, waiting)
 
 
-def retain(log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None) -> RetentionReport:
+def retain(
+    log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, work: str = ""
+) -> RetentionReport:
     """Take out of the log what its policies let go, and remove what an earlier run took out long enough ago.
 
-    ``as_of_ms``: the policies count as if it were that time; now by default. Raises LogDirLockedError, without waiting,
+    ``as_of_ms``: the policies count as if it were that time; now by default. ``work`` is told to whoever finds the
+    partition locked meanwhile. Raises LogDirLockedError, without waiting,
     while another process compacts, deletes or rebuilds, PolicyViolationError where policies other than Kafka's would
     delete from a topic that is only compacted, and StorageError where the disk failed.
     """
     context = log.context
     before = tuple(deleted_files(context))  # taking the lock brings the directory into order
-    with log.maintaining(f"retention since {instant(context.clock.now_ms())}"):
+    with log.maintaining(work or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
         decided = plan(survey(log), context.config, now_ms, options)
         for warning in decided.warnings:

@@ -1,20 +1,8 @@
-"""Times and amounts as people read them."""
+"""Amounts as people read them."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
-
-
-def instant(timestamp_ms: int) -> str:
-    """``2023-11-14 22:13:20.000 UTC``; what no calendar holds stays a number."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return f"{timestamp_ms:,} ms"
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03} UTC"
 
 
 def duration(duration_ms: int) -> str:

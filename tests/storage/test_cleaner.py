@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.cleaner import Cleaner, cleanable, dirtiest, group_segments
+from pyspark_commitlog.storage.cleaner import Cleaner, cleanable, dirtiest_first, group_segments
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError, LogDirLockedError, StorageError
 from pyspark_commitlog.storage.format import control, names, v2
@@ -125,9 +125,9 @@ def test_the_dirtiest_log_that_is_due_comes_first(disk: MemoryFileSystem) -> Non
         now_ms = disk.clock.now_ms()
         dirty = {checkpoint: cleanable(log, checkpoint, now_ms) for checkpoint in (0, 1, 2, 3)}
     assert [round(each.ratio, 2) for each in dirty.values()] == [1.0, 0.67, 0.33, 0.0]
-    assert dirtiest(dirty) == 0
-    assert dirtiest({1: dirty[1], 2: dirty[2]}) == 1
-    assert dirtiest({2: dirty[2], 3: dirty[3]}) is None
+    assert dirtiest_first(dirty) == [0, 1]
+    assert dirtiest_first({2: dirty[2], 1: dirty[1]}) == [1]
+    assert dirtiest_first({2: dirty[2], 3: dirty[3]}) == []
 
 
 @pytest.mark.parametrize("checkpoint", [None, -5, 99], ids=["none", "below the start", "above the end"])

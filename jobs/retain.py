@@ -1,0 +1,30 @@
+"""Retention: old segments go by time, size and log start offset: ``spark-submit jobs/retain.py --log-dir DIR``.
+
+One task a log. The report says what went and why, and what is kept, why and until when; --dry-run --as-of TIME says
+what would go by then. Exit code 0: all is well, 2: a log is damaged, 1: anything else (locked, unknown topic, disk).
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from pyspark_commitlog.pipeline.maintenance import arguments, maintain, split
+from pyspark_commitlog.storage import retain_partitions
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument(
+        "--keep-for-groups",
+        action="append",
+        default=[],
+        metavar="GROUPS",
+        help="nothing goes that these consumer groups have not read; separated by commas, may be repeated",
+    )
+    options = parser.parse_args()
+    return maintain("retention", options, partial(retain_partitions, keep_for_groups=split(options.keep_for_groups)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

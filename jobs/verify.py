@@ -1,0 +1,20 @@
+"""Verification of checksums, records, offsets, indexes, checkpoints: ``spark-submit jobs/verify.py --log-dir DIR``.
+
+One task a segment. Reads only, takes no lock: a directory that a broker writes to may be checked. Exit code 0: all is
+well, 2: something is damaged or has to be rebuilt, 1: anything else (unknown topic).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark_commitlog.pipeline.maintenance import arguments, maintain
+from pyspark_commitlog.storage import verify_partitions
+
+
+def main() -> int:
+    return maintain("verification", arguments(__doc__).parse_args(), verify_partitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The maintenance jobs: from a command line to tasks on a cluster, a report, and an exit code.
+
+The work itself is in storage/maintenance, and knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from pyspark import SparkConf, SparkContext
+
+from pyspark_commitlog.pipeline.maintenance.arguments import arguments, split, to_run
+from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
+from pyspark_commitlog.storage import (
+    LogStoreError,
+    MaintenanceRun,
+    OutcomeStatus,
+    PartitionOutcome,
+    Runner,
+    Selection,
+    select_partitions,
+)
+
+__all__ = ["arguments", "maintain", "show", "split"]
+
+EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 2}
+
+
+class Work(Protocol):
+    """One of the kinds of maintenance."""
+
+    def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
+
+
+def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
+    """Do ``work`` as the options of :func:`arguments` ask for, by Spark, and print what came of it.
+
+    Answers the exit code: 0 where all went well, 2 where a log is damaged, 1 where anything else was wrong.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        run = to_run(name, options)
+        with run.manager() as manager:
+            selection = select_partitions(manager, split(options.topics), run.overrides)
+        with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {run.directory}")) as context:
+            return show(name, work(run, selection, SparkTasks(context, name)), as_json=options.json)
+    except (LogStoreError, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+
+
+def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> int:
+    """Print each outcome as it comes, then how many there were of each kind; the exit code."""
+    counts: Counter[OutcomeStatus] = Counter()
+    for outcome in outcomes:
+        counts[outcome.status] += 1
+        print(json.dumps(outcome.to_json()) if as_json else outcome, flush=True)
+    kinds = ", ".join(f"{counts[status]:,} {status.value}" for status in OutcomeStatus if counts[status])
+    summary = f"{name}: {sum(counts.values()):,} partitions" + (f": {kinds}" if kinds else ", nothing to do")
+    print(summary, file=sys.stderr if as_json else sys.stdout, flush=True)
+    return max((EXIT_CODES[status] for status in counts), default=0)

@@ -1,0 +1,58 @@
+"""Spark as the runner of maintenance tasks, with lines of progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+from uuid import uuid4
+
+from pyspark import SparkContext
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TELL_EVERY_S = 10.0
+
+
+class SparkTasks:
+    """A task an item. While they run, lines on stderr tell how many are done."""
+
+    def __init__(self, context: SparkContext, name: str, tell_every_s: float = TELL_EVERY_S) -> None:
+        self._context = context
+        self._name = name
+        self._tell_every_s = tell_every_s
+
+    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """The results in the order of ``items``. An interrupt cancels the tasks and goes on its way."""
+        if not items:
+            return []
+        group = f"{self._name}-{uuid4()}"
+        # Only another thread can ask for the status while one waits for the results.
+        with ThreadPoolExecutor(1) as executor:
+            results = executor.submit(self._collect, group, what, task, items)
+            try:
+                self._tell(group, f"{len(items):,} {what}", results)
+            except BaseException:
+                self._context.cancelJobGroup(group)
+                raise
+        return results.result()
+
+    def _collect(self, group: str, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        self._context.setJobGroup(group, f"{self._name}: {len(items):,} {what}", interruptOnCancel=True)
+        return self._context.parallelize(items, len(items)).map(task).collect()
+
+    def _tell(self, group: str, of_what: str, results: Future[list[Result]]) -> None:
+        began_s = time.monotonic()
+        while not wait([results], self._tell_every_s).done:
+            seconds = time.monotonic() - began_s
+            line = f"{self._name}: {self._finished(group):,} of {of_what} done after {seconds:.0f} s"
+            print(line, file=sys.stderr, flush=True)
+
+    def _finished(self, group: str) -> int:
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None)

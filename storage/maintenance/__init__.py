@@ -1,0 +1,41 @@
+"""Maintenance of a log directory: retention, compaction, index rebuild and verification of many partitions.
+
+:func:`select_partitions` says which, :func:`retain_partitions` and its like do the work by a :class:`Runner`, which may
+be a plain loop (:func:`in_this_process`), and answer a :class:`PartitionOutcome` each. What is wrong with one partition
+is told, and keeps nobody from the others.
+
+:mod:`.settings` is what a run is told, :mod:`.outcome` what it answers, :mod:`.directory` the runs; the others are the
+work on one log: :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`, :mod:`.verifying`.
+"""
+
+from pyspark_commitlog.storage.maintenance.directory import (
+    Runner,
+    compact_partitions,
+    in_this_process,
+    retain_partitions,
+    verify_partitions,
+)
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, told
+from pyspark_commitlog.storage.maintenance.settings import (
+    ConfigOverrides,
+    MaintenanceRun,
+    Partition,
+    Selection,
+    select_partitions,
+)
+
+__all__ = [
+    "ConfigOverrides",
+    "MaintenanceRun",
+    "OutcomeStatus",
+    "Partition",
+    "PartitionOutcome",
+    "Runner",
+    "Selection",
+    "compact_partitions",
+    "in_this_process",
+    "retain_partitions",
+    "select_partitions",
+    "told",
+    "verify_partitions",
+]

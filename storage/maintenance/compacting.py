@@ -1,0 +1,243 @@
+"""Compaction of the logs of a directory: which are due, why the others are not, and one after the other until none is.
+
+Kafka's cleaner takes the dirtiest log, cleans a round, and looks again (LogCleanerManager.grabFilthiestCompactedLog).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+from pyspark_commitlog.storage.cleaner import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
+from pyspark_commitlog.storage.clock import instant
+from pyspark_commitlog.storage.config import CleanerConfig
+from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.filesystem import write_atomically
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, outcome_of, patiently
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS
+
+
+class Choice(NamedTuple):
+    """Whether a log is to be compacted now."""
+
+    partition: Partition
+    what: Cleanable | None  # None: not looked at, or it could not be
+    outcome: PartitionOutcome | None  # of a log that is not compacted; None: it is due
+
+
+# Choosing (12.1, 12.2)
+
+
+def choose(run: MaintenanceRun, partition: Partition) -> Choice:
+    """Look at one log; takes no lock, changes nothing."""
+    now_ms = run.now_ms()
+    if not partition.config.compact or not run.cleaner_config.enable:
+        return Choice(partition, None, outcome_of(partition, lambda: Compacted(run, partition, now_ms, None)))
+    found: list[Cleanable] = []
+
+    def look() -> Report:
+        with partition.open_reader(run) as reader:
+            found.append(cleanable(reader, partition.checkpointed.cleaner_offset, now_ms))
+        return Compacted(run, partition, now_ms, found[0])
+
+    outcome = outcome_of(partition, look)
+    return (
+        Choice(partition, found[0], None if found[0].is_due else outcome) if found else Choice(partition, None, outcome)
+    )
+
+
+def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
+    """Those that are due, the dirtiest first."""
+    partitions = {choice.partition.key: choice.partition for choice in choices}
+    found = {choice.partition.key: choice.what for choice in choices if choice.what is not None}
+    return [partitions[key] for key in dirtiest_first(found)]
+
+
+# Compacting
+
+
+def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
+    """Compact one log, round after round, until it is no longer due; each round is noted in the checkpoint.
+
+    With ``run.dry_run`` the first round is counted, not done.
+    """
+    work = _preview if run.dry_run else _compact
+    return outcome_of(partition, lambda: work(run, partition))
+
+
+def _preview(run: MaintenanceRun, partition: Partition) -> Report:
+    cleaner, now_ms = _cleaner(run.cleaner_config), run.now_ms()
+    checkpointed = partition.checkpointed.cleaner_offset
+    with partition.open_reader(run) as reader:
+        for _ in range(REOPEN_ATTEMPTS):
+            try:
+                what = cleanable(reader, checkpointed, now_ms)
+                return Compacted(run, partition, now_ms, what, (cleaner.preview(reader, checkpointed, now_ms),))
+            except FileNotFoundError:  # another process replaced a segment meanwhile
+                reader.refresh()
+    raise StorageError(f"{reader.context.directory}: files vanish while they are read; is the topic being deleted?")
+
+
+def _compact(run: MaintenanceRun, partition: Partition) -> Report:
+    with run.manager() as manager:
+        log = manager.open_log(*partition.key, partition.config)
+        rounds: list[CleanResult] = []
+        return patiently(run, log, lambda: _rounds(run, partition, manager, log, rounds))
+
+
+def _rounds(
+    run: MaintenanceRun, partition: Partition, manager: LogManager, log: Log, done: list[CleanResult]
+) -> Report:
+    """Rounds until the log is not due, after those that are ``done``; begins where the checkpoint says, each time."""
+    cleaner = _cleaner(run.cleaner_config)
+    began: tuple[int, Cleanable] | None = None
+    while True:
+        now_ms = run.now_ms()
+        checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
+        what = cleanable(log, checkpointed, now_ms)
+        began = began or (now_ms, what)
+        if not what.is_due:
+            return Compacted(run, partition, *began, tuple(done))
+        result = cleaner.clean(log, checkpointed, now_ms, work=run.work)
+        write_cleaner_offset(manager, partition.key, result.next_first_dirty_offset)
+        done.append(result)
+
+
+@cache
+def _cleaner(config: CleanerConfig) -> Cleaner:
+    """One a process: the map of keys is large, and logs come one after the other."""
+    return Cleaner(config)
+
+
+def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset: int) -> None:
+    """Note up to where a log was compacted; entries of logs that are gone go (LogCleanerManager.updateCheckpoints).
+
+    On disk after a crash: the checkpoint as it was, so that the round is done again at worst, or as it should be.
+    """
+    path = manager.path(names.CLEANER_OFFSET_CHECKPOINT)
+    with manager.root_lock():
+        there = set(manager.filesystem.list(manager.directory))
+        before = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT)
+        after = {key: told for key, told in before.items() if names.partition_directory(*key) in there}
+        after[partition] = offset
+        if after != before:
+            write_atomically(manager.filesystem, path, checkpoints.encode_offsets(after))
+
+
+# Telling
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What was done to a log, or why nothing was."""
+
+    run: MaintenanceRun
+    partition: Partition
+    now_ms: int
+    what: Cleanable | None  # before; None where the log was not looked at
+    rounds: Sequence[CleanResult] = ()
+
+    def __str__(self) -> str:
+        dry = ", a dry run" if self.run.dry_run else ""
+        head = f"{self.partition}, as of {instant(self.now_ms)}{dry}"
+        lines = [f"{head}: {self._done()}" if self.rounds else f"{head}: not compacted: {self.reason}"]
+        if self.rounds and self.what is not None:
+            lines.append(f"compacted because {self.reason}")
+            lines.append(f"nothing from offset {self.what.first_uncleanable_offset} on is touched: {self.what.held_by}")
+        if self._rest:
+            lines.append(self._rest)
+        return "\n  ".join(lines)
+
+    def _done(self) -> str:
+        facts = self._counts()
+        return (
+            f"{facts['records_after']:,} of {facts['records_before']:,} records kept, {facts['bytes_after']:,} of "
+            f"{facts['bytes_before']:,} bytes, in {facts['segments_after']:,} instead of {facts['segments_before']:,} "
+            f"segments; clean up to offset {facts['first_dirty_offset']}"
+        )
+
+    @property
+    def _rest(self) -> str:
+        end = self.what.first_uncleanable_offset if self.what is not None else 0
+        if self.run.dry_run and self.rounds and self.rounds[0].next_first_dirty_offset < end:
+            reached = self.rounds[0].next_first_dirty_offset
+            return f"the offset map is full at offset {reached}: more rounds would follow, these are the figures of one"
+        keyless = sum(each.counts.records_without_key for each in self.rounds)
+        return (
+            f"warning: {keyless:,} records without a key are lost: a compacted topic cannot hold them"
+            if keyless
+            else ""
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why the log is due, or is not."""
+        if not self.run.cleaner_config.enable:
+            return "log.cleaner.enable = false"
+        if self.what is None:
+            return f"cleanup.policy = {','.join(sorted(self.partition.config.cleanup_policy))} has no compact"
+        return _reason(self.what, self.partition)
+
+    def _counts(self) -> dict[str, int]:
+        """Before and after all rounds: each writes all anew that those before it wrote, and more."""
+        if not self.rounds:
+            return {}
+        counts, last = [each.counts for each in self.rounds], self.rounds[-1]
+        left = counts[-1].records_kept, counts[-1].bytes_written, last.segments_after
+        return {
+            "records_before": left[0] + sum(each.records_read - each.records_kept for each in counts),
+            "records_after": left[0],
+            "records_without_key": sum(each.records_without_key for each in counts),
+            "bytes_before": left[1] + sum(each.bytes_read - each.bytes_written for each in counts),
+            "bytes_after": left[1],
+            "segments_before": left[2] + sum(each.segments_before - each.segments_after for each in self.rounds),
+            "segments_after": left[2],
+            "first_dirty_offset": last.next_first_dirty_offset,
+        }
+
+    def facts(self) -> Mapping[str, Any]:
+        what = self.what
+        looked = (
+            {}
+            if what is None
+            else {
+                "first_dirty_offset_before": what.first_dirty_offset,
+                "first_uncleanable_offset": what.first_uncleanable_offset,
+                "clean_bytes": what.clean_bytes,
+                "dirty_bytes": what.dirty_bytes,
+                "dirty_ratio": round(what.ratio, 6),
+                "held_by": what.held_by,
+            }
+        )
+        return {
+            "dry_run": self.run.dry_run,
+            "as_of_ms": self.now_ms,
+            "compacted": bool(self.rounds),
+            "reason": self.reason,
+            **looked,
+            "rounds": len(self.rounds),
+            **self._counts(),
+        }
+
+
+def _reason(what: Cleanable, partition: Partition) -> str:
+    config = partition.config
+    if what.first_uncleanable_offset <= what.first_dirty_offset:
+        return f"all is clean up to offset {what.first_dirty_offset}, and {what.held_by}"
+    if not what.dirty_bytes:
+        return f"nothing is dirty up to offset {what.first_uncleanable_offset}"
+    share = f"{what.dirty_bytes:,} of {what.clean_bytes + what.dirty_bytes:,} bytes are dirty, {what.ratio:.2f}"
+    if what.ratio > what.ratio_min:
+        return f"{share}, more than min.cleanable.dirty.ratio = {what.ratio_min}"
+    if what.is_overdue:
+        return f"a dirty record is older than max.compaction.lag.ms = {config.max_compaction_lag_ms:,} ({share})"
+    return (
+        f"{share}, not more than min.cleanable.dirty.ratio = {what.ratio_min}, and no dirty record is older than "
+        f"max.compaction.lag.ms = {config.max_compaction_lag_ms:,}"
+    )

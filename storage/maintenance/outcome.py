@@ -1,0 +1,89 @@
+"""What became of a partition, for people and for programs."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError, LogStoreError
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+
+logger = logging.getLogger(__name__)
+
+
+class OutcomeStatus(Enum):
+    """How it ended."""
+
+    DONE = "done"  # or, by the rules, nothing was to be done
+    DAMAGED = "damaged"  # something in the log is wrong; it was left as it is
+    FAILED = "failed"  # locked, the disk, a missing directory: the log is as it was, or as a crash would leave it
+
+
+class Report(Protocol):
+    """What was done to a log, or would be. ``str()`` of it is a few lines of text that begin with its name."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """The same for programs: what JSON can hold. Times in ms, sizes in bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class PartitionOutcome:
+    """One partition's."""
+
+    topic: str
+    partition: int
+    status: OutcomeStatus
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """For one line of JSON."""
+        return {"topic": self.topic, "partition": self.partition, "status": self.status.value, **self.facts}
+
+
+def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOutcome:
+    """Do the work on one partition; what is wrong there is told, and is no reason not to go on with others."""
+    try:
+        report = work()
+    except CorruptionError as error:
+        return _wrong(partition, OutcomeStatus.DAMAGED, str(error))
+    except LogStoreError as error:
+        return _wrong(partition, OutcomeStatus.FAILED, str(error))
+    except OSError as error:
+        return _wrong(partition, OutcomeStatus.FAILED, told(error))
+    return PartitionOutcome(partition.topic, partition.number, OutcomeStatus.DONE, str(report), report.facts())
+
+
+def _wrong(partition: Partition, status: OutcomeStatus, error: str) -> PartitionOutcome:
+    return PartitionOutcome(*partition.key, status, f"{partition}: {status.value}: {error}", {"error": error})
+
+
+def told(error: OSError) -> str:
+    """An error of the system, with its file and what to do where that is plain."""
+    advice = {
+        errno.ENOSPC: "; make room, nothing was lost",
+        errno.EROFS: "; maintenance needs a directory that can be written",
+        errno.EACCES: "; run it as the user who owns the directory",
+    }.get(error.errno or 0, "")
+    return f"{error.filename or 'the disk'}: {error.strerror or error}{advice}"
+
+
+def patiently(run: MaintenanceRun, log: Log, work: Callable[[], Report]) -> Report:
+    """``work`` takes the maintenance lock of ``log``; with ``run.wait``, wait for whoever holds it and try again."""
+    while True:
+        try:
+            return work()
+        except LogDirLockedError as error:
+            if not run.wait:
+                raise
+            logger.warning("%s; waiting for it", error)
+            log.wait_for_maintenance()

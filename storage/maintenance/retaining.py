@@ -1,0 +1,102 @@
+"""Retention of one log of a directory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pyspark_commitlog.storage.groups import GroupOffsets
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, outcome_of, patiently
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.retention import (
+    RetentionOptions,
+    RetentionReport,
+    SegmentFate,
+    preview_retention,
+    retain,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupsKept:
+    """What groups have read: nothing goes that one of them has not."""
+
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, manager: LogManager, groups: Iterable[str]) -> GroupsKept:
+        """Their committed offsets now; what is appended to the logs from now on is newer anyhow."""
+        committed = GroupOffsets(manager)
+        found = {
+            group: {key: each.offset for key, each in committed.fetch(group).items()} for group in dict.fromkeys(groups)
+        }
+        for group, offsets in found.items():
+            if not offsets:
+                logger.warning("group %r has committed nothing in %s: nothing goes", group, manager.directory)
+        return cls(found)
+
+    def of(self, partition: Partition) -> dict[str, int]:
+        """By group, its offset in a partition; 0 where it has none."""
+        return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
+
+
+def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKept) -> PartitionOutcome:
+    """Take out of one log what its policies let go, and remove what earlier runs took out long enough ago.
+
+    A log of which nothing goes is only looked at: it is not locked and no file of it is written.
+    """
+    options = RetentionOptions(groups.of(partition), check_interval_ms=run.overrides.check_interval_ms)
+    return outcome_of(partition, lambda: _retain(run, partition, options))
+
+
+def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> Report:
+    with partition.open_reader(run) as reader:
+        report = preview_retention(reader, options, as_of_ms=run.as_of_ms)
+    if run.dry_run:
+        return Retained(partition, report)
+    if not report.plan.removed and not report.files_removed:
+        return Retained(partition, replace(report, is_dry_run=False))
+    with run.manager() as manager:
+        log = manager.open_log(*partition.key, partition.config)
+        return patiently(
+            run,
+            log,
+            lambda: Retained(partition, retain(log, options, as_of_ms=run.as_of_ms, work=run.work)),
+        )
+
+
+@dataclass(frozen=True)
+class Retained:
+    """The report on one log."""
+
+    partition: Partition
+    report: RetentionReport
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def facts(self) -> Mapping[str, Any]:
+        plan = self.report.plan
+        return {
+            "dry_run": self.report.is_dry_run,
+            "as_of_ms": plan.now_ms,
+            "log_start_offset": plan.log_start_offset,
+            "log_start_offset_before": plan.facts.log_start_offset,
+            "log_end_offset": plan.facts.log_end_offset,
+            "bytes": plan.facts.size,
+            "bytes_removed": sum(fate.segment.size for fate in plan.removed),
+            "segments": [_fate_facts(fate) for fate in plan.fates],
+            "files_removed": [file.name for file in self.report.files_removed],
+            "files_waiting": [file.name for file in self.report.files_waiting],
+            "warnings": list(plan.warnings),
+        }
+
+
+def _fate_facts(fate: SegmentFate) -> dict[str, Any]:
+    facts = asdict(fate)
+    return {**facts.pop("segment"), **facts}
