@@ -16,7 +16,7 @@ import logging
 from collections.abc import Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
@@ -41,6 +41,7 @@ from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader, Marks
+from pyspark_commitlog.storage.watcher import LogWatcher
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 
 TopicPartition = tuple[str, int]
+ReaderT = TypeVar("ReaderT", bound=LogReader)
 
 # Any of these tells a log directory; the locks alone are left where its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
@@ -271,7 +273,14 @@ class LogManager:
 
     def open_reader(self, topic: str, partition: int) -> LogReader:
         """A partition to read, as it is now. Takes no lock."""
-        return LogReader.open(
+        return self._open_to_read(LogReader, topic, partition)
+
+    def open_watcher(self, topic: str, partition: int) -> LogWatcher:
+        """A partition to read as it grows. Takes no lock."""
+        return self._open_to_read(LogWatcher, topic, partition)
+
+    def _open_to_read(self, kind: type[ReaderT], topic: str, partition: int) -> ReaderT:
+        return kind.open(
             self.path(names.partition_directory(topic, partition)),
             self._partition_config(topic, partition),
             clock=self.clock,

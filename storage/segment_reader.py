@@ -278,20 +278,28 @@ class SegmentReader:
         have left only parts of what is not synced. Also finds what the indexes do not tell: where the last batch ends
         (:attr:`size`), and late timestamps.
         """
-        position = self.position_before(self.offset_index.last_offset)
+        self._known_size = self.position_before(self.offset_index.last_offset)
         next_offset = self.base_offset
-        with suppress(CorruptRecordError):  # whatever follows the last batch is no part of the log
-            for window in self.batches(position, self.file_size):
+        for window in self.take_in(flushed_offset):
+            next_offset = int(window.headers.table["last_offset"][-1]) + 1
+        return next_offset
+
+    def take_in(self, flushed_offset: int = INT64_MAX) -> Iterator[Window]:
+        """The whole batches behind :attr:`size`, which moves behind each window before it is yielded.
+
+        Of batches that reach ``flushed_offset`` the checksums are verified. Whatever follows the last whole batch is no
+        part of the log.
+        """
+        with suppress(CorruptRecordError):
+            for window in self.batches(self.size, self.file_size):
                 whole = window.headers[: _count_whole(window, flushed_offset)]
                 if len(whole):
                     timestamps, offsets = self._running_largest(whole)
                     self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
-                    next_offset = int(whole.table["last_offset"][-1]) + 1
-                    position = window.position + whole.end
+                    self._known_size = window.position + whole.end
+                    yield window._replace(headers=whole)
                 if len(whole) < len(window.headers):
                     break
-        self._known_size = position
-        return next_offset
 
     def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
         """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""

@@ -28,7 +28,7 @@ recovery splitting
 loader
 outcomes
 reader
-shared_log
+watcher shared_log
 log
 retention cleaner rebuild verify dump
 manager

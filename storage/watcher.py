@@ -1,0 +1,163 @@
+"""LogWatcher: a reader that looks again and again, and pays for what was appended, not for the log.
+
+For streaming queries: a look before every micro-batch, and tasks that read a little at the end of a long log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyspark_commitlog.storage.filesystem import FileStatus
+from pyspark_commitlog.storage.loader import LoadedLog
+from pyspark_commitlog.storage.reader import Isolation, LogReader
+from pyspark_commitlog.storage.recovery import replay
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES
+
+# What may lie behind the last index entry in memory before the index is read again: a walk over that many bytes.
+UNINDEXED_BYTES = 1024 * 1024
+
+
+class LogWatcher(LogReader):
+    """A partition's log, to read as it grows. Like every reader it takes no lock and changes nothing."""
+
+    def _load(self) -> LoadedLog:
+        # Before the names are listed: whatever changes them later also changes this.
+        self._known_directory = self._directory()
+        self._marks = self.checkpoints.read()
+        self._indexed_bytes = 0
+        return super()._load()
+
+    def _directory(self) -> FileStatus | None:
+        return self.context.filesystem.status(self.context.directory)
+
+    def catch_up(self) -> None:
+        """See what was appended, deleted or replaced since.
+
+        Costs what was appended; a whole look, as :meth:`refresh`, where files came or went, which a roll, a compaction,
+        retention and a recovery all do. Raises StorageError where the directory is gone.
+        """
+        if not len(self.segments) or self._directory() != self._known_directory or not self._take_in_appended():
+            self.refresh()
+
+    def _take_in_appended(self) -> bool:
+        """False where the active segment was cut."""
+        active = self.segments.active
+        if active.file_size < active.size:
+            return False
+        self._marks = self.checkpoints.read()
+        self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
+        for window in active.take_in(self._marks.recovery_point):
+            replay(active, window, self.producers, index_aborts=False)
+            self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+            self.producers.on_high_watermark(self._log_end_offset)
+        if active.size - self._indexed_bytes > UNINDEXED_BYTES:
+            active.offset_index.close()
+            self._indexed_bytes = active.size
+        return True
+
+    # Where a micro-batch may end
+
+    def stable_end(self, isolation: Isolation) -> int:
+        """Up to where a reader sees, but for transaction markers at the end that may not be synced yet.
+
+        A power cut may take such a marker, and a record then gets its offset: who remembers to have read up to behind
+        the marker would never see the record.
+        """
+        return self._looking_again(lambda: self._stable_end(self.end_offset(isolation)))
+
+    def _stable_end(self, bound: int) -> int:
+        # What lies below an active segment was synced when the segment began.
+        active = self.segments.active
+        synced = max(self._marks.recovery_point, active.base_offset, self._log_start_offset)
+        if bound <= synced:
+            return bound
+        end = self._position_of_bound(active, bound)
+        for offset in _indexed_below(active, bound):
+            position = active.position_before(offset)
+            behind = _end_of_data(active, position, end)
+            if behind is not None or offset < synced:
+                return max(behind or 0, synced)
+            end = position
+        return synced
+
+    def offset_within(self, start: int, end: int, max_bytes: int) -> int:
+        """Where to end a read from ``start`` to ``end`` so that it takes at most ``max_bytes`` of log: behind a batch.
+
+        At least one batch is taken, and never more than up to ``end``.
+        """
+        return self._looking_again(lambda: self._offset_within(start, end, max_bytes))
+
+    def _offset_within(self, start: int, end: int, max_bytes: int) -> int:
+        left = max_bytes
+        for segment in self.segments.reaching(start):
+            position = segment.position_reaching(start)
+            if segment.base_offset >= end or position is None:
+                continue
+            if segment.size - position > left:
+                behind = _end_within(segment, position, left)
+                if behind is None:
+                    behind = _first_end(segment, position) if left == max_bytes else segment.base_offset
+                return min(behind, end)
+            left -= segment.size - position
+        return end
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """About how many bytes of log lie between two offsets, as if records lay evenly in their segment."""
+        return self._looking_again(lambda: self._bytes_between(start, end))
+
+    def _bytes_between(self, start: int, end: int) -> int:
+        total = 0
+        for segment in self.segments.reaching(start):
+            if segment.base_offset >= end:
+                break
+            following = self.segments.higher(segment.base_offset)
+            behind = self._log_end_offset if following is None else following.base_offset
+            inside = min(end, behind) - max(start, segment.base_offset)
+            if inside > 0:
+                total += segment.status().size * inside // (behind - segment.base_offset)
+        return total
+
+
+def _indexed_below(segment: LogSegment, bound: int) -> Iterator[int]:
+    """The last offsets of the indexed batches below ``bound``, from the last to the first, and the base offset."""
+    offsets = segment.offset_index.offsets
+    for row in range(int(np.searchsorted(offsets, bound)) - 1, -1, -1):
+        yield int(offsets[row])
+    yield segment.base_offset
+
+
+def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
+    """The offset behind the last batch between two positions that is no control batch; None if all of them are."""
+    behind = None
+    for window in segment.batches(position, end):
+        rows = np.flatnonzero(~window.headers.is_control)
+        if len(rows):
+            behind = int(window.headers.table["last_offset"][rows[-1]]) + 1
+    return behind
+
+
+def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | None:
+    """The offset behind the last batch that ends within ``max_bytes`` behind ``position``; None if none does."""
+    limit = position + max_bytes
+    offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
+    row = int(np.searchsorted(positions, limit, side="right")) - 2  # a batch that surely ends below the limit
+    begin = max(position, segment.position_before(int(offsets[row]))) if row >= 0 else position
+    behind = None
+    for window in segment.batches(begin, window_bytes=PROBE_BYTES):
+        table = window.headers.table
+        ends = window.position + table["position"] + table["size"]
+        fitting = int(np.searchsorted(ends, limit, side="right"))
+        if fitting:
+            behind = int(table["last_offset"][fitting - 1]) + 1
+        if fitting < len(table):
+            break
+    return behind
+
+
+def _first_end(segment: LogSegment, position: int) -> int:
+    """The offset behind the batch at ``position``."""
+    window = next(segment.batches(position, window_bytes=PROBE_BYTES))
+    return int(window.headers.table["last_offset"][0]) + 1
