@@ -19,10 +19,15 @@ from .errors import LogStoreError as LogStoreError
 from .errors import MissingSegmentError as MissingSegmentError
 from .errors import NotALogDirError as NotALogDirError
 from .errors import OffsetOutOfRangeError as OffsetOutOfRangeError
+from .errors import OutcomeUnknownError as OutcomeUnknownError
+from .errors import ProducerFencedError as ProducerFencedError
 from .errors import RecordTooLargeError as RecordTooLargeError
 from .errors import RecordValidationError as RecordValidationError
 from .errors import StorageError as StorageError
 from .errors import TopicExistsError as TopicExistsError
+from .errors import TransactionAbortedError as TransactionAbortedError
+from .errors import TransactionError as TransactionError
+from .errors import TransactionRefusedError as TransactionRefusedError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
 from .fetch import FetchData as FetchData
 from .fetch import Timespan as Timespan
@@ -74,4 +79,8 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
+from .transactions import Transaction as Transaction
+from .transactions import TransactionalWriter as TransactionalWriter
+from .transactions import TransactionCoordinator as TransactionCoordinator
+from .transactions import TransactionPart as TransactionPart
 from .watcher import LogWatcher as LogWatcher

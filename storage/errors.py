@@ -31,6 +31,11 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   ├── InvalidProducerEpochError         an older epoch than the log has seen: fenced                      [47]
     │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
     │   └── TransactionCoordinatorFencedError a marker of an older coordinator                                  [52]
+    ├── TransactionError                      a transaction that cannot go on
+    │   ├── TransactionRefusedError           it is not, or no longer, ongoing: its writer stops                 [48]
+    │   │   └── ProducerFencedError           another coordinator took its transactional id over: stop          [90]
+    │   ├── TransactionAbortedError           it was aborted before the decision: a new one may be tried
+    │   └── OutcomeUnknownError               the decision may or may not be on the disk: the next start tells
     ├── UnsupportedCompressionTypeError       a codec the format does not allow                                 [76]
     ├── UnknownTopicOrPartitionError          no such topic or partition in this directory                      [3]
     ├── TopicExistsError                      creating a topic that is there, perhaps with other settings       [36]
@@ -177,6 +182,29 @@ class InvalidTxnStateError(AppendError):
 
 class TransactionCoordinatorFencedError(AppendError):
     """A marker written by an older coordinator."""
+
+
+class TransactionError(LogStoreError):
+    """A transaction that cannot go on as asked."""
+
+
+class TransactionRefusedError(TransactionError):
+    """The transaction is not ongoing, or no longer: what was to be done in it was not. Whoever meets this stops."""
+
+
+class ProducerFencedError(TransactionRefusedError):
+    """Another coordinator took the transactional id over, or ended its transaction: this one must not go on."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The transaction was aborted before it was decided: none of it will be seen, and a new one may be tried."""
+
+
+class OutcomeUnknownError(TransactionError):
+    """Writing the decision failed, so it may be on the disk or not.
+
+    Nothing may be aborted or tried again before the transactional id was opened anew, which carries out what is there.
+    """
 
 
 class UnsupportedCompressionTypeError(LogStoreError):

@@ -1,27 +1,32 @@
 """Committed offsets of groups, in ``__consumer_offsets`` (spec 14.2).
 
 A commit is a record: its key names group, topic and partition, and the newest value counts. Which partition of
-``__consumer_offsets`` holds a group follows from its name. A value is visible once it was appended and synced.
+``__consumer_offsets`` holds a group follows from its name. A value is visible once it was appended and synced, or,
+where it was written within a transaction, once that is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
+    GroupMetadataKey,
+    GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
     partition_for,
 )
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
+from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 
-OFFSETS_PARTITIONS = 50  # offsets.topic.num.partitions
+GroupKey = OffsetCommitKey | GroupMetadataKey
+GroupValue = OffsetCommitValue | GroupMetadataValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,11 @@ class CommittedOffset:
 
     offset: int  # the next one to read
     metadata: str = ""
+    commit_timestamp: int = field(default=-1, compare=False)  # ms, when it was committed; -1: now, or not known
 
 
 class GroupOffsets:
-    """Committed offsets below one log directory."""
+    """Committed offsets below one log directory. What was read once is kept with the manager, and only added to."""
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -41,54 +47,82 @@ class GroupOffsets:
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed last, by topic and partition; empty for a group that never did.
 
-        Reads the group's partition of ``__consumer_offsets`` from its start.
+        Costs what was committed to the group's partition of ``__consumer_offsets`` since the last look.
         """
-        topic = self.manager.topics().get(GROUP_METADATA_TOPIC)
-        if topic is None:
-            return {}
-        committed: dict[TopicPartition, CommittedOffset] = {}
-        with self.manager.open_reader(GROUP_METADATA_TOPIC, partition_for(group, len(topic.partitions))) as reader:
-            for records in reader.decided_records(columns=("key", "value")):
-                _apply(records, group, committed)
-        return committed
+        return _offsets_of(self._values(group)).get(group, {})
+
+    def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """All groups that have committed offsets, or members, by name, with their offsets."""
+        found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for partition in range(self.manager.internal_partitions(GROUP_METADATA_TOPIC)):
+            found |= _offsets_of(self._latest(partition).catch_up())
+        return dict(sorted(found.items()))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
         if offsets:
-            log = self.manager.open_log(GROUP_METADATA_TOPIC, partition_for(group, self._partitions()))
-            log.append_records(_commit_records(group, offsets, self.manager.clock.now_ms()))
+            log = self.manager.open_log(*self.partition_of(group))
+            log.append_records(commit_records({group: offsets}, self.manager.clock.now_ms()))
 
-    def _partitions(self) -> int:
-        """Of ``__consumer_offsets``, made where it is missing."""
-        topic = self.manager.topics().get(GROUP_METADATA_TOPIC)
-        if topic is None:
-            topic = self.manager.ensure_topic(GROUP_METADATA_TOPIC, partitions=OFFSETS_PARTITIONS)
-        return len(topic.partitions)
+    def delete(self, group: str) -> bool:
+        """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing."""
+        keys = [key for key in self._values(group) if key.group == group]
+        if keys:
+            log = self.manager.open_log(*self.partition_of(group))
+            entries = [(key.encode(), None) for key in keys]
+            log.append_records(keyed_records(entries, self.manager.clock.now_ms()))
+        return bool(keys)
+
+    def partition_of(self, group: str) -> TopicPartition:
+        """The partition of ``__consumer_offsets`` that holds a group; the topic is made where it is missing."""
+        partitions = self.manager.internal_partitions(GROUP_METADATA_TOPIC, create=True)
+        return GROUP_METADATA_TOPIC, partition_for(group, partitions)
+
+    def _values(self, group: str) -> Mapping[GroupKey, GroupValue]:
+        partitions = self.manager.internal_partitions(GROUP_METADATA_TOPIC)
+        return self._latest(partition_for(group, partitions)).catch_up() if partitions else {}
+
+    def _latest(self, partition: int) -> LatestByKey[GroupKey, GroupValue]:
+        place = (GROUP_METADATA_TOPIC, partition)
+        return self.manager.kept(
+            place,
+            lambda: LatestByKey(self.manager, *place, decode_key=decode_group_key, decode_value=_decode_value),
+        )
 
 
-def _apply(records: Records, group: str, committed: dict[TopicPartition, CommittedOffset]) -> None:
-    assert records.keys is not None
-    assert records.values is not None
-    for key_bytes, value_bytes in zip(records.keys.to_list(), records.values.to_list(), strict=True):
-        key = None if key_bytes is None else decode_group_key(key_bytes)
-        if not isinstance(key, OffsetCommitKey) or key.group != group:
-            continue
-        if value_bytes is None:
-            committed.pop((key.topic, key.partition), None)
-        else:
-            value = OffsetCommitValue.decode(value_bytes)
-            committed[key.topic, key.partition] = CommittedOffset(value.offset, value.metadata)
+def _decode_value(key: GroupKey, data: bytes) -> GroupValue:
+    return OffsetCommitValue.decode(data) if isinstance(key, OffsetCommitKey) else GroupMetadataValue.decode(data)
 
 
-def _commit_records(group: str, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int) -> Records:
-    keys = [OffsetCommitKey(group, topic, partition).encode() for topic, partition in offsets]
-    values = [OffsetCommitValue(each.offset, each.metadata, now_ms).encode() for each in offsets.values()]
-    count = len(offsets)
+def _offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    for key, value in values.items():
+        offsets = found.setdefault(key.group, {})
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            committed = CommittedOffset(value.offset, value.metadata, value.commit_timestamp)
+            offsets[key.topic, key.partition] = committed
+    return found
+
+
+def commit_records(offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]], now_ms: int) -> Records:
+    """The records that commit the offsets of groups, by group."""
+    entries = [
+        (OffsetCommitKey(group, *place).encode(), OffsetCommitValue(each.offset, each.metadata, now_ms).encode())
+        for group, places in offsets.items()
+        for place, each in places.items()
+    ]
+    return keyed_records(entries, now_ms)
+
+
+def keyed_records(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> Records:
+    """Records of an internal topic: keys, and values or tombstones."""
+    keys, values = map(list, zip(*entries, strict=True))
+    count = len(keys)
     return Records(
         offsets=np.arange(count, dtype=np.int64),
         timestamps=np.full(count, now_ms, dtype=np.int64),
         timestamp_types=np.zeros(count, dtype=np.int8),
-        keys=BinaryColumn.from_list([*keys]),
-        values=BinaryColumn.from_list([*values]),
+        keys=BinaryColumn.from_list(keys),
+        values=BinaryColumn.from_list(values),
         headers=None,
     )

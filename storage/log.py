@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import (
     InvalidOffsetError,
     OffsetOutOfRangeError,
@@ -16,7 +17,7 @@ from pyspark_commitlog.storage.errors import (
     RecordBatchTooLargeError,
     UnexpectedAppendOffsetError,
 )
-from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.format import control, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
 from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerUpdate, snapshots_outside
@@ -44,6 +45,13 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int  # -1 unless the log sets the time
     size: int  # bytes written
     duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first try
+
+
+class Producer(NamedTuple):
+    """Who writes, and in which of its lives."""
+
+    id: int
+    epoch: int
 
 
 class Log(SharedLog):
@@ -139,6 +147,59 @@ class Log(SharedLog):
             if sync:
                 self._acknowledge(headers)
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info
+
+    def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
+        """Append batches to the open transaction of ``producer``, which they begin where none is open; not synced.
+
+        Their buffer is stamped in place, with the next sequences too: nothing is taken for a repetition. A transaction
+        of an older epoch that is still open here is aborted first. Whether the transaction may still be written to is
+        for the caller to say, within :meth:`exclusively`. Raises InvalidProducerEpochError where the log has seen a
+        newer epoch, RecordTooLargeError.
+        """
+        buffer, headers = batches
+        if not len(headers):
+            return self._nothing_appended()
+        check_batch_sizes(headers, self.context.config)
+        self._check_set_size(int(headers.table["size"].max()))
+        with self._writing():
+            known = self.producers.last_entry(producer.id)
+            if known is not None and known.in_transaction and known.epoch < producer.epoch:
+                self.end_transaction(Producer(producer.id, known.epoch + 1), commit=False)
+            headers = v2.stamp_producer(
+                buffer,
+                headers,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                base_sequence=self.next_sequence(producer),
+                transactional=True,
+            )
+            return self._write_encoded(buffer, headers)
+
+    def next_sequence(self, producer: Producer) -> int:
+        """How many records the producer wrote in its epoch, modulo 2^31."""
+        known = self.producers.last_entry(producer.id)
+        return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
+
+    def end_transaction(self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0) -> None:
+        """Append the marker that ends the transaction of ``producer``, whose epoch fences older ones; not synced.
+
+        One of an older coordinator than the log has seen says that coordinator's epoch. Raises
+        InvalidProducerEpochError where the log has seen a newer epoch of the producer.
+        """
+        with self._writing():
+            known = self.producers.last_entry(producer.id)
+            buffer = control.end_transaction_marker(
+                commit=commit,
+                offset=self._log_end_offset,
+                leader_epoch=self.leader_epoch,
+                timestamp_ms=self.context.clock.now_ms(),
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                coordinator_epoch=max(coordinator_epoch, known.coordinator_epoch if known else 0),
+            )
+            window = Window(0, buffer, formats.scan(buffer).headers)
+            update = self.producers.prepare(window.headers, Origin.COORDINATOR, read_markers(window)[0])
+            self._write(window, Origin.COORDINATOR, update, NO_TIMESTAMP)
 
     def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
         """The batches at the beginning that are in the log already."""

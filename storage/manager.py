@@ -13,10 +13,10 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
@@ -50,13 +50,23 @@ TOPICS_VERSION = 1
 ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
 PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
+INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
 }
 
 TopicPartition = tuple[str, int]
+
+
+class Closeable(Protocol):
+    """Something that is closed with the manager it was made for."""
+
+    def close(self) -> None: ...
+
+
 ReaderT = TypeVar("ReaderT", bound=LogReader)
+KeptT = TypeVar("KeptT", bound=Closeable)
 
 # Any of these tells a log directory; the locks alone are left where its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
@@ -80,6 +90,7 @@ class LogManager:
         self.clock = clock
         self.filesystem = filesystem
         self._logs: dict[TopicPartition, Log] = {}
+        self._kept: dict[object, Any] = {}
         self._broker_lock: Lock | None = None
 
     @classmethod
@@ -247,6 +258,13 @@ class LogManager:
         except (NotADirectoryError, FileNotFoundError):
             return False
 
+    def internal_partitions(self, name: str, *, create: bool = False) -> int:
+        """How many partitions an internal topic has; 0 where it is missing, unless it is to be created, with 50."""
+        topic = self._topics_file().get(name) or self.topics().get(name)
+        if topic is None and create:
+            topic = self.ensure_topic(name, partitions=INTERNAL_PARTITIONS)
+        return 0 if topic is None else len(topic.partitions)
+
     # Logs
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
@@ -296,6 +314,13 @@ class LogManager:
             )
         return LogConfig.from_mapping(description.configs)
 
+    def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
+        """What ``make`` made when ``key`` was first asked for; closed with the manager."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: KeptT = self._kept[key]
+        return found
+
     def close(self) -> None:
         """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery.
 
@@ -304,9 +329,10 @@ class LogManager:
         with ExitStack() as closing:
             if self._broker_lock is not None:
                 closing.callback(self._broker_lock.release)
-            for log in self._logs.values():
-                closing.callback(log.close)
+            for closeable in (*self._kept.values(), *self._logs.values()):
+                closing.callback(closeable.close)
             self._broker_lock = None
+            self._kept.clear()
             self._logs.clear()
 
     def __enter__(self) -> Self:
@@ -358,6 +384,11 @@ class LogManager:
             self._update_offsets(
                 names.LOG_START_OFFSET_CHECKPOINT, {key: mark.log_start_offset for key, mark in marks.items()}
             )
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the recovery points of some partitions; others, and all log starts, stay."""
+        with self.root_lock():
+            self._update_offsets(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
     def _update_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         before = self.offsets(name)

@@ -130,6 +130,14 @@ class SegmentReader:
         path = self.path(names.TXN_INDEX)
         return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
 
+    def extend(self, size: int) -> None:
+        """Whole batches were seen up to ``size``; what the indexes say of them is looked up anew."""
+        for name in ("offset_index", "time_index", "txn_index"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
+        self._known_size, self._known_largest, self._known_first_timestamp = size, None, None
+
     def read_bytes(self, position: int, length: int) -> memoryview:
         """The log as it lies there; fewer bytes only where the file ends."""
         return self._file.read(position, length)

@@ -39,6 +39,7 @@ class SharedLog(LogReader):
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._failure: str | None = None
+        self._is_locked = False  # by whoever uses this object
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -62,6 +63,7 @@ class SharedLog(LogReader):
         self._is_synced = True  # all of the active segment; the others always are, and always its directory
         self._last_flush_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
+        self._snapshot_offset = loaded.log_end_offset  # where this log wrote one last; loading it did
 
     @property
     def recovery_point(self) -> int:
@@ -91,15 +93,40 @@ class SharedLog(LogReader):
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
+        with self._touching_the_disk(), self._append_lock():
+            yield
+
+    @contextmanager
+    def _touching_the_disk(self) -> Iterator[None]:
         if self._failure is not None:
             raise StorageError(f"{self.context.directory}: not written to since {self._failure}; open the log again")
         try:
-            with self._lock(APPEND_LOCK_FILE):
-                self._catch_up()
-                yield
+            yield
         except OSError as error:
             self._failure = str(error)
             raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+
+    @contextmanager
+    def _append_lock(self) -> Iterator[None]:
+        if self._is_locked:
+            yield
+            return
+        with self._lock(APPEND_LOCK_FILE):
+            self._catch_up()
+            self._is_locked = True
+            try:
+                yield
+            finally:
+                self._is_locked = False
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Hold the append lock over several calls: nobody else appends, and the log is as all others left it.
+
+        Fork no child meanwhile. Who holds several logs so takes them in the order of topic and partition.
+        """
+        with self._writing():
+            yield
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -231,6 +258,11 @@ class SharedLog(LogReader):
         with self._writing():
             self._sync()
 
+    def sync_appended(self) -> None:
+        """Return when everything this process appended is on the disk. Takes no lock and sees nothing of others."""
+        with self._touching_the_disk():
+            self._sync()
+
     def _sync(self) -> None:
         if not self._is_synced:
             with self._changing():
@@ -247,6 +279,21 @@ class SharedLog(LogReader):
         with self._writing():
             self._sync()
             self._write_marks()
+
+    def write_snapshot(self) -> None:
+        """A producer snapshot at the log end: opening the log then costs nothing of what lies before it.
+
+        The one that this log wrote before goes, unless a segment begins there. Neither is synced: see the loader.
+        """
+        with self._writing():
+            if self._log_end_offset in (self._snapshot_offset, self.segments.first.base_offset):
+                return
+            write_snapshot(self.context, self.producers)
+            holding = self.segments.floor(self._snapshot_offset)
+            if holding is None or holding.base_offset != self._snapshot_offset:
+                stale = names.segment_file(self._snapshot_offset, names.SNAPSHOT)
+                self.context.filesystem.remove(names.join(self.context.directory, stale))
+            self._snapshot_offset = self._log_end_offset
 
     def _write_marks(self) -> None:
         """The log start never goes back here: another process may have raised it meanwhile."""

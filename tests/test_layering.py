@@ -27,11 +27,13 @@ validator
 recovery splitting
 loader
 outcomes
+fetch
 reader
-watcher shared_log
+shared_log salvage watcher follower
 log
 retention cleaner rebuild verify dump
 manager
+latest
 groups
 transactions
 maintenance

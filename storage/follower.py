@@ -1,0 +1,82 @@
+"""LogFollower: a reader that sees what others append at the cost of what is new.
+
+Two looks at the directory tell that nothing is. It sees whatever was appended before it looked, synced or not, and no
+batch that is only partly there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.fetch import FetchData
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.loader import LoadedLog
+from pyspark_commitlog.storage.reader import FETCH_BYTES, Isolation, LogReader
+from pyspark_commitlog.storage.recovery import assign_epochs, replay
+from pyspark_commitlog.storage.segment_reader import Window
+
+
+class LogFollower(LogReader):
+    """A partition's log, to read as it grows."""
+
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
+        self._inode = self.segments.active.status().inode if len(self.segments) else 0
+
+    def follow(self) -> Iterator[FetchData]:
+        """Whole and sound batches that the active segment got since the log was opened, refreshed or followed last.
+
+        The log end moves with each piece. What is there of transactions that are open by then is not visible in it.
+        """
+        if not self._is_same_file():
+            return
+        active = self.segments.active
+        try:
+            for window in active.batches(active.size, active.file_size):
+                is_sound = formats.checksums_match(window.buffer, window.headers)
+                sound = window._replace(headers=window.headers[: _leading(is_sound)])
+                if len(sound.headers):
+                    self._append(sound)
+                    yield self.fetch_data(active, sound, Isolation.READ_COMMITTED)
+                if not is_sound.all():
+                    return
+        except CorruptRecordError:  # a write that goes on, or that nobody ended: the next writer cuts it off
+            return
+
+    def decided_from(self, offset: int) -> Iterator[FetchData]:
+        """The log from ``offset`` on, as far as it was seen; what is of open transactions is not visible."""
+        end = self._log_end_offset
+        return self._fetches(offset, end, end, Isolation.READ_COMMITTED, FETCH_BYTES)
+
+    def _append(self, window: Window) -> None:
+        active = self.segments.active
+        replay(active, window, self.producers, index_aborts=False)
+        assign_epochs(self.epochs, window.headers)
+        active.extend(window.position + window.headers.end)
+        self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+        self.producers.on_high_watermark(self._log_end_offset)
+
+    def is_current(self) -> bool:
+        """Whether the active segment still is; else it was rolled, cut or made anew, and only a refresh sees more."""
+        if not self._is_same_file():
+            return False
+        if self._log_end_offset == self.segments.active.base_offset:
+            return True
+        following = names.segment_file(self._log_end_offset, names.LOG)  # a roll always makes it
+        return self.context.filesystem.status(names.join(self.context.directory, following)) is None
+
+    def _is_same_file(self) -> bool:
+        if not len(self.segments):
+            return False
+        active = self.segments.active
+        status = self.context.filesystem.status(active.path(names.LOG))
+        return status is not None and status.inode == self._inode and status.size >= active.size
+
+
+def _leading(flags: np.ndarray) -> int:
+    """How many are true before the first that is not."""
+    return len(flags) if flags.all() else int(np.argmin(flags))

@@ -1,0 +1,13 @@
+"""Transactions over ``__transaction_state``: a coordinator in the driver, writers in tasks (docs/exactly_once.md)."""
+
+from pyspark_commitlog.storage.transactions.coordinator import NO_OFFSETS, TransactionCoordinator
+from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
+
+__all__ = [
+    "NO_OFFSETS",
+    "Transaction",
+    "TransactionCoordinator",
+    "TransactionPart",
+    "TransactionalWriter",
+]

@@ -1,0 +1,341 @@
+"""TransactionCoordinator: who begins, commits and aborts the transactions of one transactional id.
+
+A transaction goes through these steps; after each, what a crash leaves:
+
+1. :meth:`begin` writes Ongoing, synced: the next start aborts it.
+2. Tasks append (:class:`TransactionalWriter`), sync and report: the same.
+3. :meth:`commit` takes the locks of all partitions, holds what is there against the reports, appends the offset commits
+   and syncs them: the same.
+4. It writes PrepareCommit and syncs it: the decision. The next start writes the markers that are missing.
+5. It writes the markers, syncs them, and lets the locks go: nothing but the word Complete is missing.
+6. It writes CompleteCommit, unsynced, then producer snapshots and recovery points, which only make opening cheap.
+
+Records carry the epoch of Ongoing; PrepareCommit, CompleteCommit and the markers carry the next one, as does the next
+transaction (KIP-890): whoever still writes under the old one is refused. A coordinator that takes a transactional id
+over raises the epoch once more, since it may follow one of a broker, which does not count so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from types import MappingProxyType
+from typing import Self
+
+from pyspark_commitlog.storage.errors import (
+    AppendError,
+    InvalidConfigError,
+    LogDirLockedError,
+    OutcomeUnknownError,
+    ProducerFencedError,
+    StorageError,
+    TransactionAbortedError,
+    TransactionRefusedError,
+)
+from pyspark_commitlog.storage.filesystem import Lock
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_records
+from pyspark_commitlog.storage.log import Log, Producer
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.transactions.markers import carry_out, checkpoint, open_logs
+from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
+from pyspark_commitlog.storage.transactions.states import (
+    PREPARED,
+    UNDECIDED,
+    TransactionStates,
+    ongoing,
+    prepared,
+    told,
+    ungrouped,
+)
+from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
+from pyspark_commitlog.storage.transactions.writer import check_ongoing
+
+TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over what we leave open
+EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then comes another producer id
+HOLDER_BYTES_MAX = 1000
+
+Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
+NO_OFFSETS: Offsets = MappingProxyType({})
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionCoordinator:
+    """The transactions of one transactional id, one after the other. Belongs to one thread at a time."""
+
+    def __init__(
+        self, manager: LogManager, transactional_id: str, timeout_ms: int, lock: TransactionalIdLock | None
+    ) -> None:
+        """For :meth:`open` and :meth:`resume`."""
+        self.manager = manager
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self._lock = lock
+        self._states = TransactionStates(manager)
+        self._groups = GroupOffsets(manager)
+        self._newest: TransactionLogValue | None = None  # as this coordinator wrote or brought it
+        self._is_new = True  # it has not begun a transaction yet
+        self._stopped: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        manager: LogManager,
+        transactional_id: str,
+        *,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        holder: str = "",
+    ) -> Self:
+        """Take the transactional id over: its lock, until :meth:`close`, and whatever its last owner left is ended.
+
+        ``timeout_ms``: how old a transaction may become before others abort it, if nobody holds the lock. ``holder``
+        tells whoever comes meanwhile who has it. A context manager. Raises LogDirLockedError, without waiting, while
+        another holds the lock, and as :meth:`recover` does.
+        """
+        lock = TransactionalIdLock.take(manager, transactional_id, holder)
+        try:
+            coordinator = cls(manager, transactional_id, timeout_ms, lock)
+            coordinator.recover()
+        except BaseException:
+            lock.release()
+            raise
+        return coordinator
+
+    @classmethod
+    def resume(cls, manager: LogManager, transaction: Transaction) -> Self:
+        """End, without the lock, a transaction that another process began: compare-and-set alone decides who may."""
+        return cls(manager, transaction.transactional_id, transaction.timeout_ms, None)
+
+    def recover(self) -> None:
+        """Bring the transactional id to a Complete state: what was decided is carried out, what was not is aborted.
+
+        Costs one look where nothing was left. Committed offsets of the group may be read after this, not before.
+        Raises StorageError, and the next call goes on.
+        """
+        self._check_not_stopped()
+        with self._states.settled(self.transactional_id) as found:
+            newest = found
+        if newest is not None and newest.transaction_status in UNDECIDED:
+            logger.warning("transactional id %r: %s was left; aborted", self.transactional_id, told(newest))
+            newest = self._decide(newest, ungrouped(newest), commit=False)
+        if newest is not None and newest.transaction_status in PREPARED:
+            newest = self._carry_out(newest)
+        self._is_new |= newest != self._newest
+        self._newest = newest
+
+    def begin(self, partitions: Iterable[TopicPartition], *, groups: Collection[str] = ()) -> Transaction:
+        """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
+
+        The partitions of ``__consumer_offsets`` that hold the groups come with it. Raises ProducerFencedError where
+        another coordinator took over, UnknownTopicOrPartitionError, StorageError.
+        """
+        self._check_not_stopped()
+        places = {*partitions, *map(self._groups.partition_of, groups)}
+        for place in places:
+            self.manager.open_log(*place)
+        producer = self._next_producer()
+        transaction = Transaction(
+            transactional_id=self.transactional_id,
+            producer_id=producer.id,
+            epoch=producer.epoch,
+            partitions=tuple(sorted(places)),
+            timeout_ms=self.timeout_ms,
+            start_ms=self.manager.clock.now_ms(),
+        )
+        value = ongoing(transaction)
+        self._states.replace(self.transactional_id, self._newest, value)
+        self._newest, self._is_new = value, False
+        return transaction
+
+    def _next_producer(self) -> Producer:
+        if self._newest is not None:
+            epoch = self._newest.producer_epoch + self._is_new
+            if epoch <= EPOCH_MAX:
+                return Producer(self._newest.producer_id, epoch)
+        return Producer(allot_producer_id(self._states), 0)
+
+    # Committing
+
+    def commit(self, transaction: Transaction, parts: Iterable[TransactionPart], offsets: Offsets = NO_OFFSETS) -> None:
+        """Make everything the tasks reported visible, and the offsets of groups with it, or nothing.
+
+        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. When it returns it is done and
+        durable. Raises
+
+        - TransactionAbortedError: what is there is not what was reported (a task ran twice, a report is lost), or the
+          disk failed before the decision; it was aborted and may be tried again with another :meth:`begin`;
+        - TransactionRefusedError: it is not ongoing any more (another coordinator, or retention, ended it); stop;
+        - OutcomeUnknownError: writing the decision failed; stop, the next :meth:`open` tells what became of it;
+        - StorageError: it is decided, but markers could not be written; stop, the next :meth:`open` writes them.
+        """
+        self._check_not_stopped()
+        logs = open_logs(self.manager, transaction.partitions)
+        with ExitStack() as held:
+            try:
+                for log in logs.values():
+                    held.enter_context(log.exclusively())
+                value = check_ongoing(self._states, transaction)
+                touched = _check_reports(transaction, parts, logs)
+                touched |= self._append_offsets(transaction, offsets, logs)
+            except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
+                held.close()
+                self.abort(transaction)
+                raise TransactionAbortedError(f"{transaction} was aborted: {error}") from error
+            decided = self._decide_to_commit(value, touched)
+            completed = carry_out(self._states, self.transactional_id, decided)
+        self._note(decided, completed)
+        checkpoint(self.manager, {place: log for place, log in logs.items() if place in touched})
+
+    def _append_offsets(
+        self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]
+    ) -> set[TopicPartition]:
+        """Commit offsets inside the transaction, synced; the partitions of ``__consumer_offsets`` they went to."""
+        by_place: dict[TopicPartition, dict[str, Mapping[TopicPartition, CommittedOffset]]] = {}
+        for group, places in offsets.items():
+            if places:
+                by_place.setdefault(self._groups.partition_of(group), {})[group] = places
+        for place, groups in by_place.items():
+            if place not in logs:
+                raise ValueError(f"{transaction} was not begun with the groups {', '.join(groups)}")
+            log = logs[place]
+            records = commit_records(groups, self.manager.clock.now_ms())
+            batch_bytes_max = log.context.config.max_message_bytes - v2.LAYOUT.itemsize
+            batches = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=batch_bytes_max)
+            log.append_transactional(batches, transaction.producer)
+            log.flush()
+        return set(by_place)
+
+    def _decide_to_commit(self, value: TransactionLogValue, touched: Iterable[TopicPartition]) -> TransactionLogValue:
+        try:
+            return self._decide(value, touched, commit=True)
+        except StorageError as error:
+            self._stopped = f"the decision of producer {value.producer_id}, epoch {value.producer_epoch}: {error}"
+            raise OutcomeUnknownError(
+                f"transactional id {self.transactional_id!r}: whether its transaction is committed is not known, since "
+                f"writing that failed ({error}); the next start tells, and carries it out"
+            ) from error
+
+    def _decide(
+        self, value: TransactionLogValue, partitions: Iterable[TopicPartition], *, commit: bool
+    ) -> TransactionLogValue:
+        decided = prepared(value, partitions, self.manager.clock.now_ms(), commit=commit)
+        self._states.replace(self.transactional_id, value, decided)
+        return decided
+
+    def _carry_out(self, decided: TransactionLogValue) -> TransactionLogValue:
+        completed = carry_out(self._states, self.transactional_id, decided)
+        self._note(decided, completed)
+        return completed
+
+    def _note(self, decided: TransactionLogValue, completed: TransactionLogValue) -> None:
+        """Write Complete; what follows a decision is Complete, so that another state there says the same or more."""
+        with suppress(ProducerFencedError):
+            self._states.replace(self.transactional_id, decided, completed, sync=False)
+        self._newest = completed
+
+    # Aborting
+
+    def abort(self, transaction: Transaction) -> None:
+        """Make sure that nothing of a transaction will ever be seen; durable. Doing it again does no harm.
+
+        All partitions it was begun with get a marker: a task of which nobody heard may still be writing. Raises
+        TransactionRefusedError where it was committed, or another transaction follows it; StorageError, and the next
+        :meth:`open` aborts it.
+        """
+        self._check_not_stopped()
+        with self._states.settled(self.transactional_id) as found:
+            newest = found
+        if newest is None or (newest.producer_id, newest.producer_epoch) not in (
+            transaction.producer,
+            transaction.successor,
+        ):
+            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
+        if newest.transaction_status in UNDECIDED and newest.producer_epoch == transaction.epoch:
+            newest = self._decide(newest, transaction.partitions, commit=False)
+        if newest.transaction_status is TransactionState.PREPARE_ABORT:
+            newest = self._carry_out(newest)
+        if newest.transaction_status is not TransactionState.COMPLETE_ABORT:
+            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
+
+    # The end
+
+    def close(self) -> None:
+        """Let go of the lock; a transaction that is open stays so, for whoever has its ticket."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _check_not_stopped(self) -> None:
+        if self._stopped is not None:
+            raise OutcomeUnknownError(
+                f"transactional id {self.transactional_id!r} must be opened anew: {self._stopped}"
+            )
+
+
+def _check_reports(
+    transaction: Transaction, parts: Iterable[TransactionPart], logs: Mapping[TopicPartition, Log]
+) -> set[TopicPartition]:
+    """The partitions with records of a transaction; TransactionAbortedError where they are not those reported."""
+    reported: Counter[TopicPartition] = Counter()
+    for part in parts:
+        reported[part.topic, part.partition] += part.records
+    if not reported.keys() <= logs.keys():
+        raise TransactionAbortedError(f"records were reported of {sorted(reported.keys() - logs.keys())}, none of it")
+    for place, log in logs.items():
+        written = log.next_sequence(transaction.producer)
+        if written != reported[place] % 2**31:
+            topic, partition = place
+            raise TransactionAbortedError(
+                f"partition {partition} of {topic!r} holds {written} records of it, {reported[place]} were reported: "
+                "a task ran twice, or its report was lost"
+            )
+    return {place for place, records in reported.items() if records}
+
+
+class TransactionalIdLock:
+    """The lock of a transactional id: a file at the root of the log directory, gone when it is released."""
+
+    def __init__(self, manager: LogManager, path: str, lock: Lock) -> None:
+        """For :meth:`take`."""
+        self._manager = manager
+        self._path = path
+        self._lock = lock
+
+    @classmethod
+    def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
+        """Without waiting: LogDirLockedError says who has it, where that one told who it is."""
+        if not transactional_id:
+            raise InvalidConfigError("a transactional id must not be empty")
+        digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        path = manager.path(f".transaction-{digest}.lock")
+        lock = manager.filesystem.lock(path, wait=False)
+        if lock is None:
+            told_by_holder = _read_holder(manager, path)
+            raise LogDirLockedError(
+                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; a query that runs needs one "
+                "of its own"
+            )
+        with manager.filesystem.open(path, "create") as note:
+            note.truncate(0)
+            note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
+        return cls(manager, path, lock)
+
+    def release(self) -> None:
+        self._manager.filesystem.remove(self._path)  # whoever comes meanwhile sees that the name is another file's
+        self._lock.release()
+
+
+def _read_holder(manager: LogManager, path: str) -> str:
+    with suppress(FileNotFoundError), manager.filesystem.open(path, "read") as note:
+        return f" by {bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors='replace')}"
+    return ""

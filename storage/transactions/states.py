@@ -1,0 +1,207 @@
+"""TransactionStates: where each transactional id stands, in ``__transaction_state`` (spec 14.6).
+
+The newest record of a transactional id counts, whether synced or not: whoever acts on it has it synced first. Every
+change is compare-and-set under the log's lock, so that of two coordinators at once, whatever became of their locks, one
+goes on and the other is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, ProducerFencedError
+from pyspark_commitlog.storage.format.internal import (
+    TRANSACTION_STATE_TOPIC,
+    TopicPartitions,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionState,
+    decode_transaction_key,
+    partition_for,
+)
+from pyspark_commitlog.storage.groups import keyed_records
+from pyspark_commitlog.storage.latest import LatestByKey
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.transactions.ticket import Transaction
+
+# What may follow what (Kafka's TransactionState.validPreviousStates, less what only its clients ask for).
+LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: frozenset({TransactionState.ONGOING}),
+    TransactionState.ONGOING: frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}),
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+    TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.ONGOING}),
+    TransactionState.DEAD: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
+}
+UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+
+
+class TransactionStates:
+    """``__transaction_state`` of one log directory. What was read once is kept with the manager, and only added to."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self.manager = manager
+        self._partitions = 0  # not looked up yet
+
+    # Looking
+
+    def newest(self, transactional_id: str) -> TransactionLogValue | None:
+        """Where a transactional id stands, at the cost of what was written since the last look; takes no lock."""
+        partitions = self._partition_count(create=False)
+        if not partitions:
+            return None
+        latest = self._latest(partition_for(transactional_id, partitions))
+        return latest.catch_up().get(TransactionLogKey(transactional_id))
+
+    def all(self) -> Iterator[tuple[str, TransactionLogValue]]:
+        """All transactional ids, and where they stand."""
+        for partition in range(self._partition_count(create=False)):
+            for key, value in list(self._latest(partition).catch_up().items()):
+                yield key.transactional_id, value
+
+    def _latest(self, partition: int) -> LatestByKey[TransactionLogKey, TransactionLogValue]:
+        place = (TRANSACTION_STATE_TOPIC, partition)
+        return self.manager.kept(
+            place,
+            lambda: LatestByKey(self.manager, *place, decode_key=decode_transaction_key, decode_value=_decode_value),
+        )
+
+    # Changing
+
+    @contextmanager
+    def settled(self, transactional_id: str) -> Iterator[TransactionLogValue | None]:
+        """Hold the log's lock; what the newest state is, which is then on the disk, with all before it."""
+        with self._log(transactional_id).exclusively():
+            self._log(transactional_id).flush()
+            yield self.newest(transactional_id)
+
+    def replace(
+        self,
+        transactional_id: str,
+        expected: TransactionLogValue | None,
+        value: TransactionLogValue,
+        *,
+        sync: bool = True,
+    ) -> None:
+        """Write a new state if ``expected`` is the newest.
+
+        Raises ProducerFencedError where another is, InvalidTxnStateError for a change that no coordinator makes, and
+        StorageError where the disk failed: then it may or may not be written.
+        """
+        check_legal(transactional_id, expected, value)
+        log = self._log(transactional_id)
+        with log.exclusively():
+            found = self.newest(transactional_id)
+            if not _is_same(found, expected):
+                raise ProducerFencedError(
+                    f"transactional id {transactional_id!r}: {told(found)}, where {told(expected)} was written last: "
+                    "another coordinator took it over, so this one stops"
+                )
+            entry = (TransactionLogKey(transactional_id).encode(), value.encode())
+            log.append_records(keyed_records([entry], self.manager.clock.now_ms()), sync=sync)
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """What markers say of their coordinator: the leader epoch of its partition, as a broker has it."""
+        return self._log(transactional_id).leader_epoch
+
+    def _log(self, transactional_id: str) -> Log:
+        partitions = self._partition_count(create=True)
+        return self.manager.open_log(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
+
+    def _partition_count(self, *, create: bool) -> int:
+        if not self._partitions:
+            self._partitions = self.manager.internal_partitions(TRANSACTION_STATE_TOPIC, create=create)
+        return self._partitions
+
+
+def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:
+    return TransactionLogValue.decode(data)
+
+
+def check_legal(transactional_id: str, before: TransactionLogValue | None, after: TransactionLogValue) -> None:
+    """Raise InvalidTxnStateError for a change that no coordinator makes: :data:`LEGAL`."""
+    state = TransactionState.EMPTY if before is None else before.transaction_status
+    if after.transaction_status not in LEGAL[state]:
+        raise InvalidTxnStateError(f"transactional id {transactional_id!r}: {told(after)} cannot follow {told(before)}")
+
+
+def _is_same(one: TransactionLogValue | None, other: TransactionLogValue | None) -> bool:
+    """By producer id, epoch and state."""
+    if one is None or other is None:
+        return one is other
+    return _identity(one) == _identity(other)
+
+
+def _identity(value: TransactionLogValue) -> tuple[int, int, TransactionState]:
+    return value.producer_id, value.producer_epoch, value.transaction_status
+
+
+def told(value: TransactionLogValue | None) -> str:
+    """A state in words."""
+    if value is None:
+        return "no state"
+    name = value.transaction_status.name.title().replace("_", "")
+    return f"{name} of producer {value.producer_id}, epoch {value.producer_epoch}"
+
+
+# The states of a transaction
+
+
+def ongoing(transaction: Transaction) -> TransactionLogValue:
+    """What is written before its first record."""
+    return TransactionLogValue(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=TransactionState.ONGOING,
+        transaction_partitions=grouped(transaction.partitions),
+        transaction_last_update_timestamp_ms=transaction.start_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+    )
+
+
+def prepared(
+    before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int, *, commit: bool
+) -> TransactionLogValue:
+    """What decides a transaction; ``partitions`` get markers. Its epoch is theirs, one above that of the records."""
+    is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
+    return replace(
+        before,
+        producer_epoch=before.producer_epoch + (not is_fenced),
+        transaction_status=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+        transaction_partitions=grouped(partitions),
+        transaction_last_update_timestamp_ms=now_ms,
+    )
+
+
+def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
+    """What says that all markers are written."""
+    return replace(
+        before,
+        transaction_status=COMPLETED[before.transaction_status],
+        transaction_partitions=(),
+        transaction_last_update_timestamp_ms=now_ms,
+    )
+
+
+def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+    """Partitions by topic, as states have them."""
+    by_topic = groupby(sorted(set(partitions)), key=lambda place: place[0])
+    return tuple(TopicPartitions(topic, tuple(number for _, number in places)) for topic, places in by_topic)
+
+
+def ungrouped(value: TransactionLogValue) -> tuple[TopicPartition, ...]:
+    """The partitions of a state, ascending."""
+    topics = value.transaction_partitions or ()
+    return tuple(sorted((each.topic, number) for each in topics for number in each.partition_ids))
