@@ -1,0 +1,249 @@
+"""Avro values: each begins with what names the schema it was written with, then comes Avro's binary form.
+
+fastavro reads and writes them; it comes with the extra ``avro``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from pyspark_commitlog.pipeline.avro_types import arrow_type
+from pyspark_commitlog.pipeline.schema_stores import SchemaStore
+from pyspark_commitlog.pipeline.serdes import (
+    Mode,
+    SerializationError,
+    by_chunk,
+    cast_rows,
+    check_mode,
+    decode_rows,
+    encode_rows,
+)
+from pyspark_commitlog.storage import InvalidConfigError
+
+try:
+    import fastavro
+    from fastavro.read import SchemaResolutionError
+    from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("Avro values need fastavro: pip install 'spark-commitlog[avro]'") from missing
+
+AvroSchema = Mapping[str, Any] | str  # parsed JSON, or its text
+Parsed = Any  # what fastavro makes of it
+
+# What fastavro raises for bytes that are no value of the schema, beside EOFError for those that end too soon.
+_BAD_BYTES = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, SchemaResolutionError)
+_NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
+
+
+class Framing(Hashable, Protocol):
+    """How a value names the schema it was written with: ``magic``, then an id of ``id_size`` bytes."""
+
+    @property
+    def magic(self) -> bytes: ...
+
+    @property
+    def id_size(self) -> int: ...
+
+    @property
+    def where(self) -> str:
+        """Where schemas are looked for, and what to do about one that is not there; for messages."""
+
+    def name(self, schema_id: bytes) -> str:
+        """The id as people write it."""
+
+    def schema(self, schema_id: bytes, own: str) -> str | None:
+        """The schema with this id, as JSON text, None where there is none; ``own`` is that of the serde."""
+
+    def id_of(self, schema: str) -> bytes:
+        """What to write before a value. Raises InvalidConfigError where the schema has no id."""
+
+
+@dataclass(frozen=True)
+class SingleObject:
+    """Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema, little-endian.
+
+    The serde's own schema is known; those of other writers are files ``*.avsc`` in ``folder``.
+    """
+
+    folder: str | None = None
+    magic = b"\xc3\x01"
+    id_size = 8
+
+    @property
+    def where(self) -> str:
+        return f"folder {self.folder}: save it there" if self.folder else "this reader: give a folder of *.avsc files"
+
+    def name(self, schema_id: bytes) -> str:
+        return f"fingerprint {schema_id.hex()}"
+
+    def schema(self, schema_id: bytes, own: str) -> str | None:
+        files = sorted(Path(self.folder).glob("*.avsc")) if self.folder else []
+        texts = [own, *(file.read_text(encoding="utf-8") for file in files)]
+        return next((text for text in texts if self.id_of(text) == schema_id), None)
+
+    def id_of(self, schema: str) -> bytes:
+        return bytes.fromhex(fingerprint(to_parsing_canonical_form(json.loads(schema)), "CRC-64-AVRO"))
+
+
+@dataclass(frozen=True)
+class Confluent:
+    """Confluent's header: 00 and the schema's id in ``store``, 4 bytes, big-endian.
+
+    ``subject`` is needed to write: for values of a topic by custom ``<topic>-value``.
+    """
+
+    store: SchemaStore
+    subject: str | None = None
+    magic = b"\x00"
+    id_size = 4
+
+    @property
+    def where(self) -> str:
+        return str(self.store)
+
+    def name(self, schema_id: bytes) -> str:
+        return f"id {int.from_bytes(schema_id)}"
+
+    def schema(self, schema_id: bytes, own: str) -> str | None:
+        return self.store.schema(int.from_bytes(schema_id))
+
+    def id_of(self, schema: str) -> bytes:
+        if self.subject is None:
+            raise InvalidConfigError("writing Avro with Confluent's header needs a subject, such as 'flights-value'")
+        return self.store.id_of(self.subject, schema).to_bytes(self.id_size)
+
+
+class AvroSerde:
+    """Values of ``schema``, a record. Those written with another schema are resolved to it by Avro's rules.
+
+    Unions are of null and one type; enums are strings; a schema must not hold itself; decimals have at most 38 digits:
+    InvalidConfigError names the field otherwise. A registry that does not answer is an error in any mode.
+    """
+
+    def __init__(self, schema: AvroSchema, framing: Framing, mode: Mode = "failfast") -> None:
+        check_mode(mode)
+        self._text = schema if isinstance(schema, str) else json.dumps(schema)
+        self._framing = framing
+        self._mode = mode
+        self.type = arrow_type(_parse(json.loads(self._text)))
+        self._schema = _parse(_without_logical(json.loads(self._text)))
+        self._physical = arrow_type(self._schema)
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        return by_chunk(self._decode, values, self.type)
+
+    def encode(self, rows: pa.Array) -> pa.Array:
+        header = self._framing.magic + self._framing.id_of(self._text)
+        return by_chunk(lambda chunk: self._encode(chunk, header), rows, pa.binary())
+
+    def _decode(self, values: pa.Array) -> pa.Array:
+        column = _Column(self._framing, self._text, self._schema, self.type)
+        try:
+            return pa.array(decode_rows(values, column.decode, self._mode), self.type)
+        except _NOT_ARROW:  # somewhere a number is beyond its type: find the row
+            return pa.array(decode_rows(values, column.decode_checked, self._mode), self.type)
+
+    def _encode(self, rows: pa.Array, header: bytes) -> pa.Array:
+        def encode(row: dict[str, Any]) -> bytes:
+            out = io.BytesIO()
+            out.write(header)
+            fastavro.schemaless_writer(out, self._schema, _maps_as_dicts(row, self._physical))
+            return out.getvalue()
+
+        return encode_rows(cast_rows(cast_rows(rows, self.type), self._physical), encode)
+
+
+class _Column:
+    """The decoding of one column: a schema that was not found is not looked for again."""
+
+    def __init__(self, framing: Framing, text: str, schema: Parsed, kind: pa.StructType) -> None:
+        self._framing = framing
+        self._text = text
+        self._schema = schema
+        self._kind = kind
+        self._unknown: set[bytes] = set()
+
+    def decode(self, value: bytes) -> Any:
+        """The record in ``value``. Raises SerializationError for a wrong header, an unknown schema and bad bytes."""
+        magic, start = self._framing.magic, len(self._framing.magic) + self._framing.id_size
+        if not value.startswith(magic) or len(value) < start:
+            raise SerializationError(f"it has no header of {start} bytes that begins with {magic.hex(' ')}")
+        writer, body = self._writer(value[len(magic) : start]), io.BytesIO(value[start:])
+        try:
+            record = fastavro.schemaless_reader(body, writer, None if writer == self._schema else self._schema)
+        except EOFError:
+            raise SerializationError("it ends within the record") from None
+        except _BAD_BYTES as error:
+            raise SerializationError(f"it holds no record of its schema: {type(error).__name__} {error}") from error
+        if body.tell() != len(value) - start:
+            raise SerializationError(f"{len(value) - start - body.tell()} bytes follow the record")
+        return record
+
+    def decode_checked(self, value: bytes) -> Any:
+        """As :meth:`decode`, and SerializationError for what Arrow's types do not hold."""
+        record = self.decode(value)
+        try:
+            pa.array([record], self._kind)
+        except _NOT_ARROW as error:
+            raise SerializationError(str(error)) from None
+        return record
+
+    def _writer(self, schema_id: bytes) -> Parsed:
+        if schema_id in self._unknown:
+            raise SerializationError(_unknown(self._framing, schema_id))
+        try:
+            return _writer(self._framing, self._text, schema_id)
+        except SerializationError:
+            self._unknown.add(schema_id)
+            raise
+
+
+@lru_cache(maxsize=1000)
+def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
+    """The schema of this id, parsed; asked for once a process. Raises SerializationError where there is none."""
+    found = framing.schema(schema_id, own)
+    if found is None:
+        raise SerializationError(_unknown(framing, schema_id))
+    return _parse(_without_logical(json.loads(found)))
+
+
+def _unknown(framing: Framing, schema_id: bytes) -> str:
+    return f"its schema, {framing.name(schema_id)}, is unknown to {framing.where}"
+
+
+def _parse(schema: Any) -> Parsed:
+    try:
+        return fastavro.parse_schema(schema, _write_hint=False)
+    except (SchemaParseException, UnknownType) as error:
+        raise InvalidConfigError(f"the Avro schema {json.dumps(schema)[:200]} is wrong: {error}") from None
+
+
+def _without_logical(schema: Any) -> Any:
+    """``schema`` with dates and times as the numbers they are stored as: Arrow holds those numbers, too."""
+    if isinstance(schema, list):
+        return [_without_logical(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    drop = schema.get("logicalType") not in (None, "decimal")
+    return {name: _without_logical(value) for name, value in schema.items() if not (drop and name == "logicalType")}
+
+
+def _maps_as_dicts(value: Any, kind: pa.DataType) -> Any:
+    """A row as fastavro wants it: Arrow gives maps as lists of pairs."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _maps_as_dicts(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_maps_as_dicts(each, kind.value_type) for each in value]
+    if pa.types.is_map(kind):
+        return {key: _maps_as_dicts(each, kind.item_type) for key, each in value}
+    return value

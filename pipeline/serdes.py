@@ -1,0 +1,207 @@
+"""Values of records as columns: bytes to structs and back, on Arrow arrays, with or without Spark.
+
+A serde (:class:`JsonSerde` here, ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.avro`) knows the struct its values
+hold. A null value is a null struct, both ways: a tombstone stays one. In Spark columns take a serde through
+:mod:`pyspark_commitlog.pipeline.values`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from pyspark_commitlog.storage import InvalidConfigError, LogStoreError
+
+T = TypeVar("T")
+
+# As Spark's from_avro and from_json name them: raise at the first value that does not decode, or make it null.
+Mode = Literal["failfast", "permissive"]
+
+
+class SerializationError(LogStoreError):
+    """A value that does not decode, or a row that does not fit the schema it is to be written with."""
+
+
+class Serde(Protocol):
+    """Whole columns to and from values. Both take a ``pyarrow.Array`` or ``ChunkedArray`` and answer the same."""
+
+    type: pa.StructType
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Binary or string to structs of ``type``.
+
+        Raises SerializationError naming the row (its index in ``values``); with mode ``permissive`` it is null.
+        """
+
+    def encode(self, rows: pa.Array) -> pa.Array:
+        """Structs to binary. Raises SerializationError naming the row, whatever the mode: a null would delete."""
+
+
+class JsonSerde:
+    """A JSON object a value, UTF-8. Fields the schema does not have are passed over, missing ones are null.
+
+    Dates and timestamps are ISO 8601 text, decimals text (numbers are read as well). Raises InvalidConfigError for
+    types that have no form in JSON here, such as bytes, times and maps.
+    """
+
+    def __init__(self, schema: pa.Schema, mode: Mode = "failfast") -> None:
+        check_mode(mode)
+        for field in schema:
+            _check_json(field.type, field.name)
+        self.type = pa.struct(list(schema))
+        self._permissive = mode == "permissive"
+        self._read_as = pa.schema([pa.field(field.name, _read_type(field.type)) for field in schema])
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        return by_chunk(self._decode, values, self.type)
+
+    def encode(self, rows: pa.Array) -> pa.Array:
+        return by_chunk(self._encode, rows, pa.binary())
+
+    def _decode(self, values: pa.Array) -> pa.Array:
+        valid = values.drop_null().cast(pa.binary())
+        objects = pa.concat_arrays(
+            [pa.array([], self.type), *self._parts(valid, pc.indices_nonzero(values.is_valid()))]
+        )
+        where = pc.if_else(
+            values.is_valid(), pc.subtract(pc.cumulative_sum(values.is_valid().cast(pa.int64())), 1), None
+        )
+        return objects.take(where)
+
+    def _parts(self, values: pa.Array, rows: pa.Array) -> list[pa.Array]:
+        """All at once; where that fails, each half: a few bad values in a column cost little more than none."""
+        try:
+            return [self._parsed(values)]
+        except pa.ArrowInvalid as error:
+            if len(values) == 1 and self._permissive:
+                return [pa.nulls(1, self.type)]
+            if len(values) == 1:
+                raise _at(rows[0].as_py(), "is not the JSON that was expected", error, values[0].as_py()) from None
+            half = len(values) // 2
+            return self._parts(values[:half], rows[:half]) + self._parts(values[half:], rows[half:])
+
+    def _parsed(self, values: pa.Array) -> pa.Array:
+        """Raises ArrowInvalid unless each of ``values`` is an object.
+
+        A value that begins and ends as an object does cannot end inside one that an earlier value opened: an opening
+        brace never follows a closing one there. So between values the parser is outside all objects, every value is
+        at least one, and as many objects as values means one each.
+        """
+        if not len(values):
+            return pa.nulls(0, self.type)
+        if not pc.all(pc.match_substring_regex(values, r"(?s)^\s*\{.*\}\s*$")).as_py():
+            raise pa.ArrowInvalid("a value is not a JSON object")
+        data = b"\n".join(values.to_pylist())
+        table = pyarrow.json.read_json(
+            io.BytesIO(data),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data)),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=self._read_as, newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+        if table.num_rows != len(values):
+            raise pa.ArrowInvalid("a value holds several JSON objects")
+        parsed = table.combine_chunks().to_struct_array().combine_chunks()
+        parsed.validate(full=True)  # the parser lets text pass that is not UTF-8
+        return parsed.cast(self.type)
+
+    def _encode(self, rows: pa.Array) -> pa.Array:
+        return encode_rows(cast_rows(rows, self.type), lambda row: _JSON.encode(row).encode())
+
+
+def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> list[T | None]:
+    """``decode`` of each value; it raises SerializationError for a bad one."""
+    found: list[T | None] = []
+    for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
+        try:
+            found.append(None if value is None else decode(value))
+        except SerializationError as error:
+            if mode == "failfast":
+                raise _at(row, "does not decode", error, value) from error.__cause__
+            found.append(None)
+    return found
+
+
+def encode_rows(rows: pa.Array, encode: Callable[[dict[str, Any]], bytes]) -> pa.Array:
+    """``encode`` of each row; what it raises is told with the row."""
+
+    def values() -> Iterable[bytes | None]:
+        for index, row in enumerate(rows.to_pylist()):
+            try:
+                yield None if row is None else encode(row)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise SerializationError(f"row {index} does not fit the schema: {error}; the row is {row!r}") from error
+
+    return pa.array(values(), pa.binary())
+
+
+def cast_rows(rows: pa.Array, type: pa.StructType) -> pa.Array:
+    """``rows`` with the fields of ``type``, found by name. Raises SerializationError where a field is missing."""
+    try:
+        if missing := [field.name for field in type if rows.type.get_field_index(field.name) < 0]:
+            raise SerializationError(f"the rows to encode lack the fields {', '.join(missing)}")
+        columns = [pc.struct_field(rows, field.name).cast(field.type) for field in type]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SerializationError(f"rows of {rows.type} do not fit {type}: {error}") from None
+    return pa.StructArray.from_arrays(columns, fields=list(type), mask=rows.is_null())
+
+
+def by_chunk(convert: Callable[[pa.Array], pa.Array], column: pa.Array, type: pa.DataType) -> pa.Array:
+    """``convert``, which takes an Array, for a ChunkedArray as well."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([convert(chunk) for chunk in column.chunks], type)
+    return convert(column)
+
+
+def check_mode(mode: str) -> None:
+    if mode not in ("failfast", "permissive"):
+        raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
+
+
+def _at(row: int, what: str, why: Exception, value: bytes) -> SerializationError:
+    begins = value[:24].hex(" ") + (" ..." if len(value) > 24 else "")
+    return SerializationError(
+        f"row {row} {what}: {why}; its value has {len(value)} bytes: {begins}. "
+        "Mend what wrote it, read past it, or take mode='permissive', which makes it null"
+    )
+
+
+def _to_text(value: object) -> str:
+    """What JSON has no form for: dates and timestamps as ISO 8601, decimals by their digits."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+_JSON = json.JSONEncoder(default=_to_text, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _read_type(kind: pa.DataType) -> pa.DataType:
+    """How the parser is to read ``kind``: dates, which it knows as numbers only, as text."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _read_type(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_read_type(kind.value_type))
+    return pa.string() if pa.types.is_date(kind) else kind
+
+
+_IN_JSON = (
+    *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_date, pa.types.is_timestamp),
+)
+
+
+def _check_json(kind: pa.DataType, where: str) -> None:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            _check_json(field.type, f"{where}.{field.name}")
+    elif pa.types.is_list(kind):
+        _check_json(kind.value_type, f"{where}[]")
+    elif not any(is_one(kind) for is_one in _IN_JSON):
+        raise InvalidConfigError(
+            f"field {where}: {kind} has no form in JSON here; use text for bytes, and a list of structs for a map"
+        )
