@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.session import spark_session
-from tests.support.spark_kafka import connector_jars
+from tests.support.spark_connector import connector_jars
 
 
 @pytest.fixture(scope="session")

@@ -1,47 +1,24 @@
-"""Spark's Kafka source for tests: the jars of ``format("kafka")``, and topics that have something for each option.
-
-The jars come as Kafka's own do (:mod:`tests.support.kafka_jvm`), so that a session starts without Ivy.
-"""
+"""Topics on a broker that have something for each option of Spark's Kafka source."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from kafka import TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import KafkaAdminClient  # type: ignore[import-untyped]
 
-from tests.support import kafka_jvm
 from tests.support.kafka import Action, Broker, ProducerRecord, Step, Topic, create_topics, java_produce
-
-# Asked for one by one: the connector's own list names a token provider of 4.2.0, which Maven Central does not have, and
-# much that Spark has. The preview's serves, as no test logs in.
-_IVY_MODULE = """\
-<ivy-module version="2.0">
-  <info organisation="spark-commitlog" module="spark-kafka-for-tests"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies defaultconf="default->master">
-    <dependency org="org.apache.spark" name="spark-sql-kafka-0-10_2.13" rev="4.2.0"/>
-    <dependency org="org.apache.spark" name="spark-token-provider-kafka-0-10_2.13" rev="4.1.0-preview1"/>
-    <dependency org="org.apache.kafka" name="kafka-clients" rev="3.9.2"/>
-    <dependency org="org.apache.commons" name="commons-pool2" rev="2.13.1"/>
-    <dependency org="org.scala-lang.modules" name="scala-parallel-collections_2.13" rev="1.2.0"/>
-  </dependencies>
-</ivy-module>
-"""
 
 FIRST_MS = 1_700_000_000_000
 _HOUR_MS = 3_600_000
-CLEANER = {"log.cleaner.backoff.ms": "100"}
-
-
-def connector_jars() -> str:
-    """Paths with commas, as ``spark.jars`` wants them; fetched on first use. Raises as ``kafka_jvm.jars``."""
-    return ",".join(map(str, kafka_jvm.resolved("spark-connector", _IVY_MODULE)))
+# A broker compacts when it looks, and writes to its directory where logs begin from time to time (15 s, 60 s).
+PROMPT = {"log.cleaner.backoff.ms": "100", "log.flush.start.offset.checkpoint.interval.ms": "100"}
 
 
 def fill(broker: Broker) -> None:
-    """Write these topics; ``broker`` was started with ``CLEANER``.
+    """Write these topics; ``broker`` was started with ``PROMPT``.
 
     | topic | partitions: records | what is special |
     | --- | --- | --- |
@@ -60,16 +37,18 @@ def fill(broker: Broker) -> None:
     java_produce(broker.bootstrap, "append-time", _values(10))
     java_produce(broker.bootstrap, "gap", [*_values(50), *_values(20, partition=1)])
     _write_transactions(broker.bootstrap)
-    delete_records(broker.bootstrap, "gap", 0, before=25)
-    _await_compaction(broker)
+    delete_records(broker, "gap", 0, before=25)
+    active = max(int(path.stem) for path in (broker.log_dir / "compacted-0").glob("*.log"))
+    _await_line(broker.log_dir / "cleaner-offset-checkpoint", f"compacted 0 {active}")
 
 
+_KEEP = {"retention.ms": "-1"}  # the records say that they are old
 _TOPICS = {
-    "plain": Topic(3),
-    "plain.too": Topic(1),
+    "plain": Topic(3, _KEEP),
+    "plain.too": Topic(1, _KEEP),
     "append-time": Topic(1, {"message.timestamp.type": "LogAppendTime"}),
-    "txn": Topic(2),
-    "gap": Topic(2),
+    "txn": Topic(2, _KEEP),
+    "gap": Topic(2, _KEEP),
     "compacted": Topic(1, {"cleanup.policy": "compact", "segment.bytes": "1000", "min.cleanable.dirty.ratio": "0.01"}),
     "empty": Topic(1),
 }
@@ -112,24 +91,19 @@ def _write_transactions(bootstrap: str) -> None:
     java_produce(bootstrap, "txn", [Step.BEGIN, *_values(10), Step.VANISH], last)
 
 
-def delete_records(bootstrap: str, topic: str, partition: int, *, before: int) -> None:
-    """Move the log start offset to ``before``, as retention would."""
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+def delete_records(broker: Broker, topic: str, partition: int, *, before: int) -> None:
+    """Move the log start offset to ``before``, as retention would; returns when the directory says so."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         admin.delete_records({TopicPartition(topic, partition): before})
     finally:
         admin.close()
+    _await_line(broker.log_dir / "log-start-offset-checkpoint", f"{topic} {partition} {before}")
 
 
-def _await_compaction(broker: Broker) -> None:
-    """Until the cleaner has come as far as the active segment."""
-    checkpoint, partition = broker.log_dir / "cleaner-offset-checkpoint", broker.log_dir / "compacted-0"
+def _await_line(checkpoint: Path, line: str) -> None:
     deadline = time.monotonic() + 60
-    while True:
-        active = max(int(path.stem) for path in partition.glob("*.log"))
-        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        if f"compacted 0 {active}" in lines:
-            return
+    while not checkpoint.exists() or line not in checkpoint.read_text().splitlines():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the broker did not compact up to offset {active} within 60 s: {lines}")
+            raise TimeoutError(f"the broker did not write {line!r} to {checkpoint} within 60 s")
         time.sleep(0.05)
