@@ -56,6 +56,7 @@ from .maintenance import Runner as Runner
 from .maintenance import Selection as Selection
 from .maintenance import compact_partitions as compact_partitions
 from .maintenance import in_this_process as in_this_process
+from .maintenance import rebuild_partitions as rebuild_partitions
 from .maintenance import retain_partitions as retain_partitions
 from .maintenance import select_partitions as select_partitions
 from .maintenance import verify_partitions as verify_partitions
@@ -79,8 +80,14 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
+from .transactions import OpenPartition as OpenPartition
+from .transactions import OpenTransaction as OpenTransaction
+from .transactions import Resolution as Resolution
+from .transactions import ResolvedTransaction as ResolvedTransaction
 from .transactions import Transaction as Transaction
 from .transactions import TransactionalWriter as TransactionalWriter
 from .transactions import TransactionCoordinator as TransactionCoordinator
 from .transactions import TransactionPart as TransactionPart
+from .transactions import open_transactions as open_transactions
+from .transactions import resolve_dead_transactions as resolve_dead_transactions
 from .watcher import LogWatcher as LogWatcher

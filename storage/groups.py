@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
     GroupMetadataKey,
@@ -22,6 +23,7 @@ from pyspark_commitlog.storage.format.internal import (
     partition_for,
 )
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
+from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 
@@ -62,7 +64,7 @@ class GroupOffsets:
         """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
         if offsets:
             log = self.manager.open_log(*self.partition_of(group))
-            log.append_records(commit_records({group: offsets}, self.manager.clock.now_ms()))
+            log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
 
     def delete(self, group: str) -> bool:
         """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing."""
@@ -70,7 +72,7 @@ class GroupOffsets:
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
             entries = [(key.encode(), None) for key in keys]
-            log.append_records(keyed_records(entries, self.manager.clock.now_ms()))
+            log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
     def partition_of(self, group: str) -> TopicPartition:
@@ -104,21 +106,23 @@ def _offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPa
     return found
 
 
-def commit_records(offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]], now_ms: int) -> Records:
+def commit_batches(
+    offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]], now_ms: int, config: LogConfig
+) -> EncodedBatches:
     """The records that commit the offsets of groups, by group."""
     entries = [
         (OffsetCommitKey(group, *place).encode(), OffsetCommitValue(each.offset, each.metadata, now_ms).encode())
         for group, places in offsets.items()
         for place, each in places.items()
     ]
-    return keyed_records(entries, now_ms)
+    return keyed_batches(entries, now_ms, config)
 
 
-def keyed_records(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> Records:
-    """Records of an internal topic: keys, and values or tombstones."""
+def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, config: LogConfig) -> EncodedBatches:
+    """Records of an internal topic: keys, and values or tombstones; in one batch, if that may be so large."""
     keys, values = map(list, zip(*entries, strict=True))
     count = len(keys)
-    return Records(
+    records = Records(
         offsets=np.arange(count, dtype=np.int64),
         timestamps=np.full(count, now_ms, dtype=np.int64),
         timestamp_types=np.zeros(count, dtype=np.int8),
@@ -126,3 +130,5 @@ def keyed_records(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int) ->
         values=BinaryColumn.from_list(values),
         headers=None,
     )
+    batch_bytes_max = config.max_message_bytes - LAYOUT.itemsize
+    return encode_batches(records, BatchFields(), batch_bytes_max=batch_bytes_max)

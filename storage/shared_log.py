@@ -63,7 +63,8 @@ class SharedLog(LogReader):
         self._is_synced = True  # all of the active segment; the others always are, and always its directory
         self._last_flush_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
-        self._snapshot_offset = loaded.log_end_offset  # where this log wrote one last; loading it did
+        self._snapshot_offset = loaded.log_end_offset  # where this log wrote one last; loading it did,
+        self._snapshot_size = self.segments.active.size  # at that size of the active segment
 
     @property
     def recovery_point(self) -> int:
@@ -280,20 +281,23 @@ class SharedLog(LogReader):
             self._sync()
             self._write_marks()
 
-    def write_snapshot(self) -> None:
+    def write_snapshot(self, *, lag_bytes: int = 0) -> None:
         """A producer snapshot at the log end: opening the log then costs nothing of what lies before it.
 
-        The one that this log wrote before goes, unless a segment begins there. Neither is synced: see the loader.
+        None where the last one that this log wrote is at most ``lag_bytes`` behind. That one goes, unless a segment
+        begins there. Neither is synced: see the loader.
         """
         with self._writing():
-            if self._log_end_offset in (self._snapshot_offset, self.segments.first.base_offset):
+            active = self.segments.active
+            lag = active.size - self._snapshot_size if self._snapshot_offset >= active.base_offset else active.size
+            if lag <= lag_bytes or self._log_end_offset == self.segments.first.base_offset:
                 return
             write_snapshot(self.context, self.producers)
             holding = self.segments.floor(self._snapshot_offset)
             if holding is None or holding.base_offset != self._snapshot_offset:
                 stale = names.segment_file(self._snapshot_offset, names.SNAPSHOT)
                 self.context.filesystem.remove(names.join(self.context.directory, stale))
-            self._snapshot_offset = self._log_end_offset
+            self._snapshot_offset, self._snapshot_size = self._log_end_offset, active.size
 
     def _write_marks(self) -> None:
         """The log start never goes back here: another process may have raised it meanwhile."""

@@ -1,13 +1,27 @@
 """Transactions over ``__transaction_state``: a coordinator in the driver, writers in tasks (docs/exactly_once.md)."""
 
 from pyspark_commitlog.storage.transactions.coordinator import NO_OFFSETS, TransactionCoordinator
+from pyspark_commitlog.storage.transactions.dead import (
+    OpenPartition,
+    OpenTransaction,
+    Resolution,
+    ResolvedTransaction,
+    open_transactions,
+    resolve_dead_transactions,
+)
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 
 __all__ = [
     "NO_OFFSETS",
+    "OpenPartition",
+    "OpenTransaction",
+    "Resolution",
+    "ResolvedTransaction",
     "Transaction",
     "TransactionCoordinator",
     "TransactionPart",
     "TransactionalWriter",
+    "open_transactions",
+    "resolve_dead_transactions",
 ]

@@ -30,27 +30,23 @@ from pyspark_commitlog.storage.errors import (
     InvalidConfigError,
     LogDirLockedError,
     OutcomeUnknownError,
-    ProducerFencedError,
     StorageError,
     TransactionAbortedError,
     TransactionRefusedError,
 )
 from pyspark_commitlog.storage.filesystem import Lock
-from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
-from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_records
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.markers import carry_out, checkpoint, open_logs
+from pyspark_commitlog.storage.transactions.ending import Ending, checkpoint, open_logs
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import (
-    PREPARED,
+    LEFT,
     UNDECIDED,
     TransactionStates,
     ongoing,
-    prepared,
     told,
-    ungrouped,
 )
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import check_ongoing
@@ -60,6 +56,7 @@ EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767
 HOLDER_BYTES_MAX = 1000
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
+ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 NO_OFFSETS: Offsets = MappingProxyType({})
 
 logger = logging.getLogger(__name__)
@@ -77,6 +74,7 @@ class TransactionCoordinator:
         self.timeout_ms = timeout_ms
         self._lock = lock
         self._states = TransactionStates(manager)
+        self._ending = Ending(self._states, transactional_id)
         self._groups = GroupOffsets(manager)
         self._newest: TransactionLogValue | None = None  # as this coordinator wrote or brought it
         self._is_new = True  # it has not begun a transaction yet
@@ -114,17 +112,14 @@ class TransactionCoordinator:
     def recover(self) -> None:
         """Bring the transactional id to a Complete state: what was decided is carried out, what was not is aborted.
 
-        Costs one look where nothing was left. Committed offsets of the group may be read after this, not before.
-        Raises StorageError, and the next call goes on.
+        Costs one look where nothing was left. To be called before every transaction, since an error of the last one may
+        have left something; committed offsets of the group may be read after this, not before. Raises StorageError, and
+        the next call goes on.
         """
         self._check_not_stopped()
-        with self._states.settled(self.transactional_id) as found:
-            newest = found
-        if newest is not None and newest.transaction_status in UNDECIDED:
-            logger.warning("transactional id %r: %s was left; aborted", self.transactional_id, told(newest))
-            newest = self._decide(newest, ungrouped(newest), commit=False)
-        if newest is not None and newest.transaction_status in PREPARED:
-            newest = self._carry_out(newest)
+        newest = self._states.newest(self.transactional_id)
+        if newest is not None and newest.transaction_status in LEFT:
+            newest = self._ending.bring_to_complete(self._states.settled(self.transactional_id))
         self._is_new |= newest != self._newest
         self._newest = newest
 
@@ -187,8 +182,8 @@ class TransactionCoordinator:
                 self.abort(transaction)
                 raise TransactionAbortedError(f"{transaction} was aborted: {error}") from error
             decided = self._decide_to_commit(value, touched)
-            completed = carry_out(self._states, self.transactional_id, decided)
-        self._note(decided, completed)
+            self._ending.write_markers(decided)
+        self._newest = self._ending.complete(decided)
         checkpoint(self.manager, {place: log for place, log in logs.items() if place in touched})
 
     def _append_offsets(
@@ -203,40 +198,20 @@ class TransactionCoordinator:
             if place not in logs:
                 raise ValueError(f"{transaction} was not begun with the groups {', '.join(groups)}")
             log = logs[place]
-            records = commit_records(groups, self.manager.clock.now_ms())
-            batch_bytes_max = log.context.config.max_message_bytes - v2.LAYOUT.itemsize
-            batches = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=batch_bytes_max)
+            batches = commit_batches(groups, self.manager.clock.now_ms(), log.context.config)
             log.append_transactional(batches, transaction.producer)
             log.flush()
         return set(by_place)
 
     def _decide_to_commit(self, value: TransactionLogValue, touched: Iterable[TopicPartition]) -> TransactionLogValue:
         try:
-            return self._decide(value, touched, commit=True)
+            return self._ending.decide(value, touched, commit=True)
         except StorageError as error:
             self._stopped = f"the decision of producer {value.producer_id}, epoch {value.producer_epoch}: {error}"
             raise OutcomeUnknownError(
                 f"transactional id {self.transactional_id!r}: whether its transaction is committed is not known, since "
                 f"writing that failed ({error}); the next start tells, and carries it out"
             ) from error
-
-    def _decide(
-        self, value: TransactionLogValue, partitions: Iterable[TopicPartition], *, commit: bool
-    ) -> TransactionLogValue:
-        decided = prepared(value, partitions, self.manager.clock.now_ms(), commit=commit)
-        self._states.replace(self.transactional_id, value, decided)
-        return decided
-
-    def _carry_out(self, decided: TransactionLogValue) -> TransactionLogValue:
-        completed = carry_out(self._states, self.transactional_id, decided)
-        self._note(decided, completed)
-        return completed
-
-    def _note(self, decided: TransactionLogValue, completed: TransactionLogValue) -> None:
-        """Write Complete; what follows a decision is Complete, so that another state there says the same or more."""
-        with suppress(ProducerFencedError):
-            self._states.replace(self.transactional_id, decided, completed, sync=False)
-        self._newest = completed
 
     # Aborting
 
@@ -248,19 +223,10 @@ class TransactionCoordinator:
         :meth:`open` aborts it.
         """
         self._check_not_stopped()
-        with self._states.settled(self.transactional_id) as found:
-            newest = found
-        if newest is None or (newest.producer_id, newest.producer_epoch) not in (
-            transaction.producer,
-            transaction.successor,
-        ):
+        newest = self._states.settled(self.transactional_id)
+        if not _is_abortable(newest, transaction):
             raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
-        if newest.transaction_status in UNDECIDED and newest.producer_epoch == transaction.epoch:
-            newest = self._decide(newest, transaction.partitions, commit=False)
-        if newest.transaction_status is TransactionState.PREPARE_ABORT:
-            newest = self._carry_out(newest)
-        if newest.transaction_status is not TransactionState.COMPLETE_ABORT:
-            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
+        self._newest = self._ending.bring_to_complete(newest)
 
     # The end
 
@@ -280,6 +246,16 @@ class TransactionCoordinator:
             raise OutcomeUnknownError(
                 f"transactional id {self.transactional_id!r} must be opened anew: {self._stopped}"
             )
+
+
+def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) -> bool:
+    """Whether a transaction is not decided yet, or aborted."""
+    if newest is None:
+        return False
+    producer = (newest.producer_id, newest.producer_epoch)
+    if newest.transaction_status in UNDECIDED:
+        return producer == transaction.producer
+    return producer == transaction.successor and newest.transaction_status in ABORTED
 
 
 def _check_reports(
@@ -333,6 +309,12 @@ class TransactionalIdLock:
     def release(self) -> None:
         self._manager.filesystem.remove(self._path)  # whoever comes meanwhile sees that the name is another file's
         self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
 
 
 def _read_holder(manager: LogManager, path: str) -> str:

@@ -8,7 +8,6 @@ goes on and the other is told.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 
@@ -22,7 +21,7 @@ from pyspark_commitlog.storage.format.internal import (
     decode_transaction_key,
     partition_for,
 )
-from pyspark_commitlog.storage.groups import keyed_records
+from pyspark_commitlog.storage.groups import keyed_batches
 from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -41,6 +40,7 @@ LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
 }
 UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+LEFT = UNDECIDED | PREPARED  # what a coordinator that takes over has to bring to an end
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
@@ -79,12 +79,12 @@ class TransactionStates:
 
     # Changing
 
-    @contextmanager
-    def settled(self, transactional_id: str) -> Iterator[TransactionLogValue | None]:
-        """Hold the log's lock; what the newest state is, which is then on the disk, with all before it."""
-        with self._log(transactional_id).exclusively():
-            self._log(transactional_id).flush()
-            yield self.newest(transactional_id)
+    def settled(self, transactional_id: str) -> TransactionLogValue | None:
+        """The newest state, which is then on the disk, with all before it: a killed writer may not have synced it."""
+        log = self._log(transactional_id)
+        with log.exclusively():
+            log.flush()
+            return self.newest(transactional_id)
 
     def replace(
         self,
@@ -109,7 +109,7 @@ class TransactionStates:
                     "another coordinator took it over, so this one stops"
                 )
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
-            log.append_records(keyed_records([entry], self.manager.clock.now_ms()), sync=sync)
+            log.append_encoded(keyed_batches([entry], self.manager.clock.now_ms(), log.context.config), sync=sync)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """What markers say of their coordinator: the leader epoch of its partition, as a broker has it."""

@@ -1,0 +1,213 @@
+"""Open transactions: which there are, what they hold back, and the end of those whose query is dead.
+
+A dead query must not hold back the last stable offset for ever. Whoever holds the lock of a transactional id is alive;
+one that nobody holds is given its ``transaction.timeout.ms``, since a batch write holds none. What was decided is
+carried out, whoever decided it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark_commitlog.storage.errors import LogDirLockedError, ProducerFencedError
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
+from pyspark_commitlog.storage.log import Producer
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.transactions.coordinator import TransactionalIdLock
+from pyspark_commitlog.storage.transactions.ending import Ending, open_logs, write_marker
+from pyspark_commitlog.storage.transactions.states import LEFT, PREPARED, TransactionStates, told
+
+
+class OpenPartition(NamedTuple):
+    """Where an open transaction has records."""
+
+    topic: str
+    partition: int
+    first_offset: int  # of it
+    last_stable_offset: int  # of the partition: equal to first_offset where this transaction holds it back
+    log_end_offset: int
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether this transaction is the one that read_committed waits for."""
+        return self.first_offset == self.last_stable_offset
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that has not come to its Complete state."""
+
+    transactional_id: str | None  # None: no transactional id has this producer; a broker's that is gone
+    producer_id: int
+    epoch: int  # of its records
+    state: str  # Ongoing, PrepareCommit, PrepareAbort; Superseded: its producer has a newer epoch; Unknown
+    age_ms: int  # since it began, or since its last record where nothing else is known
+    timeout_ms: int  # of its coordinator; -1: not known
+    partitions: tuple[OpenPartition, ...]  # those with records of it; none: nothing is held back
+
+
+class Resolution(Enum):
+    """What became of an open transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    LEFT = "left"
+
+
+@dataclass(frozen=True)
+class ResolvedTransaction:
+    """An open transaction that was found, and what was done about it, or would be."""
+
+    transaction: OpenTransaction
+    resolution: Resolution
+    reason: str
+
+
+class _Seen(NamedTuple):
+    """Records of an open transaction in a partition."""
+
+    place: OpenPartition
+    epoch: int
+    last_timestamp: int  # ms
+
+
+def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list[OpenTransaction]:
+    """All transactions that have not come to their end, the oldest first. Takes no lock, and opens every partition.
+
+    Also those of a directory that a broker left; ``now_ms`` is the manager's clock unless given.
+    """
+    now_ms = manager.clock.now_ms() if now_ms is None else now_ms
+    states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all()}
+    seen = _seen_in_partitions(manager)
+    found = []
+    for producer_id in seen.keys() | states.keys():
+        name, value = states.get(producer_id, (None, None))
+        in_epochs: dict[int, list[_Seen]] = {}
+        for each in seen.get(producer_id, []):
+            in_epochs.setdefault(each.epoch, []).append(each)
+        if value is not None and value.transaction_status in LEFT:
+            in_epochs.setdefault(_epoch_of_records(value, in_epochs), [])
+        found += [_described(name, value, producer_id, epoch, parts, now_ms) for epoch, parts in in_epochs.items()]
+    return sorted(found, key=lambda each: (-each.age_ms, each.producer_id, each.epoch))
+
+
+def _seen_in_partitions(manager: LogManager) -> dict[int, list[_Seen]]:
+    found: dict[int, list[_Seen]] = {}
+    for topic in manager.topics().values():
+        for partition in topic.partitions:
+            for producer_id, seen in _seen_in(manager, (topic.name, partition)):
+                found.setdefault(producer_id, []).append(seen)
+    return found
+
+
+def _seen_in(manager: LogManager, place: TopicPartition) -> Iterator[tuple[int, _Seen]]:
+    with manager.open_reader(*place) as log:
+        for first_offset, producer_id in log.producers.ongoing.items():
+            producer = log.producers.last_entry(producer_id)
+            assert producer is not None  # it has an open transaction
+            where = OpenPartition(*place, first_offset, log.last_stable_offset, log.log_end_offset)
+            yield producer_id, _Seen(where, producer.epoch, producer.last_timestamp)
+
+
+def _epoch_of_records(value: TransactionLogValue, in_epochs: Mapping[int, object]) -> int:
+    """Our Prepare is one epoch above the records, a broker's (before KIP-890) is at theirs."""
+    if value.transaction_status is TransactionState.ONGOING or value.producer_epoch in in_epochs:
+        return value.producer_epoch
+    return value.producer_epoch - 1
+
+
+def _described(
+    name: str | None, value: TransactionLogValue | None, producer_id: int, epoch: int, seen: list[_Seen], now_ms: int
+) -> OpenTransaction:
+    began_ms = max((each.last_timestamp for each in seen), default=NO_TIMESTAMP)
+    state = "Unknown" if value is None else "Superseded"
+    if value is not None and value.transaction_status in LEFT and epoch == _epoch_of_records(value, {epoch: seen}):
+        state = told(value).split()[0]
+        began_ms = value.transaction_start_timestamp_ms
+    return OpenTransaction(
+        transactional_id=name,
+        producer_id=producer_id,
+        epoch=epoch,
+        state=state,
+        age_ms=now_ms - began_ms if began_ms >= 0 else 0,
+        timeout_ms=-1 if value is None else value.transaction_timeout_ms,
+        partitions=tuple(sorted(each.place for each in seen)),
+    )
+
+
+# Resolving
+
+
+def resolve_dead_transactions(
+    manager: LogManager, *, now_ms: int | None = None, dry_run: bool = False
+) -> list[ResolvedTransaction]:
+    """End the transactions that nobody will: retention's part in exactly once. One report for each open transaction.
+
+    What was decided is carried out; Ongoing ones older than their timeout, and those of an epoch that their
+    transactional id has left behind, are aborted; those of producers that no transactional id has are only reported.
+    Nothing is done while another holds the lock of the transactional id. With ``dry_run`` nothing is written to any log.
+    """
+    states = TransactionStates(manager)
+    return [_resolve(states, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]
+
+
+def _resolve(states: TransactionStates, found: OpenTransaction, *, dry_run: bool) -> ResolvedTransaction:
+    if found.transactional_id is None:
+        reason = "no transactional id has this producer: a broker's, whose __transaction_state is not here"
+        return ResolvedTransaction(found, Resolution.LEFT, reason)
+    if found.state == "Ongoing" and found.age_ms < found.timeout_ms:
+        reason = f"its transaction.timeout.ms of {found.timeout_ms} is not over"
+        return ResolvedTransaction(found, Resolution.LEFT, reason)
+    try:
+        lock = TransactionalIdLock.take(states.manager, found.transactional_id, "the retention of dead transactions")
+    except LogDirLockedError as error:
+        return ResolvedTransaction(found, Resolution.LEFT, str(error))
+    with lock:
+        return _resolve_locked(states, found, found.transactional_id, dry_run=dry_run)
+
+
+def _resolve_locked(
+    states: TransactionStates, found: OpenTransaction, transactional_id: str, *, dry_run: bool
+) -> ResolvedTransaction:
+    newest = states.settled(transactional_id)
+    if newest is None or not _is_still(found, newest):
+        return ResolvedTransaction(found, Resolution.LEFT, f"meanwhile its transactional id has {told(newest)}")
+    if found.state == "Superseded":
+        if not dry_run:
+            _abort_superseded(states, found)
+        reason = f"its transactional id went on: {told(newest)}"
+        return ResolvedTransaction(found, Resolution.ABORTED, reason)
+    is_commit = newest.transaction_status is TransactionState.PREPARE_COMMIT
+    reason = "decided, but not ended" if newest.transaction_status in PREPARED else "older than its timeout"
+    if not dry_run:
+        try:
+            Ending(states, transactional_id).bring_to_complete(newest)
+        except ProducerFencedError as error:
+            return ResolvedTransaction(found, Resolution.LEFT, str(error))
+    return ResolvedTransaction(found, Resolution.COMMITTED if is_commit else Resolution.ABORTED, reason)
+
+
+def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
+    """Whether the state still is the one that the transaction was judged by."""
+    if newest.producer_id != found.producer_id:
+        return found.state == "Superseded"
+    if found.state == "Superseded":
+        return newest.producer_epoch > found.epoch
+    is_of_it = newest.producer_epoch in (found.epoch, found.epoch + 1)
+    return is_of_it and told(newest).split()[0] == found.state
+
+
+def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None:
+    """Its state may have gone long ago, so that its partitions are known from their logs alone."""
+    successor = Producer(found.producer_id, found.epoch + 1)
+    coordinator_epoch = states.coordinator_epoch(found.transactional_id or "")
+    for log in open_logs(states.manager, ((each.topic, each.partition) for each in found.partitions)).values():
+        with log.exclusively():
+            known = log.producers.last_entry(found.producer_id)
+            if known is not None and known.in_transaction and known.epoch == found.epoch:
+                write_marker(log, successor, commit=False, coordinator_epoch=coordinator_epoch)
+                log.flush()
