@@ -169,9 +169,9 @@ class TransactionCoordinator:
         - StorageError: it is decided, but markers could not be written; stop, the next :meth:`open` writes them.
         """
         self._check_not_stopped()
-        logs = open_logs(self.manager, transaction.partitions)
         with ExitStack() as held:
             try:
+                logs = open_logs(self.manager, transaction.partitions)
                 for log in logs.values():
                     held.enter_context(log.exclusively())
                 value = check_ongoing(self._states, transaction)

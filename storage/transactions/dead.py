@@ -149,7 +149,7 @@ def resolve_dead_transactions(
 
     What was decided is carried out; Ongoing ones older than their timeout, and those of an epoch that their
     transactional id has left behind, are aborted; those of producers that no transactional id has are only reported.
-    Nothing is done while another holds the lock of the transactional id. With ``dry_run`` nothing is written to any log.
+    Nothing is done while another holds the lock of the transactional id. With ``dry_run`` no log is written to.
     """
     states = TransactionStates(manager)
     return [_resolve(states, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]

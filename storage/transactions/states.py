@@ -99,7 +99,6 @@ class TransactionStates:
         Raises ProducerFencedError where another is, InvalidTxnStateError for a change that no coordinator makes, and
         StorageError where the disk failed: then it may or may not be written.
         """
-        check_legal(transactional_id, expected, value)
         log = self._log(transactional_id)
         with log.exclusively():
             found = self.newest(transactional_id)
@@ -108,6 +107,7 @@ class TransactionStates:
                     f"transactional id {transactional_id!r}: {told(found)}, where {told(expected)} was written last: "
                     "another coordinator took it over, so this one stops"
                 )
+            check_legal(transactional_id, found, value)
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
             log.append_encoded(keyed_batches([entry], self.manager.clock.now_ms(), log.context.config), sync=sync)
 
