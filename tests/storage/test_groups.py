@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
+from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
@@ -17,6 +20,7 @@ from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager
 from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, end_transaction, open_reader, records
+from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.sidecars import SIDECARS
 
 
@@ -121,3 +125,122 @@ def test_the_commits_a_broker_wrote_are_read_back(tmp_path: Path) -> None:
     assert len(expected) > 1
     for group, commits in expected.items():
         assert groups.fetch(group) == commits
+
+
+# --- what is read: once, and then only what is new
+
+
+@pytest.fixture
+def disk() -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    with on(disk) as manager:
+        configs = {"cleanup.policy": "compact", "segment.index.bytes": "1000", "segment.bytes": "1500"}
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=1, configs=configs)
+    return disk
+
+
+def on(disk: MemoryFileSystem) -> LogManager:
+    return LogManager.open("/logs", create=True, clock=disk.clock, filesystem=disk)
+
+
+def bytes_read(disk: MemoryFileSystem, groups: GroupOffsets) -> int:
+    """Of the log, by one look."""
+    before = len(disk.operations)
+    groups.fetch("g")
+    read = [each.length or 0 for each in disk.operations[before:] if each.kind == "read" and each.path.endswith(".log")]
+    return sum(read)
+
+
+def test_a_look_reads_only_what_was_committed_since_the_last_one(disk: MemoryFileSystem) -> None:
+    groups, others = GroupOffsets(on(disk)), GroupOffsets(on(disk))
+    for n in range(5):
+        others.commit("g", {("t", 0): CommittedOffset(n)})
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(4)}
+    assert bytes_read(disk, groups) == 0
+    others.commit("g", {("t", 0): CommittedOffset(5)})
+    assert 0 < bytes_read(disk, groups) < 400
+    assert GroupOffsets(groups.manager).fetch("g") == {("t", 0): CommittedOffset(5)}
+    assert bytes_read(disk, GroupOffsets(groups.manager)) == 0
+
+
+def test_what_is_seen_is_the_same_whatever_rolls_compacts_or_cuts_the_log_meanwhile(disk: MemoryFileSystem) -> None:
+    """Against somebody who reads the whole log each time, while commits, tombstones and transactions go on."""
+    writers, seeing = on(disk), GroupOffsets(on(disk))
+    writing = GroupOffsets(writers)
+    log = writers.open_log(GROUP_METADATA_TOPIC, 0)
+    for n in range(60):
+        writing.commit("g" if n % 3 else "other", {("t", n % 5): CommittedOffset(n)})
+        if n % 7 == 0:
+            writing.delete("g")
+        if n % 9 == 0:
+            producer = {"producer_id": n, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+            key, value = OffsetCommitKey("g", "t", 7), OffsetCommitValue(n, "", NOW_MS)
+            write(writers, key, value.encode(), v2.BatchFields(**producer))
+        if n % 9 == 4:
+            end_transaction(log, n - 4, commit=n % 2 == 0)
+        if n % 10 == 9:
+            Cleaner().clean(log, None, log.context.clock.now_ms() + n * 86_400_000)
+        if n == 45:
+            log.truncate_to(log.log_end_offset - 2)
+        for group in ("g", "other"):
+            assert seeing.fetch(group) == GroupOffsets(on(disk)).fetch(group), n
+        assert seeing.fetch("g") == plainly(disk, "g"), n
+
+
+def plainly(disk: MemoryFileSystem, group: str) -> dict[tuple[str, int], CommittedOffset]:
+    """The whole log, record by record."""
+    found: dict[tuple[str, int], CommittedOffset] = {}
+    for part in on(disk).open_reader(GROUP_METADATA_TOPIC, 0).decided_records():
+        assert part.keys is not None
+        assert part.values is not None
+        for key_bytes, value in zip(part.keys.to_list(), part.values.to_list(), strict=True):
+            key = decode_group_key(key_bytes or b"")
+            if isinstance(key, OffsetCommitKey) and key.group == group:
+                found.pop((key.topic, key.partition), None)
+                if value is not None:
+                    found[key.topic, key.partition] = CommittedOffset(OffsetCommitValue.decode(value).offset)
+    return found
+
+
+def test_a_plain_commit_behind_one_in_a_transaction_stays_when_that_is_committed(disk: MemoryFileSystem) -> None:
+    manager = on(disk)
+    groups, key = GroupOffsets(manager), OffsetCommitKey("g", "t", 0)
+    fields = v2.BatchFields(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    write(manager, key, OffsetCommitValue(1, "", NOW_MS).encode(), fields)
+    assert groups.fetch("g") == {}
+    groups.commit("g", {("t", 0): CommittedOffset(2)})
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
+    end_transaction(manager.open_log(GROUP_METADATA_TOPIC, 0), 1, commit=True)
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
+
+
+def test_a_batch_that_is_only_partly_there_is_not_seen(disk: MemoryFileSystem) -> None:
+    groups, others = GroupOffsets(on(disk)), GroupOffsets(on(disk))
+    others.commit("g", {("t", 0): CommittedOffset(1)})
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(1)}
+    path = f"/logs/{GROUP_METADATA_TOPIC}-0/{names.segment_file(0, names.LOG)}"
+    with disk.open(path, "write") as file:
+        whole = bytes(file.read(0, file.size()))
+        for torn in (whole[:40], whole[:-1], whole[:-1] + b"?"):
+            file.write(len(whole), torn)
+            assert groups.fetch("g") == {("t", 0): CommittedOffset(1)}
+            file.truncate(len(whole))
+    GroupOffsets(on(disk)).commit("g", {("t", 0): CommittedOffset(2)})
+    assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
+
+
+def test_groups_are_listed_and_deleted(tmp_path: Path) -> None:
+    manager = managed(tmp_path)
+    groups = GroupOffsets(manager)
+    assert groups.groups() == {}
+    assert not groups.delete("a")
+    for group in ("b", "a"):
+        groups.commit(group, {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(2)})
+    assert groups.groups() == {
+        name: {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(2)} for name in ("a", "b")
+    }
+    assert groups.groups()["a"]["t", 0].commit_timestamp == NOW_MS
+    assert groups.delete("a")
+    assert not groups.delete("a")
+    assert list(groups.groups()) == ["b"]
+    assert GroupOffsets(managed(tmp_path)).fetch("a") == {}
