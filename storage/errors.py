@@ -87,6 +87,10 @@ class CorruptionError(LogStoreError):
             where.append(f"position {self.position}")
         return f"{', '.join(where)}: {self.reason}" if where else self.reason
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str], dict[str, object]]:
+        """Tasks on a cluster raise it too: pickled, the place goes with it."""
+        return type(self), (self.reason,), {"path": self.path, "position": self.position}
+
     def located(self, path: str, shift: int = 0) -> Self:
         """The same error, in the file ``path``; ``shift`` is where in that file the buffer of the finder began."""
         position = None if self.position is None else self.position + shift

@@ -416,6 +416,27 @@ def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_B
     return map(_Batch, *(table[field][rows].tolist() for field in _Batch._fields))
 
 
+def leaving_a_trace(headers: BatchHeaders) -> Int64s:
+    """The rows, ascending, without which replaying the others comes to the same state and the same ended transactions.
+
+    Of each producer: markers, what begins a transaction or an epoch, and the last batches.
+    """
+    table = headers.table
+    rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
+    order = np.argsort(table["producer_id"][rows], kind="stable")
+    told = table[rows[order]]
+    begins = np.ones(len(rows), dtype=np.bool_)
+    for field in ("producer_id", "producer_epoch"):
+        begins[1:] &= told[field][1:] == told[field][:-1]
+    kinds = told["attributes"] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    begins[1:] &= kinds[1:] == kinds[:-1]
+    begins[1:] = ~begins[1:]
+    is_kept = np.zeros(len(rows), dtype=np.bool_)
+    is_kept[order] = begins | ((kinds & CONTROL_MASK) != 0)
+    is_kept[_last_of_each(table["producer_id"][rows], BATCHES_CACHED)] = True
+    return rows[is_kept]
+
+
 def _last_of_each(producer_ids: Int64s, count: int) -> Int64s:
     """The places, ascending, of the last ``count`` occurrences of every producer id; shape (n,) -> (at most n,).
 

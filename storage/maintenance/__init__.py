@@ -12,6 +12,7 @@ from pyspark_commitlog.storage.maintenance.directory import (
     Runner,
     compact_partitions,
     in_this_process,
+    rebuild_partitions,
     retain_partitions,
     verify_partitions,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Selection",
     "compact_partitions",
     "in_this_process",
+    "rebuild_partitions",
     "retain_partitions",
     "select_partitions",
     "told",

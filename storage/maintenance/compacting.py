@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, outcome_of, patiently
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS
@@ -39,17 +39,17 @@ def choose(run: MaintenanceRun, partition: Partition) -> Choice:
     now_ms = run.now_ms()
     if not partition.config.compact or not run.cleaner_config.enable:
         return Choice(partition, None, outcome_of(partition, lambda: Compacted(run, partition, now_ms, None)))
-    found: list[Cleanable] = []
+    what = attempt(partition, lambda: _look(run, partition, now_ms))
+    if isinstance(what, PartitionOutcome):
+        return Choice(partition, None, what)
+    if what.is_due:
+        return Choice(partition, what, None)
+    return Choice(partition, what, outcome_of(partition, lambda: Compacted(run, partition, now_ms, what)))
 
-    def look() -> Report:
-        with partition.open_reader(run) as reader:
-            found.append(cleanable(reader, partition.checkpointed.cleaner_offset, now_ms))
-        return Compacted(run, partition, now_ms, found[0])
 
-    outcome = outcome_of(partition, look)
-    return (
-        Choice(partition, found[0], None if found[0].is_due else outcome) if found else Choice(partition, None, outcome)
-    )
+def _look(run: MaintenanceRun, partition: Partition, now_ms: int) -> Cleanable:
+    with partition.open_reader(run) as reader:
+        return cleanable(reader, partition.checkpointed.cleaner_offset, now_ms)
 
 
 def by_dirt(choices: Sequence[Choice]) -> list[Partition]:

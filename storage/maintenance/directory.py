@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from pyspark_commitlog.storage.maintenance import compacting, retaining, verifying
-from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome
-from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Selection
+from pyspark_commitlog.storage.maintenance import compacting, rebuilding, retaining, verifying
+from pyspark_commitlog.storage.maintenance.locking import maintenance_lock
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition, Selection
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.rebuild import SegmentSurvey
+
+LOGS_AT_A_TIME = 64  # that one process holds the locks of: each is an open file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,3 +64,85 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
     found = {key: [result for _, result in group] for key, group in groupby(pairs, lambda pair: pair[0].partition.key)}
     for plan in plans:
         yield verifying.verdict(run, plan, found.get(plan.partition.key, ()))
+
+
+def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Rebuild of indexes and snapshots, one segment a task; a damaged log is left as it is.
+
+    Raises LogDirLockedError while a broker runs on the directory, unless ``run.dry_run``.
+    """
+    for at in range(0, len(selection.partitions), LOGS_AT_A_TIME):
+        with ExitStack() as locks, run.manager() as manager:
+            if not run.dry_run:
+                manager.check_writable()
+            logs = _Logs(run, manager, runner, selection.partitions[at : at + LOGS_AT_A_TIME])
+            logs.lock(locks)
+            logs.survey()
+            logs.rebuild()
+            yield from logs.finish()
+
+
+class _Logs:
+    """Some logs that are rebuilt together; each drops out with the first thing that is wrong with it."""
+
+    def __init__(
+        self, run: MaintenanceRun, manager: LogManager, runner: Runner, partitions: Sequence[Partition]
+    ) -> None:
+        self._run, self._manager, self._runner = run, manager, runner
+        self._partitions = partitions
+        self._wrong: dict[TopicPartition, PartitionOutcome] = {}
+        self._surveys: dict[TopicPartition, list[SegmentSurvey]] = {}
+        self._indexes: list[rebuilding.SegmentToSurvey] = []  # that are not what the log says
+
+    def lock(self, locks: ExitStack) -> None:
+        """Each for itself, until ``locks`` are given back; in their order, so that two who wait do so in turn."""
+        if not self._run.dry_run:
+            for partition in self._partitions:
+                self._note(partition, attempt(partition, partial(self._lock_one, partition, locks)))
+
+    def _lock_one(self, partition: Partition, locks: ExitStack) -> None:
+        rebuilding.finish_swaps(self._run, self._manager, partition)
+        locks.enter_context(maintenance_lock(partition.context(self._run), self._run.work, wait=self._run.wait))
+
+    def survey(self) -> None:
+        """Read every segment."""
+        tasks: list[rebuilding.SegmentToSurvey] = []
+        for partition in self._left():
+            listed = rebuilding.list_segments(self._run, partition)
+            self._note(partition, listed)
+            tasks += [] if isinstance(listed, PartitionOutcome) else listed
+        results = self._runner("segments", partial(rebuilding.survey_one_segment, self._run), tasks)
+        for task, survey in zip(tasks, results, strict=True):
+            self._note(task.partition, survey)
+            if isinstance(survey, SegmentSurvey):
+                self._surveys.setdefault(task.partition.key, []).append(survey)
+                if survey.changes and not task.is_active:
+                    self._indexes.append(task)
+
+    def rebuild(self) -> None:
+        """Write the indexes of closed segments, but not of a log of which any segment is damaged."""
+        if self._run.dry_run:
+            return
+        is_damaged = {key for key, surveys in self._surveys.items() if any(each.damage for each in surveys)}
+        tasks = [
+            task
+            for task in self._indexes
+            if task.partition.key not in is_damaged and task.partition.key not in self._wrong
+        ]
+        results = self._runner("indexes", partial(rebuilding.rebuild_one_segment, self._run), tasks)
+        for task, wrong in zip(tasks, results, strict=True):
+            self._note(task.partition, wrong)
+
+    def finish(self) -> Iterator[PartitionOutcome]:
+        """The rest, and what came of each log."""
+        for partition in self._partitions:
+            wrong = self._wrong.get(partition.key)
+            surveys = self._surveys.get(partition.key, [])
+            yield wrong or rebuilding.finish_partition(self._run, self._manager, partition, surveys)
+
+    def _left(self) -> list[Partition]:
+        return [partition for partition in self._partitions if partition.key not in self._wrong]
+
+    def _note(self, partition: Partition, result: object) -> None:
+        if isinstance(result, PartitionOutcome):
+            self._wrong.setdefault(partition.key, result)

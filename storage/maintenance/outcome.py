@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError, LogStoreError
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class OutcomeStatus(Enum):
@@ -51,16 +53,28 @@ class PartitionOutcome:
 
 
 def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOutcome:
-    """Do the work on one partition; what is wrong there is told, and is no reason not to go on with others."""
+    """Do the work on one partition, and tell what came of it, or what is wrong there."""
+    report = attempt(partition, work)
+    if isinstance(report, PartitionOutcome):
+        return report
+    return PartitionOutcome(*partition.key, OutcomeStatus.DONE, str(report), report.facts())
+
+
+def attempt(partition: Partition, work: Callable[[], T]) -> T | PartitionOutcome:
+    """The result of ``work``, or the outcome that says what is wrong: no reason not to go on with other partitions."""
     try:
-        report = work()
+        return work()
     except CorruptionError as error:
         return _wrong(partition, OutcomeStatus.DAMAGED, str(error))
     except LogStoreError as error:
         return _wrong(partition, OutcomeStatus.FAILED, str(error))
     except OSError as error:
         return _wrong(partition, OutcomeStatus.FAILED, told(error))
-    return PartitionOutcome(partition.topic, partition.number, OutcomeStatus.DONE, str(report), report.facts())
+
+
+def damaged(partition: Partition, damage: Sequence[CorruptionError]) -> PartitionOutcome:
+    """Of a log that was left alone because some of its files are damaged."""
+    return _wrong(partition, OutcomeStatus.DAMAGED, "; ".join(map(str, damage)))
 
 
 def _wrong(partition: Partition, status: OutcomeStatus, error: str) -> PartitionOutcome:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyspark_commitlog.storage.groups import GroupOffsets
+from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, outcome_of, patiently
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -62,12 +63,15 @@ def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions
     if not report.plan.removed and not report.files_removed:
         return Retained(partition, replace(report, is_dry_run=False))
     with run.manager() as manager:
-        log = manager.open_log(*partition.key, partition.config)
+        log = manager.open_log(*partition.key, partition.config)  # opening removes files whose time has come
+        removed = report.files_removed
         return patiently(
-            run,
-            log,
-            lambda: Retained(partition, retain(log, options, as_of_ms=run.as_of_ms, work=run.work)),
+            run, log, lambda: Retained(partition, replace(_retain_log(run, log, options), files_removed=removed))
         )
+
+
+def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> RetentionReport:
+    return retain(log, options, as_of_ms=run.as_of_ms, work=run.work)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, outcome_of
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, attempt
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.verify import (
     Finding,
@@ -39,14 +39,10 @@ class SegmentTask(NamedTuple):
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
     """List one partition's segments."""
-    found: list[tuple[list[SegmentToVerify], list[Finding]]] = []
-
-    def look() -> Verified:
-        found.append(plan_verification(partition.context(run), partition.checkpointed))
-        return Verified(partition, LogFindings((), 0, 0, 0, 0, 0))
-
-    outcome = outcome_of(partition, look)
-    return VerificationPlan(partition, *found[0], None) if found else VerificationPlan(partition, (), (), outcome)
+    planned = attempt(partition, lambda: plan_verification(partition.context(run), partition.checkpointed))
+    if isinstance(planned, PartitionOutcome):
+        return VerificationPlan(partition, (), (), planned)
+    return VerificationPlan(partition, *planned, None)
 
 
 def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFindings:

@@ -6,12 +6,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptRecordError, LogDirLockedError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
+from pyspark_commitlog.storage.producers import Marker, ProducerStateManager, leaving_a_trace
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.rebuild import plan_rebuild, rebuild_log, rebuild_segment
 from pyspark_commitlog.storage.segment_reader import LogContext
@@ -108,11 +113,16 @@ DAMAGES = {
 }
 
 
+def files(directory: Path) -> dict[str, bytes]:
+    """All but the locks, which tell who worked there last."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix not in ("", ".lock")}
+
+
 @pytest.mark.parametrize("suffix", DAMAGES)
 def test_whatever_is_damaged_is_as_before(tmp_path: Path, suffix: str) -> None:
     marks = KeptInMemory()
     write_small(tmp_path, marks)
-    expected = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix}
+    expected = files(tmp_path)
     with open_log(tmp_path, marks, **SETTINGS) as log:
         seen = rows(log), committed(log)
         hurt = sorted(tmp_path.glob(f"*{suffix}"))[0]
@@ -128,7 +138,7 @@ def test_whatever_is_damaged_is_as_before(tmp_path: Path, suffix: str) -> None:
         assert hurt.read_bytes() == right
         assert (rows(log), committed(log)) == seen
         assert rebuild_log(log).changes == ()
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix} == expected
+    assert files(tmp_path) == expected
     assert verify_log(context(tmp_path, CONFIGS)).findings == ()
 
 
@@ -212,3 +222,32 @@ def test_a_power_cut_leaves_every_index_old_or_new() -> None:
 def content(disk: MemoryFileSystem, path: str) -> bytes:
     with disk.open(path, "read") as file:
         return bytes(file.read(0, 1 << 20))
+
+
+PLAIN, OPEN, MARKER = 0, 0x10, 0x30  # attributes of a batch
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([PLAIN, OPEN, OPEN, MARKER])), max_size=60
+    )
+)
+def test_what_leaves_no_trace_changes_nothing_of_the_state(rows: list[tuple[int, int, int]]) -> None:
+    """Replayed whole, and replayed without, in windows of seven batches as a walk through a segment has them."""
+    table = np.zeros(len(rows), HEADERS)
+    table["magic"], table["count"] = 2, 1
+    table["base_offset"] = table["last_offset"] = table["max_timestamp"] = table["base_sequence"] = np.arange(len(rows))
+    for row, (producer_id, epoch, attributes) in enumerate(rows):
+        table[row]["producer_id"], table[row]["producer_epoch"], table[row]["attributes"] = (
+            producer_id,
+            epoch,
+            attributes,
+        )
+    headers = BatchHeaders(table)
+    markers = {offset: Marker(offset % 2 == 0, 0, offset) for offset in np.flatnonzero(headers.is_control).tolist()}
+    windows = [headers[at : at + 7] for at in range(0, len(rows), 7)]
+    traces = [window[leaving_a_trace(window)].table for window in windows]
+    whole, without = ProducerStateManager(), ProducerStateManager()
+    completed = whole.replay(headers, markers)
+    assert without.replay(BatchHeaders(np.concatenate([np.empty(0, HEADERS), *traces])), markers) == completed
+    assert without.producers == whole.producers

@@ -1,0 +1,20 @@
+"""Rebuild of indexes and snapshots from the logs alone: ``spark-submit jobs/rebuild_index.py --log-dir DIR``.
+
+One task a segment. A log is read whole before anything of it is written, and left as it is where it is damaged. Exit
+code 0: all is well, 2: a log is damaged, 1: anything else (locked, a broker runs, unknown topic, disk).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark_commitlog.pipeline.maintenance import arguments, maintain
+from pyspark_commitlog.storage import rebuild_partitions
+
+
+def main() -> int:
+    return maintain("index rebuild", arguments(__doc__).parse_args(), rebuild_partitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Index rebuild of the logs of a directory, one segment at a time.
+
+A log is surveyed segment by segment, and only then anything is written: of a damaged log nothing is. Who rebuilds holds
+the maintenance locks of its logs meanwhile, so that the tasks for their segments need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, attempt, damaged, outcome_of
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.rebuild import (
+    SegmentSurvey,
+    carry_out,
+    producer_changes,
+    rebuild_active,
+    rebuild_segment,
+    remove_temporary,
+    survey_segment,
+)
+from pyspark_commitlog.storage.segment_reader import SegmentReader
+from pyspark_commitlog.storage.swaps import plan_swaps
+
+
+class SegmentToSurvey(NamedTuple):
+    """One segment of one partition."""
+
+    partition: Partition
+    base_offset: int
+    suffix: str  # .swap while a swap is not finished
+    is_active: bool
+
+
+def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
+    """By the names in the partition's directory, ascending; the last one is active."""
+    return attempt(partition, lambda: _list_segments(run, partition))
+
+
+def _list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey]:
+    context = partition.context(run)
+
+    def next_offset(base: int) -> int:
+        segment = SegmentReader(context, base, names.SWAP)
+        try:
+            return segment.next_offset()
+        finally:
+            segment.close()
+
+    suffixes = plan_swaps(context.filesystem.list(context.directory), next_offset).segment_suffixes()
+    newest = max(suffixes, default=-1)
+    return [SegmentToSurvey(partition, base, suffix, base == newest) for base, suffix in sorted(suffixes.items())]
+
+
+def finish_swaps(run: MaintenanceRun, manager: LogManager, partition: Partition) -> None:
+    """What a compaction that was killed left under way; opening the log to write finishes it."""
+    context = partition.context(run)
+    if any(name.endswith((names.CLEANED, names.SWAP)) for name in context.filesystem.list(context.directory)):
+        manager.open_log(*partition.key, partition.config)
+
+
+def survey_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey | PartitionOutcome:
+    """Read one segment; damage is in the survey. Changes nothing."""
+    return attempt(task.partition, lambda: _survey(run, task))
+
+
+def _survey(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey:
+    segment = SegmentReader(task.partition.context(run), task.base_offset, task.suffix)
+    try:
+        if task.is_active:
+            _find_end(segment, task.partition.checkpointed.recovery_point or 0)
+        return survey_segment(segment, is_active=task.is_active).without_data()
+    except CorruptRecordError as error:
+        return SegmentSurvey(task.base_offset, task.base_offset, damage=error)
+    finally:
+        segment.close()
+
+
+def _find_end(segment: SegmentReader, recovery_point: int) -> None:
+    """What follows the last whole batch of the active segment is no part of the log, unless it was synced once."""
+    end = segment.next_offset(recovery_point)
+    if end < recovery_point:
+        reason = f"sound up to offset {end} only, but everything below {recovery_point} was synced once"
+        raise CorruptRecordError(reason, path=segment.path(names.LOG), position=segment.size)
+
+
+def rebuild_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> PartitionOutcome | None:
+    """Write the indexes of one closed segment; the outcome where that failed.
+
+    Whoever asks for it holds the maintenance lock of the log.
+    """
+    context = task.partition.context(run)
+    found = attempt(task.partition, lambda: rebuild_segment(context, task.base_offset))
+    return found if isinstance(found, PartitionOutcome) else None
+
+
+def finish_partition(
+    run: MaintenanceRun, manager: LogManager, partition: Partition, surveys: Sequence[SegmentSurvey]
+) -> PartitionOutcome:
+    """What all segments of a log tell together: transaction indexes, snapshots, and the active segment's indexes.
+
+    Those of the closed segments were rebuilt before. The caller holds the maintenance lock.
+    """
+    damage = [survey.damage for survey in surveys if survey.damage is not None]
+    if damage:
+        return damaged(partition, damage)
+    return outcome_of(partition, lambda: _finish(run, manager, partition, surveys))
+
+
+def _finish(run: MaintenanceRun, manager: LogManager, partition: Partition, surveys: Sequence[SegmentSurvey]) -> Report:
+    context = partition.context(run)
+    changes = {change.path: change.reason for survey in surveys for change in survey.changes}
+    of_producers = producer_changes(context, surveys) if surveys else ()
+    if run.dry_run:
+        changes |= {change.path: change.reason for change in of_producers}
+    else:
+        remove_temporary(context)
+        changes |= dict(carry_out(context, of_producers))
+        if surveys and surveys[-1].changes:
+            rebuild_active(manager.open_log(*partition.key, partition.config))
+    return Rebuilt(partition, run.dry_run, len(surveys), tuple(sorted(changes.items())))
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What was rebuilt of one log, or would be."""
+
+    partition: Partition
+    is_dry_run: bool
+    segments: int
+    changes: Sequence[tuple[str, str]]  # path, and what was wrong; ascending
+
+    def __str__(self) -> str:
+        what = "would be rebuilt" if self.is_dry_run else "rebuilt"
+        count = f"{len(self.changes):,} files {what}" if self.changes else "every index and snapshot is as its log says"
+        return "\n  ".join([f"{self.partition}, {self.segments:,} segments: {count}", *map(": ".join, self.changes)])
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "dry_run": self.is_dry_run,
+            "segments": self.segments,
+            "files": [{"path": path, "reason": reason} for path, reason in self.changes],
+        }

@@ -1,0 +1,214 @@
+"""A whole log: what only the state of the producers tells, which goes from segment to segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark_commitlog.storage.clock import instant
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, encode_snapshot
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn, decode_aborted, encode_aborted
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from pyspark_commitlog.storage.reader import LogReader
+from pyspark_commitlog.storage.rebuild.segment import (
+    Change,
+    SegmentSurvey,
+    carry_out,
+    difference,
+    read_sidecar,
+    survey_segment,
+)
+from pyspark_commitlog.storage.segment_reader import LogContext
+
+
+@dataclass(frozen=True)
+class RebuildReport:
+    """What was rebuilt, or would be."""
+
+    changes: tuple[tuple[str, str], ...]  # path and reason, ascending by path
+    refused: tuple[CorruptionError, ...]  # damaged logs: nothing is rebuilt from them
+
+
+def plan_rebuild(log: LogReader) -> RebuildReport:
+    """What :func:`rebuild_log` would change; reads only, takes no lock."""
+    surveys = [survey.without_data() for survey in _surveys(log)]
+    told = {change.path: change.reason for change in producer_changes(log.context, surveys)}
+    told |= {change.path: change.reason for survey in surveys for change in survey.changes}
+    return RebuildReport(tuple(sorted(told.items())), _damage(surveys))
+
+
+def rebuild_log(log: Log, *, work: str = "") -> RebuildReport:
+    """Rebuild what differs from what the log says, under its maintenance lock.
+
+    If an index of the active segment had to be rebuilt, under the append lock, the segment is rolled: other processes
+    that have the log open see that, and do not go on writing to the old files. ``work`` is told to whoever finds the
+    partition locked meanwhile.
+
+    On disk after a crash: every file as it was, or as it should be; ``.tmp`` files mean nothing.
+
+    Raises LogDirLockedError where another process works on the partition, StorageError where the disk fails.
+    """
+    with log.maintaining(work or f"index rebuild since {instant(log.context.clock.now_ms())}"):
+        remove_temporary(log.context)
+        done, surveys = [], []
+        for survey in _surveys(log):
+            if survey.base_offset != log.segments.active.base_offset:
+                done += carry_out(log.context, survey.changes)
+            surveys.append(survey.without_data())
+        done += carry_out(log.context, producer_changes(log.context, surveys))
+        for segment in log.segments:
+            segment.close()  # what is open are the old files
+        done += rebuild_active(log)
+    return RebuildReport(tuple(sorted(done)), _damage(surveys))
+
+
+def _surveys(log: LogReader) -> Iterator[SegmentSurvey]:
+    for segment in tuple(log.segments):
+        yield survey_segment(segment, is_active=segment is log.segments.active)
+
+
+def _damage(surveys: Iterable[SegmentSurvey]) -> tuple[CorruptionError, ...]:
+    return tuple(survey.damage for survey in surveys if survey.damage is not None)
+
+
+def rebuild_active(log: Log) -> list[tuple[str, str]]:
+    """Offset and time index of the active segment, which is then rolled; path and reason of what was wrong.
+
+    Nothing happens where they are right, or the segment is damaged. The caller holds the maintenance lock.
+    """
+    with log.replacing_segments({}) as segments:
+        done = carry_out(log.context, survey_segment(segments.active, is_active=True).changes)
+        segments.active.close()
+    if done:
+        log.roll()
+    return done
+
+
+def remove_temporary(context: LogContext) -> None:
+    """What an earlier rebuild was writing when it ended."""
+    for name in context.filesystem.list(context.directory):
+        if name.endswith(names.TMP) and names.base_offset_of(name) is not None:
+            context.filesystem.remove(names.join(context.directory, name))
+
+
+def producer_changes(context: LogContext, surveys: Sequence[SegmentSurvey]) -> Iterator[Change]:
+    """The transaction indexes and snapshots that are not what the log says; ``surveys`` of all its segments, in order.
+
+    The files are looked at when their turn comes.
+    """
+    walk = _ProducerWalk(context, surveys[0].base_offset)
+    for survey in surveys:
+        if survey.damage is None:
+            yield from walk.take(survey)
+        else:
+            walk.has_damage = True
+    yield from walk.finish(surveys[-1].next_offset)
+
+
+class _ProducerWalk:
+    """One walk through a log, its producers' state going along."""
+
+    def __init__(self, context: LogContext, first_base_offset: int) -> None:
+        self._context = context
+        self._first_base_offset = first_base_offset
+        self._producers = ProducerStateManager(context.directory)
+        self._is_state_whole = True  # of all that the log ever held; else a file may know more than the log
+        self.has_damage = False  # of a segment that was passed over
+
+    def take(self, survey: SegmentSurvey) -> Iterator[Change]:
+        """Of the next segment."""
+        if self._reaches(survey.base_offset):
+            yield from self._of_snapshot(survey.base_offset)
+        completed = self._producers.replay(survey.producers, survey.markers)
+        self._producers.map_end_offset = max(self._producers.map_end_offset, survey.next_offset)
+        path = names.join(self._context.directory, names.segment_file(survey.base_offset, names.TXN_INDEX))
+        yield from self._of_txn_index(path, [each.index_entry for each in completed if each.aborted])
+
+    def finish(self, log_end_offset: int) -> Iterator[Change]:
+        """Of the snapshot at the log end, if there is one."""
+        if self._is_there(log_end_offset) and self._producers.map_end_offset == log_end_offset:
+            yield from self._of_snapshot(log_end_offset)
+
+    def _is_there(self, snapshot_offset: int) -> bool:
+        return self._context.filesystem.status(self._snapshot_path(snapshot_offset)) is not None
+
+    def _reaches(self, base_offset: int) -> bool:
+        """Whether the state is that at ``base_offset``, and the log says it.
+
+        At the first segment, and where one is missing or damaged, its snapshot is all that is known of what was before.
+        """
+        first = self._first_base_offset
+        state_end = self._producers.map_end_offset
+        if base_offset == first == 0:
+            return False
+        if base_offset > first and (state_end == base_offset or (self._context.config.compact and not self.has_damage)):
+            self._producers.map_end_offset = base_offset
+            return True
+        self._is_state_whole = False
+        self._producers.load(self._read_snapshot(base_offset) or (), 0, base_offset)
+        return False
+
+    # Transaction indexes
+
+    def _of_txn_index(self, path: str, aborted: list[AbortedTxn]) -> Iterator[Change]:
+        """Where the log no longer holds all it held, entries may name more than it shows; those stay."""
+        right = encode_aborted(aborted)
+        found = read_sidecar(self._context, path)
+        if (found or b"") != right and not (self._may_know_more and _names_all(found or b"", aborted)):
+            yield Change(path, difference(found, right), right)
+
+    @property
+    def _may_know_more(self) -> bool:
+        return self._context.config.compact or not self._is_state_whole
+
+    # Snapshots
+
+    def _of_snapshot(self, offset: int) -> Iterator[Change]:
+        """The state is that below ``offset``."""
+        wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
+        told = self._read_snapshot(offset)
+        if told is None or not self._says_all({entry.producer_id: entry for entry in told}, wanted, offset):
+            reason = "not what the log says" if self._is_there(offset) else "missing"
+            yield Change(self._snapshot_path(offset), reason, encode_snapshot(wanted))
+
+    def _says_all(self, told: Mapping[int, ProducerEntry], wanted: list[ProducerEntry], offset: int) -> bool:
+        for entry in wanted:
+            said = told.get(entry.producer_id)
+            if said is None:
+                return False
+            knows_more = (said.producer_epoch, said.last_offset) >= (entry.producer_epoch, entry.last_offset)
+            forgotten = said._replace(coordinator_epoch=entry.coordinator_epoch) if said.coordinator_epoch < 0 else said
+            if forgotten != entry and not (knows_more and self._may_know_more):
+                return False
+        return all(entry.last_offset < offset for entry in told.values())
+
+    def _is_expired(self, entry: ProducerEntry) -> bool:
+        idle_ms = self._context.clock.now_ms() - entry.timestamp
+        return entry.current_txn_first_offset < 0 and idle_ms >= PRODUCER_ID_EXPIRATION_MS
+
+    def _snapshot_path(self, offset: int) -> str:
+        return names.join(self._context.directory, names.segment_file(offset, names.SNAPSHOT))
+
+    def _read_snapshot(self, offset: int) -> list[ProducerEntry] | None:
+        data = read_sidecar(self._context, self._snapshot_path(offset))
+        try:
+            return None if data is None else checkpoints.decode_snapshot(data)
+        except CorruptionError:
+            return None
+
+
+def _names_all(found: bytes, aborted: list[AbortedTxn]) -> bool:
+    """Whether a sound transaction index has an entry for each of these."""
+    try:
+        entries = decode_aborted(found)
+    except CorruptionError:
+        return False
+    markers = [entry.last_offset for entry in entries]
+    first_offsets = {(entry.producer_id, entry.last_offset): entry.first_offset for entry in entries}
+    return markers == sorted(set(markers)) and all(
+        first_offsets.get((each.producer_id, each.last_offset), each.first_offset + 1) <= each.first_offset
+        for each in aborted
+    )

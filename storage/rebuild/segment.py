@@ -1,0 +1,217 @@
+"""One segment: its offset and time index, and what its log says of producers. Needs no other segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
+from pyspark_commitlog.storage.filesystem import read_file, write_atomically
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.format.index_entries import encode_offset_entries, encode_time_entries, fits
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Int64s
+from pyspark_commitlog.storage.producers import Marker, leaving_a_trace
+from pyspark_commitlog.storage.recovery import read_markers
+from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader, Window
+
+SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; what is larger is damaged
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that is not what the log says, and what it should hold."""
+
+    path: str
+    reason: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {len(self.data)} bytes are right"
+
+
+@dataclass(frozen=True)
+class SegmentSurvey:
+    """What the log of one segment says, and which of its indexes say otherwise. Everything in it can be pickled."""
+
+    base_offset: int
+    next_offset: int  # behind the last batch; the base offset where there is none
+    changes: tuple[Change, ...] = ()  # of its offset and time index
+    producers: BatchHeaders = field(default_factory=lambda: BatchHeaders(np.empty(0, HEADERS)))  # that leave a trace
+    markers: Mapping[int, Marker] = field(default_factory=dict)  # among those, by their offset
+    damage: CorruptionError | None = None  # then nothing else is known
+
+    def without_data(self) -> SegmentSurvey:
+        """To be sent elsewhere: which files are wrong, not what they should hold."""
+        return replace(self, changes=tuple(replace(change, data=b"") for change in self.changes))
+
+
+def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
+    """Read one segment, an active one up to its size. Changes nothing; damage of its log is in the survey."""
+    try:
+        return _survey(segment, is_active=is_active)
+    except CorruptionError as error:
+        return SegmentSurvey(segment.base_offset, segment.base_offset, damage=error)
+
+
+def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
+    entries = IndexEntries(segment.base_offset, segment.context.config.index_interval_bytes)
+    producers, markers, next_offset = [np.empty(0, HEADERS)], {}, segment.base_offset
+    for window in _sound_windows(segment, segment.size if is_active else segment.file_size):
+        entries.add(window)
+        markers.update(read_markers(window)[0])
+        producers.append(window.headers[leaving_a_trace(window.headers)].table)
+        next_offset = int(window.headers.table["last_offset"][-1]) + 1
+    changes = tuple(_index_changes(segment, entries, is_active=is_active))
+    return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)
+
+
+def rebuild_segment(
+    context: LogContext, base_offset: int, *, suffix: str = "", dry_run: bool = False
+) -> tuple[Change, ...]:
+    """Offset and time index of one closed segment, from its log; what had to be changed, or with ``dry_run`` would be.
+
+    The caller holds the maintenance lock. On disk after a crash: each index as it was, or as it should be.
+
+    Raises CorruptRecordError, with path and position, for a log that is damaged; then nothing was changed.
+    """
+    segment = SegmentReader(context, base_offset, suffix)
+    try:
+        changes = _survey(segment, is_active=False).changes
+    finally:
+        segment.close()
+    if not dry_run:
+        carry_out(context, changes)
+    return changes
+
+
+class IndexEntries:
+    """The entries that recovery gives a segment: one for each batch behind more than ``interval_bytes`` without one."""
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._interval_bytes = interval_bytes
+        self._indexed_position = 0
+        self._largest = (NO_TIMESTAMP, base_offset)
+        self._offset_entries: list[bytes] = []
+        self._time_entries: list[bytes] = []
+        self._last_time = NO_TIMESTAMP
+
+    def add(self, window: Window) -> None:
+        """Take in batches, which follow those before."""
+        table = window.headers.table
+        timestamps, offsets = self._running_largest(window.headers)
+        rows = self._rows_to_index(window.position + table["position"])
+        positions = window.position + table["position"][rows]
+        self._offset_entries.append(encode_offset_entries(self.base_offset, table["last_offset"][rows], positions))
+        self._add_times(timestamps[rows], offsets[rows])
+        self._largest = int(timestamps[-1]), int(offsets[-1])
+
+    def _rows_to_index(self, positions: Int64s) -> Int64s:
+        rows: list[int] = []
+        row = int(np.searchsorted(positions, self._indexed_position + self._interval_bytes, side="right"))
+        while row < len(positions):
+            rows.append(row)
+            self._indexed_position = int(positions[row])
+            row = int(np.searchsorted(positions, self._indexed_position + self._interval_bytes, side="right"))
+        return np.array(rows, dtype=np.int64)
+
+    def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
+        """After each batch: the largest timestamp so far, and the last offset of the first batch that reached it."""
+        timestamp, offset = self._largest
+        timestamps = np.concatenate(([timestamp], headers.table["max_timestamp"]))
+        offsets = np.concatenate(([offset], headers.table["last_offset"]))
+        running = np.maximum.accumulate(timestamps)
+        rises = np.flatnonzero(np.diff(running) > 0) + 1
+        reached = np.zeros(len(running), dtype=np.int64)
+        reached[rises] = rises
+        return running[1:], offsets[np.maximum.accumulate(reached)][1:]
+
+    def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
+        """A timestamp that is not above the one before is passed over."""
+        rises = np.diff(timestamps, prepend=self._last_time) > 0
+        if rises.any():
+            self._time_entries.append(encode_time_entries(self.base_offset, timestamps[rises], offsets[rises]))
+            self._last_time = int(timestamps[-1])
+
+    def offset_index(self) -> bytes:
+        """The ``.index``."""
+        return b"".join(self._offset_entries)
+
+    def time_index(self, *, closed: bool = True) -> bytes:
+        """The ``.timeindex``; that of a closed segment ends with the largest timestamp of all."""
+        timestamp, offset = self._largest
+        last = b""
+        if closed and timestamp > self._last_time:
+            last = encode_time_entries(self.base_offset, np.array([timestamp]), np.array([offset]))
+        return b"".join(self._time_entries) + last
+
+
+def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
+    """All batches up to ``end``; CorruptRecordError unless they are all there, sound and in order."""
+    path = segment.path(names.LOG)
+    position, next_offset = 0, segment.base_offset
+    for window in segment.batches(0, end):
+        table = window.headers.table
+        try:
+            formats.verify(window.buffer, window.headers)
+        except CorruptRecordError as error:
+            raise error.located(path, window.position) from None
+        wrong = np.flatnonzero(np.diff(table["last_offset"], prepend=next_offset - 1) <= 0)
+        if len(wrong):
+            place = window.position + int(table["position"][wrong[0]])
+            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} goes back", path=path, position=place)
+        next_offset = int(table["last_offset"][-1]) + 1
+        if not fits(segment.base_offset, next_offset - 1):
+            reason = f"offset {next_offset - 1} is too far from the base offset: open the log to write, which splits it"
+            raise CorruptRecordError(reason, path=path, position=window.position)
+        position = window.position + window.headers.end
+        yield window
+    if position < end:
+        raise CorruptRecordError(f"{end - position} bytes behind the last whole batch", path=path, position=position)
+
+
+def _index_changes(segment: SegmentReader, entries: IndexEntries, *, is_active: bool) -> Iterator[Change]:
+    """An active segment's indexes may be padded with zeros, its time index may lack the last entry."""
+    offset_index = entries.offset_index()
+    time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
+    for kind, right in ((names.INDEX, [offset_index]), (names.TIME_INDEX, time_indexes)):
+        path = segment.path(kind)
+        found = read_sidecar(segment.context, path)
+        accepted = [
+            data for each in right for data in (each, each.ljust(len(found or b""), b"\0") if is_active else each)
+        ]
+        if found not in accepted:
+            yield Change(path, difference(found, right[0]), right[0])
+
+
+def read_sidecar(context: LogContext, path: str) -> bytes | None:
+    """None where there is no such file; what is larger than any such file is cut, and so differs."""
+    try:
+        return read_file(context.filesystem, path, SIDECAR_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    except CorruptionError:
+        return b"\xff"
+
+
+def difference(found: bytes | None, right: bytes) -> str:
+    if found is None:
+        return "missing"
+    place = next((n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), min(len(found), len(right)))
+    return f"{len(found)} bytes that differ from position {place} on"
+
+
+def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:
+    """Write what files should hold, each durably; path and reason of each.
+
+    On disk after a crash: each as it was, or as it should be.
+    """
+    done = []
+    for change in changes:
+        write_atomically(context.filesystem, change.path, change.data)
+        done.append((change.path, change.reason))
+    return done
