@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.schema import arrow_schema
+from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
 
 
 class CommitLogDataSource(DataSource):
@@ -30,6 +31,11 @@ class CommitLogDataSource(DataSource):
         options = ReadOptions.parse(self.options, Use.BATCH)
         options.tell_notices()
         return CommitLogReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        options = ReadOptions.parse(self.options, Use.STREAM)
+        options.tell_notices()
+        return CommitLogStreamReader(options, arrow_schema(schema))
 
 
 DefaultSource = CommitLogDataSource

@@ -40,7 +40,12 @@ class Ends(NamedTuple):
     """What a partition holds for this reader: offsets from ``first`` up to, not including, ``next``."""
 
     first: int
-    next: int
+    next: int  # the latest
+    most: int | None = None  # the largest offset that may be named, where that is more than the latest
+
+    def holds(self, offset: int) -> bool:
+        """Whether a read may begin or end there."""
+        return self.first <= offset <= (self.next if self.most is None else self.most)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,11 @@ class Bound(Protocol):
         """The option it came from, for messages."""
         ...
 
+    @property
+    def drifts(self) -> bool:
+        """Whether it means another offset while the log grows."""
+        ...
+
     def resolve(self, logs: Logs) -> Offsets:
         """The offset for each partition of ``logs``.
 
@@ -89,6 +99,10 @@ class AtEnd:
     option: str
     end: int  # LATEST or EARLIEST
 
+    @property
+    def drifts(self) -> bool:
+        return self.end == LATEST
+
     def resolve(self, logs: Logs) -> Offsets:
         return {partition: _end(self.end, there) for partition, there in logs.ends.items()}
 
@@ -100,6 +114,10 @@ class AtOffsets:
     option: str
     offsets: Offsets
 
+    @property
+    def drifts(self) -> bool:
+        return LATEST in self.offsets.values()
+
     def resolve(self, logs: Logs) -> Offsets:
         check_same_partitions(self.option, self.offsets, logs.ends)
         return {partition: self._within(partition, there, logs.loss) for partition, there in logs.ends.items()}
@@ -108,13 +126,14 @@ class AtOffsets:
         offset = self.offsets[partition]
         if offset in (EARLIEST, LATEST):
             return _end(offset, there)
-        if not there.first <= offset <= there.next:
-            loss.report(
-                OffsetOutOfRangeError,
-                f"option {self.option}: offset {offset} of {partition} is outside the log, "
-                f"which begins at {there.first} and ends before {there.next}",
-            )
-        return min(max(offset, there.first), there.next)
+        if there.holds(offset):
+            return offset
+        loss.report(
+            OffsetOutOfRangeError,
+            f"option {self.option}: offset {offset} of {partition} is outside the log, "
+            f"which begins at {there.first} and ends before {there.next}",
+        )
+        return there.first if offset < there.first else there.next
 
 
 @dataclass(frozen=True)
@@ -124,6 +143,10 @@ class AtTimestamp:
     option: str
     timestamp_ms: int
     latest_without_match: bool  # else InvalidConfigError
+
+    @property
+    def drifts(self) -> bool:
+        return self.latest_without_match
 
     def resolve(self, logs: Logs) -> Offsets:
         return AtTimestamps(
@@ -138,6 +161,10 @@ class AtTimestamps:
     option: str
     timestamps: Timestamps
     latest_without_match: bool  # else InvalidConfigError
+
+    @property
+    def drifts(self) -> bool:
+        return self.latest_without_match
 
     def resolve(self, logs: Logs) -> Offsets:
         check_same_partitions(self.option, self.timestamps, logs.ends)

@@ -69,6 +69,8 @@ class LogWatcher(LogReader):
         return self._looking_again(lambda: self._stable_end(self.end_offset(isolation)))
 
     def _stable_end(self, bound: int) -> int:
+        if not len(self.segments):
+            return bound
         # What lies below an active segment was synced when the segment began.
         active = self.segments.active
         synced = max(self._marks.recovery_point, active.base_offset, self._log_start_offset)

@@ -1,0 +1,52 @@
+"""One task's records: a range of offsets, as the options want it read, whatever happened to the log since planning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+
+from pyspark_commitlog.pipeline.options import Mode, ReadOptions
+from pyspark_commitlog.pipeline.planning import OffsetRange
+from pyspark_commitlog.storage import CorruptionError, LogReader, OffsetOutOfRangeError, Records, salvaged_records
+
+logger = logging.getLogger(__name__)
+
+
+def records_of(log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str]) -> Iterator[Records]:
+    """The records of ``part`` that ``options`` show, in pieces, in order.
+
+    Retention may delete what was planned, before the read and while it goes on, and a log may be cut: what is gone is
+    told (``failOnDataLoss``). Damage raises CorruptionError, or is logged and passed over (``mode``).
+    """
+    start = part.start
+    while start < part.end:
+        if start < log.log_start_offset:
+            until = min(log.log_start_offset, part.end)
+            options.loss.report(
+                OffsetOutOfRangeError,
+                f"offsets {start} to {until - 1} of {part.source} were deleted before they were read",
+            )
+            start = until
+        try:
+            for records in _pieces(log, start, part.end, options, columns):
+                yield records
+                start = int(records.offsets[-1]) + 1
+            break
+        except OffsetOutOfRangeError:
+            if log.log_start_offset <= start:
+                raise
+    behind = log.end_offset(options.isolation)
+    if behind < part.end:
+        options.loss.report(
+            OffsetOutOfRangeError, f"{part.source} ends at {behind} by now, but was to be read up to {part.end}"
+        )
+
+
+def _pieces(log: LogReader, start: int, end: int, options: ReadOptions, columns: Collection[str]) -> Iterator[Records]:
+    if options.mode is Mode.DROP_MALFORMED:
+        return salvaged_records(log, start, end, _tell, isolation=options.isolation, columns=columns)
+    return log.records(start, end, isolation=options.isolation, columns=columns)
+
+
+def _tell(damage: CorruptionError) -> None:
+    logger.warning("%s; passed over, as option mode asks", damage)

@@ -1,0 +1,615 @@
+"""What Spark is told between micro-batches, and what it reads; then through real queries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_commitlog.pipeline.columns import schema_of
+from pyspark_commitlog.pipeline.options import ReadOptions, Use
+from pyspark_commitlog.pipeline.planning import OffsetRange
+from pyspark_commitlog.pipeline.stream_reader import UNDECIDED, CommitLogStreamReader
+from pyspark_commitlog.storage import (
+    CorruptRecordError,
+    GroupOffsets,
+    InvalidConfigError,
+    LogDirLockedError,
+    LogManager,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
+from tests.support.logs import end_transaction, records, write_transactional
+
+ALL = ReadAllAvailable()
+
+
+class Logs:
+    """A log directory that is written to, and queries that read it."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.manager = LogManager.open(directory, create=True)
+
+    def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        self.manager.create_topic(topic, partitions=partitions, configs=named)
+
+    def append(self, topic: str, partition: int, count: int, *, timestamp: int = 1000) -> None:
+        """``count`` records in one batch; values are their offsets."""
+        log = self.manager.open_log(topic, partition)
+        first = log.log_end_offset
+        log.append_records(records([b"%d" % (first + n) for n in range(count)], timestamps=timestamp))
+
+    def delete_below(self, topic: str, partition: int, offset: int) -> None:
+        """As ``kafka-delete-records`` does."""
+        place = (topic, partition)
+        self.manager.write_marks({place: self.manager.marks(place)._replace(log_start_offset=offset)})
+
+    def drop(self, topic: str) -> None:
+        """The topic, its partitions and all that is known of it."""
+        self.manager.close()
+        for path in Path(self.directory).glob(f"{topic}-*"):
+            shutil.rmtree(path)
+        path = Path(self.directory) / "topics.json"
+        content = json.loads(path.read_text())
+        del content["topics"][topic]
+        path.write_text(json.dumps(content))
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+            (Path(self.directory) / name).unlink(missing_ok=True)
+        self.manager = LogManager.open(self.directory)
+
+    def reader(self, now_ms: Callable[[], int] | None = None, /, **options: str) -> CommitLogStreamReader:
+        given = {"path": self.directory, "startingOffsets": "earliest"}
+        given |= {} if "subscribePattern" in options else {"subscribe": "a"}
+        given |= {name.replace("_", "."): value for name, value in options.items()}
+        parsed = ReadOptions.parse(given, Use.STREAM)
+        return CommitLogStreamReader(parsed, schema_of(["topic", "partition", "offset", "value"]), now_ms)
+
+
+@pytest.fixture
+def logs(log_dir: str) -> Iterator[Logs]:
+    """Topic ``a``: 70 records in partition 0, 30 in partition 1."""
+    logs = Logs(log_dir)
+    logs.create("a", 2)
+    logs.append("a", 0, 70)
+    logs.append("a", 1, 30)
+    yield logs
+    logs.manager.close()
+
+
+def planned(reader: CommitLogStreamReader, start: Any, end: Any) -> list[tuple[str, int, int]]:
+    found = []
+    for part in reader.partitions(start, end):
+        assert isinstance(part, OffsetRange)
+        found.append((str(part.source), part.start, part.end))
+    return found
+
+
+def read(reader: CommitLogStreamReader, start: Any, end: Any) -> dict[str, list[int]]:
+    """The offsets of a micro-batch by partition."""
+    found: dict[str, list[int]] = {}
+    for part in reader.partitions(start, end):
+        for batch in reader.read(part):
+            for row in batch.to_pylist():
+                assert row["value"] == b"%d" % row["offset"]
+                found.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    return found
+
+
+# Where to begin
+
+
+@pytest.mark.parametrize(
+    ("options", "initial"),
+    [
+        pytest.param({}, {"0": 0, "1": 0}, id="earliest"),
+        pytest.param({"startingOffsets": '{"a": {"0": 5, "1": -2}}'}, {"0": 5, "1": 0}, id="offsets"),
+        pytest.param({"startingTimestamp": "1500"}, {"0": 70, "1": 30}, id="a time"),
+        pytest.param({"startingTimestamp": "0"}, {"0": 0, "1": 0}, id="a time before the log"),
+        pytest.param(
+            {"startingOffsetsByTimestamp": '{"a": {"0": 2000, "1": 1}}'}, {"0": 70, "1": 0}, id="a time for each"
+        ),
+    ],
+)
+def test_query_begins_where_asked(logs: Logs, options: dict[str, str], initial: dict[str, int]) -> None:
+    for partition in (0, 1):
+        logs.append("a", partition, 5, timestamp=2000)
+    assert logs.reader(**options).initialOffset() == {"a": initial}
+
+
+@pytest.mark.parametrize(
+    ("options", "initial"),
+    [
+        pytest.param({"startingOffsets": "latest"}, {"0": 70, "1": 30}, id="latest"),
+        pytest.param({"startingOffsets": '{"a": {"0": -1, "1": 3}}'}, {"0": 70, "1": 3}, id="the latest of one"),
+        pytest.param(
+            {"startingTimestamp": "9999", "startingOffsetsByTimestampStrategy": "latest"},
+            {"0": 70, "1": 30},
+            id="a time without a record",
+        ),
+    ],
+)
+def test_start_that_drifts_is_the_end_of_a_first_empty_micro_batch(
+    logs: Logs, options: dict[str, str], initial: dict[str, int]
+) -> None:
+    """Spark asks anew for the initial offset of a micro-batch that failed, and the log has grown by then."""
+    reader = logs.reader(**options)
+    start = reader.initialOffset()
+    assert start == UNDECIDED
+    end = reader.latestOffset(start, ALL)
+    assert end == {"a": initial}
+    assert reader.partitions(start, end) == []
+    logs.append("a", 0, 1)
+    assert reader.latestOffset(end, ALL) == {"a": {"0": 71, "1": 30}}
+    again = logs.reader(**options)
+    assert again.partitions(again.initialOffset(), end) == []
+
+
+def test_start_outside_the_log_is_refused(logs: Logs) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="offset 71 of a-0 is outside the log, which begins at 0 and ends"):
+        logs.reader(startingOffsets='{"a": {"0": 71, "1": 0}}').initialOffset()
+
+
+def test_start_at_partitions_that_do_not_exist_is_refused(logs: Logs) -> None:
+    with pytest.raises(InvalidConfigError, match="names partitions that are not read: a-2"):
+        logs.reader(startingOffsets='{"a": {"0": 1, "1": 0, "2": 0}}').initialOffset()
+
+
+def test_topic_that_does_not_exist_is_refused(logs: Logs) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no topic 'aa'.*did you mean 'a'"):
+        logs.reader(subscribe="aa").initialOffset()
+
+
+# How far
+
+
+def test_offsets_in_a_checkpoint_are_those_of_sparks_kafka_source(logs: Logs) -> None:
+    logs.create("b")
+    reader = logs.reader(subscribe="a,b")
+    assert reader.latestOffset({"a": {"0": 1}}, ALL) == {"a": {"0": 70, "1": 30}, "b": {"0": 0}}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "end"),
+    [
+        pytest.param({"maxOffsetsPerTrigger": "10"}, ReadMaxRows(10), {"0": 7, "1": 3}, id="in proportion to lag"),
+        pytest.param({"maxOffsetsPerTrigger": "1000"}, ReadMaxRows(1000), {"0": 70, "1": 30}, id="more than there is"),
+        pytest.param({"maxBytesPerTrigger": "1"}, ReadMaxBytes(1), {"0": 70, "1": 30}, id="a batch at least"),
+        pytest.param(
+            {"maxOffsetsPerTrigger": "10", "maxBytesPerTrigger": "1"}, ReadMaxRows(10), {"0": 7, "1": 3}, id="both"
+        ),
+        pytest.param({"minOffsetsPerTrigger": "500"}, ReadMinRows(500), {"0": 70, "1": 30}, id="the first never waits"),
+        pytest.param({}, ALL, {"0": 70, "1": 30}, id="none"),
+    ],
+)
+def test_micro_batch_keeps_to_the_limits(logs: Logs, options: dict[str, str], limit: Any, end: dict[str, int]) -> None:
+    reader = logs.reader(**options)
+    assert reader.getDefaultReadLimit() == limit
+    assert reader.latestOffset(reader.initialOffset(), limit) == {"a": end}
+    assert reader.reportLatestOffset() == {"a": {"0": 70, "1": 30}}, "what lag is counted from"
+
+
+def test_nothing_is_limited_where_spark_asks_for_all_as_trigger_once_does(logs: Logs) -> None:
+    reader = logs.reader(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxBytesPerTrigger="1")
+    assert reader.latestOffset(reader.initialOffset(), ALL) == {"a": {"0": 70, "1": 30}}
+
+
+def test_bytes_of_a_micro_batch_are_those_of_the_log(logs: Logs) -> None:
+    """Ten batches of ten records in one partition; a limit of three and a half batches."""
+    logs.create("b")
+    log = logs.manager.open_log("b", 0)
+    for n in range(10):
+        logs.append("b", 0, 10)
+        size = log.segments.active.size // (n + 1)
+    reader = logs.reader(subscribe="b", maxBytesPerTrigger=str(size * 7 // 2))
+    ends, start = [], reader.initialOffset()
+    while start != (end := reader.latestOffset(start, reader.getDefaultReadLimit())):
+        ends.append(end["b"]["0"])
+        start = end
+    assert ends == [30, 60, 90, 100]
+
+
+def test_too_few_records_wait_for_more_or_for_the_delay(logs: Logs) -> None:
+    now = 0
+    reader = logs.reader(lambda: now, minOffsetsPerTrigger="10", maxTriggerDelay="5s")
+    limit = reader.getDefaultReadLimit()
+    start = reader.latestOffset(reader.initialOffset(), limit)
+    logs.append("a", 0, 9)
+    assert reader.latestOffset(start, limit) == start
+    logs.append("a", 1, 1)
+    assert reader.latestOffset(start, limit) == {"a": {"0": 79, "1": 31}}
+    logs.append("a", 1, 1)
+    start = {"a": {"0": 79, "1": 31}}
+    assert reader.latestOffset(start, limit) == start
+    now = 5000
+    assert reader.latestOffset(start, limit) == {"a": {"0": 79, "1": 32}}
+
+
+def test_available_now_ends_at_what_was_there_whatever_comes_meanwhile(logs: Logs) -> None:
+    reader = logs.reader(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30")
+    reader.prepareForTriggerAvailableNow()
+    start, ends = reader.initialOffset(), []
+    limit = reader.getDefaultReadLimit()
+    while start != (end := reader.latestOffset(start, limit)):
+        ends.append(end["a"])
+        logs.append("a", 0, 100)
+        start = end
+    assert ends == [{"0": 28, "1": 12}, {"0": 56, "1": 24}, {"0": 70, "1": 30}]
+    assert reader.reportLatestOffset() == {"a": {"0": 70, "1": 30}}
+
+
+def test_latest_start_under_available_now_has_nothing_to_read(logs: Logs) -> None:
+    reader = logs.reader(startingOffsets="latest")
+    reader.prepareForTriggerAvailableNow()
+    logs.append("a", 0, 5)
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    assert start == {"a": {"0": 70, "1": 30}}
+    assert reader.latestOffset(start, ALL) == start
+
+
+def test_markers_at_the_end_are_not_read_over(logs: Logs) -> None:
+    """A power cut may take a marker that is not synced, and give its offset to a record."""
+    logs.create("b")
+    log = logs.manager.open_log("b", 0)
+    write_transactional(log, 7, 0, b"0", b"1")
+    reader = logs.reader(subscribe="b")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ALL) == {"b": {"0": 0}}
+    assert logs.reader(subscribe="b", isolation_level="read_uncommitted").latestOffset(start, ALL) == {"b": {"0": 2}}
+    end_transaction(log, 7, commit=True)
+    assert reader.latestOffset(start, ALL) == {"b": {"0": 2}}
+    assert read(reader, start, {"b": {"0": 2}}) == {"b-0": [0, 1]}
+    of_kafka = {"b": {"0": 3}}
+    assert reader.latestOffset(of_kafka, ALL) == of_kafka, "a checkpoint that Kafka's source wrote lies behind them"
+    logs.append("b", 0, 1)
+    assert read(reader, of_kafka, reader.latestOffset(of_kafka, ALL)) == {"b-0": [3]}
+
+
+# What is read
+
+
+def test_micro_batches_are_read_one_after_the_other_while_the_log_grows(logs: Logs) -> None:
+    reader = logs.reader()
+    start, found = reader.initialOffset(), []
+    for _ in range(3):
+        end = reader.latestOffset(start, ALL)
+        found.append({name: (each[0], each[-1], len(each)) for name, each in read(reader, start, end).items()})
+        start = end
+        logs.append("a", 0, 10)
+    assert found == [{"a-0": (0, 69, 70), "a-1": (0, 29, 30)}, {"a-0": (70, 79, 10)}, {"a-0": (80, 89, 10)}]
+
+
+def test_partitions_and_topics_that_come_later_are_read_from_their_beginning(logs: Logs) -> None:
+    reader = logs.reader(subscribePattern="a|b.")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    logs.create("b1")
+    logs.append("b1", 0, 3)
+    end = reader.latestOffset(start, ALL)
+    assert end == {"a": {"0": 70, "1": 30}, "b1": {"0": 3}}
+    assert read(reader, start, end) == {"b1-0": [0, 1, 2]}
+
+
+def test_query_on_a_pattern_waits_for_its_first_topic(logs: Logs) -> None:
+    reader = logs.reader(subscribePattern="b.")
+    start = reader.initialOffset()
+    assert start == {}
+    assert reader.latestOffset(start, ALL) == start
+    logs.create("b1")
+    logs.append("b1", 0, 3)
+    assert read(reader, start, reader.latestOffset(start, ALL)) == {"b1-0": [0, 1, 2]}
+
+
+def test_tasks_are_planned_as_in_a_batch_read(logs: Logs) -> None:
+    start, end = {"a": {"0": 10, "1": 0}}, {"a": {"0": 70, "1": 30}}
+    assert planned(logs.reader(), start, end) == [("a-0", 10, 70), ("a-1", 0, 30)]
+    assert planned(logs.reader(), end, end) == []
+    assert planned(logs.reader(maxRecordsPerPartition="40"), start, end) == [
+        ("a-0", 10, 40),
+        ("a-0", 40, 70),
+        ("a-1", 0, 30),
+    ]
+
+
+def test_planned_micro_batch_is_read_though_its_segments_are_replaced(logs: Logs) -> None:
+    logs.create("k", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+    log = logs.manager.open_log("k", 0)
+    for n in range(6):
+        log.append_records(records([b"%d" % n], keys=[b"%d" % (n % 2)]))
+        log.roll()
+    reader = logs.reader(subscribe="k")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    parts = reader.partitions(start, end)
+    Cleaner().clean(log, 0, log.context.clock.now_ms())
+    found = [offset for part in parts for batch in reader.read(part) for offset in batch["offset"].to_pylist()]
+    assert found == [4, 5]
+    assert reader.latestOffset(start, ALL) == end
+
+
+def test_log_is_opened_once_however_many_micro_batches_read_it(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    load = LogLoader.view
+
+    def view(loader: LogLoader) -> LoadedLog:
+        opened.append(loader.context.directory)
+        return load(loader)
+
+    monkeypatch.setattr(LogLoader, "view", view)
+    reader = logs.reader()
+    start = reader.initialOffset()
+    for _ in range(5):
+        logs.append("a", 0, 1)
+        end = reader.latestOffset(start, ALL)
+        read(reader, start, end)
+        start = end
+    looks_and_reads = 2
+    assert len(opened) <= 2 * looks_and_reads
+
+
+# What is lost
+
+
+def lose_by_retention(logs: Logs) -> tuple[str, dict[str, list[int]]]:
+    logs.delete_below("a", 0, 68)
+    return r"a-0 begins at offset 68 by now: offsets 60 to 67 were not read", {"a-0": [68, 69], "a-1": [*range(30)]}
+
+
+def lose_topic(logs: Logs) -> tuple[str, dict[str, list[int]]]:
+    logs.drop("a")
+    return r"are gone, or no longer asked for: a-0, a-1", {}
+
+
+def recreate_topic(logs: Logs) -> tuple[str, dict[str, list[int]]]:
+    logs.drop("a")
+    logs.create("a", 2)
+    logs.append("a", 0, 2)
+    return r"a-0 ends at 2, but was read up to 60", {"a-0": [0, 1]}
+
+
+@pytest.mark.parametrize("lose", [lose_by_retention, lose_topic, recreate_topic])
+@pytest.mark.parametrize("running", [True, False], ids=["running", "restarted"])
+def test_lost_records_stop_a_query_unless_it_may_go_on_without_them(
+    logs: Logs,
+    lose: Callable[[Logs], tuple[str, dict[str, list[int]]]],
+    running: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    start = {"a": {"0": 60, "1": 0}}
+    strict, lenient = logs.reader(), logs.reader(failOnDataLoss="false")
+    if running:
+        assert strict.latestOffset(start, ALL) == lenient.latestOffset(start, ALL)
+    told, left = lose(logs)
+    with pytest.raises((OffsetOutOfRangeError, UnknownTopicOrPartitionError), match=f"{told}.*failOnDataLoss=false"):
+        strict.partitions(start, strict.latestOffset(start, ALL))
+    with caplog.at_level(logging.WARNING):
+        end = lenient.latestOffset(start, ALL)
+        assert read(lenient, start, end) == left
+    assert "failOnDataLoss is false: going on with what is there" in caplog.text
+    assert lenient.latestOffset(end, ALL) == end
+    assert read(lenient, end, end) == {}
+
+
+def test_new_partition_whose_first_records_are_gone_is_told(logs: Logs) -> None:
+    start = {"a": {"0": 70}}
+    logs.delete_below("a", 1, 4)
+    reader = logs.reader()
+    end = reader.latestOffset(start, ALL)
+    with pytest.raises(OffsetOutOfRangeError, match="a-1 is new and begins at offset 4"):
+        reader.partitions(start, end)
+
+
+@pytest.mark.parametrize("lose", [lose_by_retention, lose_topic])
+def test_records_lost_between_planning_and_reading_are_told(
+    logs: Logs, lose: Callable[[Logs], tuple[str, dict[str, list[int]]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    start, end = {"a": {"0": 60, "1": 0}}, {"a": {"0": 70, "1": 30}}
+    strict, lenient = logs.reader(), logs.reader(failOnDataLoss="false")
+    parts = strict.partitions(start, end)
+    _, left = lose(logs)
+    with pytest.raises((OffsetOutOfRangeError, UnknownTopicOrPartitionError), match="failOnDataLoss=false"):
+        list(strict.read(parts[0]))
+    with caplog.at_level(logging.WARNING):
+        found = [offset for batch in lenient.read(parts[0]) for offset in batch["offset"].to_pylist()]
+    assert found == left.get("a-0", [])
+    assert "going on with what is there" in caplog.text
+
+
+def test_planned_end_that_a_cut_log_no_longer_reaches_is_told(logs: Logs) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="a-0 ends at 70, but was to be read up to 75"):
+        logs.reader().partitions({"a": {"0": 60, "1": 0}}, {"a": {"0": 75, "1": 30}})
+
+
+@pytest.mark.parametrize("start", [{"a": 5}, {"a": {"x": 5}}, {"a": {"0": -2}}, {"a": {"0": "5"}}])
+def test_checkpoint_that_holds_no_offsets_is_refused(logs: Logs, start: Any) -> None:
+    with pytest.raises(InvalidConfigError, match="of the checkpoint"):
+        logs.reader().latestOffset(start, ALL)
+
+
+def test_damage_stops_a_query_or_is_passed_over(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+    logs.append("a", 0, 5)
+    logs.manager.open_log("a", 0).checkpoint()
+    path = Path(logs.directory) / "a-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data))
+    start, end = {"a": {"0": 0, "1": 30}}, {"a": {"0": 75, "1": 30}}
+    with pytest.raises(CorruptRecordError, match=r"a-0/00000000000000000000.log.*position 0"):
+        read(logs.reader(), start, end)
+    with caplog.at_level(logging.WARNING):
+        assert read(logs.reader(mode="dropmalformed"), start, end) == {"a-0": [70, 71, 72, 73, 74]}
+    assert "passed over, as option mode asks" in caplog.text
+
+
+# The group
+
+
+def test_progress_is_committed_for_the_group_when_spark_has_it_behind_itself(logs: Logs) -> None:
+    def committed() -> dict[tuple[str, int], int]:
+        found = GroupOffsets(LogManager.open(logs.directory)).fetch("g")
+        return {partition: each.offset for partition, each in found.items()}
+
+    reader = logs.reader(kafka_group_id="g", maxOffsetsPerTrigger="10")
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, limit)
+    assert committed() == {}
+    reader.latestOffset(end, limit)
+    assert committed() == {("a", 0): 7, ("a", 1): 3}
+    reader.commit({"a": {"0": 9, "1": 4}})
+    assert committed() == {("a", 0): 9, ("a", 1): 4}
+    reader.stop()
+
+
+def test_group_that_cannot_be_committed_for_is_told_at_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(_: LogManager) -> None:
+        raise LogDirLockedError("a running Kafka broker holds this directory")
+
+    monkeypatch.setattr(LogManager, "check_writable", locked)
+    with pytest.raises(LogDirLockedError, match="running Kafka broker"):
+        logs.reader(kafka_group_id="g").initialOffset()
+    assert logs.reader().initialOffset() == {"a": {"0": 0, "1": 0}}
+
+
+def test_reader_travels_to_workers_before_it_is_used(logs: Logs) -> None:
+    reader = cloudpickle.loads(cloudpickle.dumps(logs.reader()))  # type: ignore[no-untyped-call]
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert end == {"a": {"0": 70, "1": 30}}
+
+
+# Through Spark
+
+
+class Stream:
+    """A query that goes on from one checkpoint, however often it is run."""
+
+    def __init__(self, spark: SparkSession, logs: Logs, checkpoint: str) -> None:
+        self.spark, self.logs, self.checkpoint = spark, logs, checkpoint
+        self.batches: list[list[str]] = []  # the values of each micro-batch since the last run, by partition and offset
+
+    def frame(self, **options: str) -> DataFrame:
+        given = options if "subscribePattern" in options else {"subscribe": "a"} | options
+        return self.spark.readStream.format("commitlog").options(**given).load(self.logs.directory)
+
+    def start(
+        self, frame: DataFrame, write: Callable[[DataFrame, int], None] | None = None, **trigger: Any
+    ) -> StreamingQuery:
+        writer = frame.writeStream.foreachBatch(write or self._keep)
+        return writer.option("checkpointLocation", self.checkpoint).trigger(**trigger).start()
+
+    def run(self, **options: str) -> list[list[str]]:
+        """To the end of what is there."""
+        self.start(self.frame(**options), availableNow=True).awaitTermination()
+        found, self.batches = self.batches, []
+        return found
+
+    def _keep(self, frame: DataFrame, _: int) -> None:
+        rows = frame.orderBy("partition", "offset").selectExpr("cast(value as string) as value").collect()
+        self.batches.append([row["value"] for row in rows])
+
+
+@pytest.fixture
+def stream(spark: SparkSession, logs: Logs, tmp_path: Path) -> Stream:
+    return Stream(spark, logs, str(tmp_path / "checkpoint"))
+
+
+def counted(start: int, end: int) -> list[str]:
+    return [str(n) for n in range(start, end)]
+
+
+def test_query_reads_on_from_its_checkpoint(stream: Stream) -> None:
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "50", "kafka.group.id": "g"}
+    assert stream.run(**options) == [counted(0, 35) + counted(0, 15), counted(35, 70) + counted(15, 30)]
+    stream.logs.append("a", 1, 5)
+    assert stream.run(**options) == [counted(30, 35)]
+    committed = GroupOffsets(stream.logs.manager).fetch("g")
+    assert {partition: each.offset for partition, each in committed.items()} == {("a", 0): 70, ("a", 1): 35}
+
+
+def test_checkpoint_holds_offsets_as_those_of_sparks_kafka_source(stream: Stream) -> None:
+    stream.run(startingOffsets="earliest")
+    last = Path(stream.checkpoint, "offsets", "0").read_text().splitlines()[-1]
+    assert json.loads(last) == {"a": {"0": 70, "1": 30}}
+    for written in Path(stream.checkpoint, "offsets").glob(
+        "*0*"
+    ):  # the file, and its checksum, without which it is read
+        changed = written.read_bytes().replace(last.encode(), b'{"a":{"1":10,"0":70}}')
+        written.unlink() if written.name.startswith(".") else written.write_bytes(changed)
+    assert stream.run() == [counted(10, 30)]
+
+
+def test_latest_start_is_kept_over_runs_that_read_nothing(stream: Stream) -> None:
+    assert stream.run() == [[]]
+    stream.logs.append("a", 0, 3)
+    assert stream.run() == [counted(70, 73)]
+
+
+def test_first_micro_batch_that_failed_is_repeated_with_the_same_records(stream: Stream) -> None:
+    def fail(frame: DataFrame, batch: int) -> None:
+        stream._keep(frame, batch)
+        if stream.batches[-1]:
+            raise ValueError("not written")
+
+    stream.start(stream.frame(), fail, availableNow=True).awaitTermination()
+    stream.logs.append("a", 0, 3)
+    with pytest.raises(StreamingQueryException, match="not written"):
+        stream.start(stream.frame(), fail, availableNow=True).awaitTermination()
+    failed, stream.batches = stream.batches, []
+    stream.logs.append("a", 0, 2)
+    assert failed == [[], counted(70, 73)]
+    assert stream.run() == [counted(70, 73), counted(73, 75)]
+
+
+def test_once_takes_all_whatever_the_limits(stream: Stream) -> None:
+    frame = stream.frame(startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    stream.start(frame, once=True).awaitTermination()
+    assert stream.batches == [counted(0, 70) + counted(0, 30)]
+
+
+def test_lag_shows_in_the_progress_of_a_query(stream: Stream) -> None:
+    query = stream.start(stream.frame(startingOffsets="earliest", maxOffsetsPerTrigger="10"), availableNow=True)
+    query.awaitTermination()
+    source = query.recentProgress[0].sources[0]
+    assert json.loads(source.endOffset) == {"a": {"0": 7, "1": 3}}
+    assert json.loads(source.latestOffset) == {"a": {"0": 70, "1": 30}}
+
+
+def test_running_query_sees_what_is_appended_and_what_is_new_and_stops_when_a_topic_vanishes(stream: Stream) -> None:
+    stream.logs.create("b1")
+    query = stream.start(stream.frame(subscribePattern="b.*", startingOffsets="earliest"), processingTime="0 seconds")
+    found = []
+    for topic, count in (("b1", 2), ("b1", 1), ("b2", 3)):
+        if topic not in stream.logs.manager.topics():
+            stream.logs.create(topic)
+        stream.logs.append(topic, 0, count)
+        query.processAllAvailable()
+        found.append([value for batch in stream.batches for value in batch])
+        stream.batches.clear()
+    assert found == [["0", "1"], ["2"], ["0", "1", "2"]]
+    stream.logs.drop("b2")
+    with pytest.raises(StreamingQueryException, match=r"UnknownTopicOrPartitionError: .* are gone.*: b2-0"):
+        query.awaitTermination(60)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param({"endingOffsets": "latest"}, "endingOffsets is not valid in a streaming query", id="an end"),
+        pytest.param({"subscribe": "aa"}, "no topic 'aa'.*did you mean 'a'", id="an unknown topic"),
+    ],
+)
+def test_stream_that_cannot_begin_says_why(stream: Stream, options: dict[str, str], told: str) -> None:
+    with pytest.raises(PySparkException, match=told):
+        stream.start(stream.frame(**options), availableNow=True).awaitTermination()
