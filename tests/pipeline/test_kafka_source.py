@@ -7,17 +7,31 @@ same kind. Where the two differ on purpose stands beside the test of the differe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from chispa import assert_df_equality
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
+from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from tests.support.kafka import Broker
 from tests.support.spark_kafka import FIRST_MS, PROMPT, fill
 
 Options = dict[str, str]
+
+
+# What both get unless a query says otherwise. The isolation level is the one default that differs; a fetch that finds
+# nothing more is answered at once; a topic that is not there is not waited for.
+DEFAULTS = {
+    "kafka.isolation.level": "read_uncommitted",
+    "kafka.fetch.max.wait.ms": "5",
+    "fetchOffset.numRetries": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -33,8 +47,13 @@ class Sources:
     def commitlog(self, options: Options) -> DataFrame:
         return self.spark.read.format("commitlog").options(**self._given(options)).load(str(self.broker.log_dir))
 
+    def plan_commitlog(self, options: Options) -> None:
+        """What Spark asks of a batch reader before any task runs, without a worker process for it."""
+        source = CommitLogDataSource(self._given(options) | {"path": str(self.broker.log_dir)})
+        source.reader(source.schema()).partitions()
+
     def _given(self, options: Options) -> Options:
-        return {"kafka.bootstrap.servers": self.broker.bootstrap, "kafka.isolation.level": "read_uncommitted"} | options
+        return {"kafka.bootstrap.servers": self.broker.bootstrap, **DEFAULTS, **options}
 
 
 @pytest.fixture(scope="module")
@@ -171,5 +190,196 @@ BATCHES: dict[str, Options] = {
 
 @pytest.mark.parametrize("options", BATCHES.values(), ids=BATCHES)
 def test_batch_read_gives_the_rows_that_sparks_kafka_source_gives(sources: Sources, options: Options) -> None:
-    order = ["topic", "partition", "offset"]
-    assert_df_equality(sources.commitlog(options).orderBy(*order), sources.kafka(options).orderBy(*order))
+    assert_same(sources.commitlog(options), sources.kafka(options))
+
+
+def assert_same(ours: DataFrame, kafkas: DataFrame) -> None:
+    """Schemas and rows, in the order of offsets. Sorted in one task: to sort in several, Spark reads twice."""
+    in_order = "topic", "partition", "offset"
+    assert_df_equality(
+        ours.coalesce(1).sortWithinPartitions(*in_order), kafkas.coalesce(1).sortWithinPartitions(*in_order)
+    )
+
+
+# Kinds of errors: what Spark's source raises, by the last name of the Java class, and ours.
+WRONG = (
+    r"(IllegalArgument|NumberFormat|NoSuchElement|Config|KafkaIllegalState)Exception|AssertionError",
+    InvalidConfigError,
+)
+UNKNOWN = r"UnknownTopicOrPartitionException", UnknownTopicOrPartitionError
+OUTSIDE = r"OffsetOutOfRangeException|KafkaIllegalStateException", OffsetOutOfRangeError
+
+Kind = tuple[str, type[Exception]]
+PLAIN = {"subscribe": "plain"}
+TOO = {"subscribe": "plain.too"}
+ERRORS: dict[str, tuple[Options, Kind, str]] = {
+    "two ways to say what to read": ({**PLAIN, "assign": '{"plain": [0]}'}, WRONG, "not subscribe and assign"),
+    "no way to say what to read": ({}, WRONG, "subscribe, assign, subscribePattern must be given, not none"),
+    "no topic": ({"subscribe": " , "}, WRONG, "subscribe names no topic"),
+    "an empty pattern": ({"subscribePattern": " "}, WRONG, "subscribePattern is empty"),
+    "a pattern that is none": ({"subscribePattern": "*"}, WRONG, "subscribePattern: .* not a regular expression"),
+    "assign without JSON": ({"assign": "plain"}, WRONG, "assign: 'plain' is not"),
+    "assign with other JSON": ({"assign": '{"plain": 0}'}, WRONG, "assign: .* is not"),
+    "a topic that is not there": ({"subscribe": "plane"}, UNKNOWN, "no topic 'plane'.*did you mean 'plain'"),
+    "a start at the end": ({**PLAIN, "startingOffsets": "latest"}, WRONG, "startingOffsets .*cannot be latest"),
+    "a start at the end of one partition": (
+        {**PLAIN, "startingOffsets": offsets("plain", -1, 0, 0)},
+        WRONG,
+        "startingOffsets .*cannot be latest",
+    ),
+    "an end at the start": ({**PLAIN, "endingOffsets": "earliest"}, WRONG, "endingOffsets .*cannot be earliest"),
+    "an end at the start of one partition": (
+        {**PLAIN, "endingOffsets": offsets("plain", -2, 1, 1)},
+        WRONG,
+        "endingOffsets .*cannot be earliest",
+    ),
+    "a word that is no offset": ({**PLAIN, "startingOffsets": "sometime"}, WRONG, "startingOffsets: 'sometime' is not"),
+    "offsets without partitions": ({**PLAIN, "endingOffsets": '{"plain": 3}'}, WRONG, "endingOffsets: topic 'plain'"),
+    "an offset below zero": ({**PLAIN, "startingOffsets": offsets("plain", -3, 0, 0)}, WRONG, "startingOffsets: .*-3"),
+    "offsets for some partitions": (
+        {**PLAIN, "startingOffsets": offsets("plain", 0, 0)},
+        WRONG,
+        "startingOffsets has no value for plain-2",
+    ),
+    "offsets for partitions that are not there": (
+        {**PLAIN, "endingOffsets": offsets("plain", 1, 1, 1, 1)},
+        WRONG,
+        "endingOffsets names partitions that are not read: plain-3",
+    ),
+    "offsets for another topic": (
+        {**PLAIN, "startingOffsets": offsets("gap", 0, 0)},
+        WRONG,
+        "names partitions .* gap-0",
+    ),
+    "start and end for different partitions": (
+        {**PLAIN, "startingOffsets": offsets("plain", 0, 0, 0), "endingOffsets": offsets("plain", 1, 1)},
+        WRONG,
+        "startingOffsets and endingOffsets name different partitions",
+    ),
+    "a start behind the end": (
+        {**PLAIN, "startingOffsets": offsets("plain", 9, 0, 0), "endingOffsets": offsets("plain", 5, 1, 1)},
+        WRONG,
+        "startingOffsets lies behind endingOffsets in plain-0: 9 and 5",
+    ),
+    "a start behind an end by time": (
+        {**PLAIN, "startingOffsets": offsets("plain", 30, 0, 0), "endingTimestamp": at(0)},
+        WRONG,
+        "startingOffsets lies behind endingTimestamp in plain-0: 30 and 0",
+    ),
+    "a start before the log start": (
+        {"subscribe": "gap", "startingOffsets": offsets("gap", 3, 0)},
+        OUTSIDE,
+        "offset 3 of gap-0 is outside the log, which begins at 25",
+    ),
+    "a start behind the log end": (
+        {**TOO, "startingOffsets": offsets("plain.too", 33)},
+        OUTSIDE,
+        "offset 33 of plain.too-0 is outside the log.* ends before 30",
+    ),
+    "a start by time that no record has": (
+        {**PLAIN, "startingTimestamp": at(10**6)},
+        WRONG,
+        "startingTimestamp: no record",
+    ),
+    "a start by time that no record of one partition has": (
+        {**PLAIN, "startingOffsetsByTimestamp": times("plain", 0, 10**6, 0)},
+        WRONG,
+        "startingOffsetsByTimestamp: no record of plain-1",
+    ),
+    "a time that is no number": ({**PLAIN, "startingTimestamp": "noon"}, WRONG, "startingTimestamp is 'noon'"),
+    "times that are no JSON object": (
+        {**PLAIN, "startingOffsetsByTimestamp": "[]"},
+        WRONG,
+        "startingOffsetsByTimestamp: '\\[\\]'",
+    ),
+    "start times for some partitions": (
+        {**PLAIN, "startingOffsetsByTimestamp": times("plain", 0)},
+        WRONG,
+        "startingOffsetsByTimestamp has no value for plain-1, plain-2",
+    ),
+    "end times for some partitions": (
+        {**PLAIN, "endingOffsetsByTimestamp": times("plain", 0)},
+        WRONG,
+        "endingOffsetsByTimestamp has no value for plain-1, plain-2",
+    ),
+    "a start by time behind the end by time": (
+        {**TOO, "startingTimestamp": at(20), "endingTimestamp": at(10)},
+        WRONG,
+        "startingTimestamp lies behind endingTimestamp",
+    ),
+    "the same for each partition": (
+        {
+            **TOO,
+            "startingOffsetsByTimestamp": times("plain.too", 20),
+            "endingOffsetsByTimestamp": times("plain.too", 10),
+        },
+        WRONG,
+        "startingOffsetsByTimestamp lies behind endingOffsetsByTimestamp",
+    ),
+    "a strategy that is none": (
+        {**PLAIN, "startingOffsetsByTimestampStrategy": "nearest"},
+        WRONG,
+        "startingOffsetsByTimestampStrategy is 'nearest'",
+    ),
+    "no tasks": ({**PLAIN, "minPartitions": "0"}, WRONG, "minPartitions is '0'"),
+    "a number of tasks that is none": ({**PLAIN, "minPartitions": "many"}, WRONG, "minPartitions is 'many'"),
+    "tasks of no records": ({**PLAIN, "maxRecordsPerPartition": "0"}, WRONG, "maxRecordsPerPartition is '0'"),
+    "perhaps data loss": ({**PLAIN, "failOnDataLoss": "perhaps"}, WRONG, "failOnDataLoss is 'perhaps'"),
+    "perhaps headers": ({**PLAIN, "includeHeaders": "perhaps"}, WRONG, "includeHeaders is 'perhaps'"),
+    "a minimum above the maximum": (
+        {**PLAIN, "minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"},
+        WRONG,
+        "minOffsetsPerTrigger is 10, more than maxOffsetsPerTrigger",
+    ),
+    "an isolation level that is none": ({**PLAIN, "kafka.isolation.level": "serializable"}, WRONG, "'serializable'"),
+    **{
+        f"the consumer's {name}": ({**PLAIN, f"kafka.{name}": "earliest"}, WRONG, f"kafka.{name} is not supported")
+        for name in (
+            "auto.offset.reset",
+            "key.deserializer",
+            "value.deserializer",
+            "enable.auto.commit",
+            "interceptor.classes",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(("options", "kind", "told"), ERRORS.values(), ids=ERRORS)
+def test_batch_read_fails_where_sparks_kafka_source_fails_and_says_why(
+    sources: Sources, options: Options, kind: Kind, told: str
+) -> None:
+    kafkas, ours = kind
+    with pytest.raises((PySparkException, Py4JJavaError)) as failure:
+        sources.kafka(options).collect()
+    assert re.search(kafkas, f"{failure.typename}: {failure.value}")
+    with pytest.raises(ours, match=told):
+        sources.plan_commitlog(options)
+
+
+def test_error_of_the_plan_reaches_the_one_who_asked(sources: Sources) -> None:
+    with pytest.raises(PySparkException, match="UnknownTopicOrPartitionError: no topic 'plane'"):
+        sources.commitlog({"subscribe": "plane"}).collect()
+
+
+class TestDifferencesOnPurpose:
+    def test_partition_that_is_not_there_is_an_error_where_spark_reads_nothing(self, sources: Sources) -> None:
+        nowhere = {"assign": '{"plain": [7]}', "kafka.default.api.timeout.ms": "1000"}
+        assert sources.kafka(nowhere).count() == 0
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic plain has no partition 7, only 0, 1, 2"):
+            sources.plan_commitlog(nowhere)
+
+    def test_start_behind_the_log_end_reads_nothing_where_no_fuss_is_asked_for_and_spark_fails(
+        self, sources: Sources
+    ) -> None:
+        behind = {**TOO, "startingOffsets": offsets("plain.too", 33), "failOnDataLoss": "false"}
+        with pytest.raises(Py4JJavaError, match="KafkaIllegalStateException"):
+            sources.kafka(behind).collect()
+        assert sources.commitlog(behind).count() == 0
+
+    def test_isolation_level_is_read_committed_unless_asked_otherwise(self, sources: Sources) -> None:
+        committed = sources.commitlog({"subscribe": "txn", "kafka.isolation.level": "read_committed"})
+        options = {"subscribe": "txn", "kafka.bootstrap.servers": sources.broker.bootstrap}
+        plain = sources.spark.read.format("commitlog").options(**options).load(str(sources.broker.log_dir))
+        assert_same(plain, committed)
+        assert (plain.count(), sources.kafka({"subscribe": "txn"}).count()) == (40, 65)
