@@ -27,6 +27,7 @@ def main() -> int:
         txnAppId=f"ingest-{options.topic}",
         partitions=topic.partitions,
         configs=topic.configs,
+        producer=topic.producer,
     )
     spark = SparkSession.builder.appName(f"ingest {options.topic}").getOrCreate()
     records = flights.to_records(flights.read_stream(spark, options.input))

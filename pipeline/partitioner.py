@@ -1,4 +1,4 @@
-"""Rows to partitions, and to encoded record batches for each."""
+"""Rows to partitions."""
 
 from __future__ import annotations
 
@@ -9,44 +9,76 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_commitlog.storage import BinaryColumn, InvalidConfigError, partitions_of
+from pyspark_commitlog.pipeline.topics import Partitioner
+from pyspark_commitlog.storage import BinaryColumn, Refused, partitions_of
 
 Partitions = npt.NDArray[np.int32]
-NO_KEY = -1  # what partitions_of answers for a null key
+Rows = npt.NDArray[np.int64]
+UNKNOWN = -1  # what partitions_of answers for a null key, and what a row has that names no partition
 
 
 class Share(NamedTuple):
     """The rows of a table that go to one partition, in their order."""
 
     partition: int
-    rows: npt.NDArray[np.int64]
+    rows: Rows
 
 
-def choose(keys: BinaryColumn, asked: pa.Array | None, count: int, *, sticky: int) -> Partitions:
-    """The partition of each row: the one ``asked`` for, else murmur2 of its key, else ``sticky``.
+class Chooser:
+    """The partitions of rows that come table by table, for one topic.
 
-    A row without either goes where all such rows of its table go, as Kafka's producer does for a batch: fewer and
-    larger batches. Raises InvalidConfigError for a partition the topic does not have.
+    A row goes where its column ``partition`` says, whatever the partitioner; the others as ``Partitioner`` tells. Tasks
+    begin at different partitions, so that what goes round goes round evenly.
     """
-    chosen = partitions_of(keys, count)
-    chosen = np.where(chosen == NO_KEY, np.int32(sticky % count), chosen)
-    if asked is None or asked.null_count == len(asked):
+
+    def __init__(self, partitioner: Partitioner, count: int, *, first: int) -> None:
+        self._partitioner = partitioner
+        self._count = count
+        self._turn = first
+
+    def choose(self, keys: BinaryColumn, asked: pa.Array | None) -> Partitions:
+        """The partition of each row; one outside the topic's where the row is :meth:`refused`."""
+        rows = len(keys)
+        if asked is not None and asked.null_count == 0:
+            named: Partitions = asked.to_numpy()
+            return named
+        chosen = self._chosen(keys, rows)
+        if asked is None or asked.null_count == rows:
+            return chosen
+        return np.where(asked.is_valid().to_numpy(zero_copy_only=False), asked.fill_null(UNKNOWN).to_numpy(), chosen)
+
+    def refused(self, chosen: Partitions) -> list[Refused]:
+        """Rows whose partition the topic does not have."""
+        wrong = np.flatnonzero((chosen < 0) | (chosen >= self._count)).tolist()
+        return [Refused(row, self._reason(int(chosen[row]))) for row in wrong]
+
+    def _chosen(self, keys: BinaryColumn, rows: int) -> Partitions:
+        """A row without a key goes where all such rows of its table go, as Kafka's producer does for a batch."""
+        if self._partitioner is Partitioner.COLUMN:
+            return np.full(rows, UNKNOWN, dtype=np.int32)
+        if self._partitioner is Partitioner.ROUND_ROBIN:
+            turns = (self._turn + np.arange(rows)) % self._count
+            self._turn = (self._turn + rows) % self._count
+            return turns.astype(np.int32)
+        chosen = partitions_of(keys, self._count)
+        chosen[chosen == UNKNOWN] = self._turn % self._count
+        self._turn += 1
         return chosen
-    given = asked.fill_null(NO_KEY).to_numpy()
-    named = asked.is_valid().to_numpy(zero_copy_only=False)
-    wrong = named & ((given < 0) | (given >= count))
-    if wrong.any():
-        raise InvalidConfigError(
-            f"column partition holds {given[wrong][0]}, and the topic has the partitions 0 to {count - 1}"
-        )
-    return np.where(named, given, chosen).astype(np.int32)
+
+    def _reason(self, partition: int) -> str:
+        if partition == UNKNOWN and self._partitioner is Partitioner.COLUMN:
+            return "column partition is null, and partitioner.class = column finds no other"
+        return f"column partition holds {partition}, and the topic has the partitions 0 to {self._count - 1}"
 
 
-def shares(chosen: Partitions, count: int) -> Iterator[Share]:
-    """The rows of each partition that has any."""
+def shares(chosen: Partitions, count: int, rows: Rows | None = None) -> Iterator[Share]:
+    """Of all rows, or of some, those of each partition that has any."""
+    taken = chosen if rows is None else chosen[rows]
     narrow = np.uint16 if count <= 1 << 16 else np.int32  # NumPy sorts 16 bits by radix, four times as fast
-    order = np.argsort(chosen.astype(narrow), kind="stable")
-    ends = np.cumsum(np.bincount(chosen, minlength=count))
+    order = np.argsort(taken.astype(narrow), kind="stable")
+    if rows is not None:
+        order = rows[order]
+    ends = np.cumsum(np.bincount(taken, minlength=count))
     for partition, (start, end) in enumerate(zip(np.concatenate(([0], ends)), ends, strict=False)):
         if end > start:
             yield Share(partition, order[start:end])

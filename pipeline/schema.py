@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -44,6 +43,7 @@ _WRITE: dict[str, tuple[DataType, ...]] = {
     "timestamp": (TimestampType(),),
     "partition": (IntegerType(),),
     "headers": (HEADERS_TYPE,),
+    "topic": (StringType(),),
 }
 
 
@@ -80,30 +80,35 @@ class WriteColumns:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, frame: DataFrame, topic: str) -> WriteColumns:
-        """Raises InvalidConfigError where ``value`` is missing or a column has a type that no record field takes."""
-        types = {field.name: field.dataType for field in frame.schema.fields}
-        if "value" not in types:
-            raise InvalidConfigError(
-                f"topic {topic}: the rows to write have no column 'value'{nearest('value', types)}; "
-                f"they have {', '.join(types) or 'no columns'}"
-            )
-        for name, accepted in _WRITE.items():
-            if name in types and _plain(types[name]) not in [_plain(kind) for kind in accepted]:
-                wanted = " or ".join(kind.simpleString() for kind in accepted)
+    def of(cls, schema: StructType, target: str, *, by_topic: bool = False) -> WriteColumns:
+        """Those of a DataFrame with ``schema``; ``target`` is what errors call the place they go to.
+
+        ``by_topic``: rows say in their column ``topic`` where they go, which else is left out. Raises
+        InvalidConfigError where ``value`` is missing or a column has a type that no record field takes.
+        """
+        types = {field.name: field.dataType for field in schema.fields}
+        for name in ["value", *["topic"] * by_topic]:
+            if name not in types:
                 raise InvalidConfigError(
-                    f"topic {topic}: column {name!r} must be {wanted}, not {types[name].simpleString()}"
+                    f"{target}: the rows to write have no column {name!r}{nearest(name, types)}; "
+                    f"they have {', '.join(types) or 'no columns'}"
                 )
-        return cls(tuple(name for name in _WRITE if name in types))
+        wanted = [name for name in _WRITE if name in types and (by_topic or name != "topic")]
+        for name in wanted:
+            if _plain(types[name]) not in [_plain(kind) for kind in _WRITE[name]]:
+                accepted = " or ".join(kind.simpleString() for kind in _WRITE[name])
+                raise InvalidConfigError(
+                    f"{target}: column {name!r} must be {accepted}, not {types[name].simpleString()}"
+                )
+        return cls(tuple(wanted))
 
     def select(self, frame: DataFrame) -> DataFrame:
         """``frame`` with these columns only, keys and values as bytes."""
-        return frame.select([self._column(name) for name in self.names])
+        return frame.selectExpr(*[self._expression(name) for name in self.names])  # one call of the JVM
 
     @staticmethod
-    def _column(name: str) -> Column:
-        column = F.col(f"`{name}`")
-        return column.cast("binary").alias(name) if name in ("key", "value") else column
+    def _expression(name: str) -> str:
+        return f"cast(`{name}` as binary) as `{name}`" if name in ("key", "value") else f"`{name}`"
 
 
 def _plain(kind: DataType) -> str:

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
@@ -37,10 +38,18 @@ def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """What a file in conf/ says of a topic: partitions, and Kafka's topic and producer settings by name."""
+    """What a file in conf/ says of a topic: partitions, and Kafka's settings by name, of the topic and of producers."""
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)
+    producer: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any]) -> TopicSettings:
+        """A table ``[topics.<name>]``: ``partitions``, a table ``producer``, and the topic's settings."""
+        configs = {key: str(value) for key, value in table.items() if key not in ("partitions", "producer")}
+        producer = {key: str(value) for key, value in table.get("producer", {}).items()}
+        return cls(table.get("partitions"), configs, producer)
 
 
 @dataclass(frozen=True)
@@ -56,10 +65,7 @@ class Settings:
         """Raises InvalidConfigError naming the file where it is missing, is not TOML or lacks a key."""
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            topics = {
-                name: TopicSettings(topic.pop("partitions", None), {key: str(value) for key, value in topic.items()})
-                for name, topic in found.get("topics", {}).items()
-            }
+            topics = {name: TopicSettings.parse(table) for name, table in found.get("topics", {}).items()}
             return cls(found["log_dir"], found["checkpoints"], topics)
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise InvalidConfigError(f"settings file {path}: {error}") from None

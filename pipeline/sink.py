@@ -1,150 +1,252 @@
-"""The foreachBatch writer: a micro-batch of a streaming query, appended to a topic once.
+"""The foreachBatch writer: a micro-batch of a streaming query is one Kafka transaction.
 
-How far a query got is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>``, partition 0, offset
-= batch id + 1, metadata = JSON of query id, run id and records. A batch below it is skipped.
-
-What holds today: the records are on the disk before that offset is, and the offset before Spark's own checkpoint. A
-driver that is killed between records and offset writes the batch again when it comes back, and its records are there
-twice. One Kafka transaction around both closes the gap: it begins where :meth:`CommitLogSink.__call__` has found the
-batch not done, and its commit takes the place of :meth:`_Progress.commit`.
+How far a query got is a committed consumer offset inside the transaction: group = ``txnAppId``, topic
+``__sink.<topic>``, partition 0, offset = batch id + 1, metadata = JSON of query id, run id and records. A batch below
+it is skipped. What is promised, and what was tried against it: docs/exactly_once.md.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
+import logging
+from collections.abc import Mapping, Sequence
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.utils import is_remote
 
+from pyspark_commitlog.pipeline.coordination import DriverWriter, Run, release, watch, writing
 from pyspark_commitlog.pipeline.schema import WriteColumns
-from pyspark_commitlog.pipeline.topics import Target
-from pyspark_commitlog.pipeline.writer import WRITTEN, TaskWriter, Written
-from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, InvalidConfigError, LogManager
+from pyspark_commitlog.pipeline.topics import Targets
+from pyspark_commitlog.pipeline.writer import ANSWER, Answer, TaskWriter, UnwritableRowError, WritePlan, Written
+from pyspark_commitlog.storage import (
+    CommittedOffset,
+    InvalidConfigError,
+    LogManager,
+    TopicDescription,
+    Transaction,
+    TransactionAbortedError,
+    TransactionPart,
+)
+
+ATTEMPTS = 3  # at a micro-batch, before the query fails
+_CANCELLED = "cancelled"  # what Spark's errors say of a job that was stopped on purpose
+
+logger = logging.getLogger(__name__)
 
 
 def commitlog_sink(
     *,
-    topic: str,
+    topic: str | None = None,
+    topics: str | Sequence[str] | None = None,
     log_dir: str,
     txnAppId: str | None = None,  # noqa: N803  Spark's name for it, as in Delta's writer
     partitions: int | None = None,
-    configs: Mapping[str, str] | None = None,
+    configs: Mapping[str, object] | None = None,
+    producer: Mapping[str, object] | None = None,
+    badRecords: str | None = None,  # noqa: N803  written as Spark writes its options
 ) -> CommitLogSink:
-    """The function for ``writeStream.foreachBatch`` that appends to ``topic`` in the directory ``log_dir``.
+    """The function for ``writeStream.foreachBatch`` that appends each micro-batch once to topics in ``log_dir``.
 
     Rows have a column ``value`` (binary or string) and may have ``key``, ``timestamp``, ``partition`` (int) and
-    ``headers``; others are left out. A missing topic is made with ``partitions`` (1) and ``configs``, Kafka's topic
-    settings by name; one that is there must have them. ``configs`` may hold the producer's ``batch.size`` (262144).
+    ``headers``; others are left out. They go to ``topic``; with ``topics`` (names, or one string with commas) each goes
+    to the one that its column ``topic`` names. A missing topic is made with ``partitions`` (1) and ``configs``, Kafka's
+    topic settings by name; one that is there must have them. ``producer``: ``topics.ProducerSettings``.
 
-    ``txnAppId`` names the writer, by default the query's id: two queries that write to a topic need two.
+    A row that its topic does not take fails the query before anything of the micro-batch is seen; with ``badRecords``,
+    a topic, it goes there in the same transaction (``bad_records``).
+
+    ``txnAppId`` names the writer, by default the query's id; the batch id is the version that goes with it (Delta's
+    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one.
 
     Raises InvalidConfigError at once for settings that are wrong in themselves. The function itself raises, before
     anything is written, InvalidConfigError for columns, speculation or a ``txnAppId`` of another query,
-    TopicExistsError for a topic with other settings, and LogDirLockedError where a broker runs on the directory.
+    TopicExistsError for a topic with other settings, and LogDirLockedError where a broker runs on the directory or
+    another process writes under the same name.
     """
-    return CommitLogSink(Target.parse(topic, log_dir, partitions, configs or {}), txnAppId)
+    targets = Targets.parse(
+        log_dir,
+        topic=topic,
+        topics=topics if topics is None or isinstance(topics, str) else list(topics),
+        partitions=partitions,
+        configs=configs,
+        producer=producer,
+        bad_records=badRecords,
+    )
+    return CommitLogSink(targets, txnAppId)
 
 
 class CommitLogSink:
     """What :func:`commitlog_sink` returns: call it with a DataFrame and a batch id."""
 
-    def __init__(self, target: Target, app_id: str | None) -> None:
-        self._target = target
+    def __init__(self, targets: Targets, app_id: str | None) -> None:
+        self._targets = targets
         self._app_id = app_id
+        self._written_as: set[str] = set()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
         """Write ``frame`` and answer what each task wrote; an empty list for a batch that was written before."""
-        columns = WriteColumns.of(frame, self._target.topic)
-        _refuse_speculation(frame.sparkSession)
-        run = _Run.of(frame.sparkSession, self._app_id)
-        with LogManager.open(self._target.directory, create=True) as manager:
-            topic = self._target.prepare(manager)
-            progress = _Progress(GroupOffsets(manager), topic.name, run)
-            if progress.is_done(batch_id):
-                return []
-            rows = columns.select(frame).mapInArrow(TaskWriter(self._target, topic), WRITTEN).collect()
-            written = [Written(*row) for row in rows]
-            progress.commit(batch_id, written)
-        return written
+        columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
+        refuse_speculation(frame.sparkSession)
+        run = Run.of(frame.sparkSession, self._app_id)
+        watch(frame.sparkSession)
+        self._written_as.add(run.app_id)
+        with LogManager.open(self._targets.directory, create=True) as manager:
+            topics = self._targets.prepare(manager)
+        with writing(self._targets.directory, run, topics) as writer:
+            progress = Progress(run, batch_id, writer.groups.fetch(run.app_id))
+            batch = _MicroBatch(writer, self._targets, topics, progress)
+            return batch.write(columns.select(frame)) if batch.wanted else []
 
     def close(self) -> None:
-        """Leave the topic as a clean stop leaves it: nothing to recover, indexes cut to size, snapshots at the ends.
+        """Leave the topics as a clean stop leaves them, and let others write under the same ``txnAppId``.
 
-        For when the query has ended: tasks keep their logs open as long as their processes live. Without it nothing is
-        lost; the next start, or a broker, looks at more of the log.
+        For when the query has ended, which does the same a moment later. Without either nothing is lost; the next
+        start, or a broker, looks at more of the log.
         """
-        with LogManager.open(self._target.directory, create=True) as manager:
-            topic = manager.topics().get(self._target.topic)
-            for number in topic.partitions if topic is not None else ():
-                manager.open_log(self._target.topic, number)
+        for app_id in self._written_as:
+            release(self._targets.directory, app_id)
+        self._written_as.clear()
 
 
-class _Run(NamedTuple):
-    """Who writes: a query and its present run, as Spark tells; both empty outside a classic streaming query."""
+class Progress:
+    """How far a writer got with each topic, as its committed offsets tell."""
 
-    app_id: str
-    query_id: str
-    run_id: str
+    def __init__(self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
+        self.run = run
+        self.version = version
+        self._offsets = offsets
 
-    @classmethod
-    def of(cls, session: SparkSession, app_id: str | None) -> _Run:
-        query_id = run_id = ""
-        if not is_remote():
-            # StreamExecution sets both on the thread that calls foreachBatch.
-            query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-            run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
-        if not app_id and not query_id:
-            raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to take")
-        return cls(app_id or query_id, query_id, run_id)
-
-
-class _Progress:
-    """How far the group ``txnAppId`` got with a topic."""
-
-    def __init__(self, groups: GroupOffsets, topic: str, run: _Run) -> None:
-        self._groups = groups
-        self._place = (f"__sink.{topic}", 0)
-        self._run = run
-
-    def is_done(self, batch_id: int) -> bool:
+    def is_done(self, topic: str) -> bool:
         """Raises InvalidConfigError where another query wrote under this name, or this run wrote the batch already."""
-        found = self._groups.fetch(self._run.app_id).get(self._place)
+        found = self._offsets.get(_place(topic))
         if found is None:
             return False
-        self._check_same_query(json.loads(found.metadata or "{}"), found.offset, batch_id)
-        return found.offset > batch_id
+        self._check_same_query(json.loads(found.metadata or "{}"), found.offset, topic)
+        return found.offset > self.version
 
-    def commit(self, batch_id: int, written: list[Written]) -> None:
-        """From here on the batch is skipped. Before: its records are there, and are written again by a new start."""
-        metadata = {
-            "queryId": self._run.query_id,
-            "runId": self._run.run_id,
-            "records": sum(each.records for each in written),
+    def offsets(self, records: Mapping[str, int]) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
+        """What is committed with the transaction; ``records`` by topic."""
+        return {
+            self.run.app_id: {
+                _place(topic): CommittedOffset(self.version + 1, self._metadata(count))
+                for topic, count in records.items()
+            }
         }
-        offset = CommittedOffset(batch_id + 1, json.dumps(metadata, separators=(",", ":")))
-        self._groups.commit(self._run.app_id, {self._place: offset})
 
-    def _check_same_query(self, wrote: dict[str, str], offset: int, batch_id: int) -> None:
-        topic, run = self._place[0].removeprefix("__sink."), self._run
-        other = wrote.get("queryId", "")
+    def _metadata(self, records: int) -> str:
+        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records}
+        return json.dumps(metadata, separators=(",", ":"))
+
+    def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+        run, other = self.run, wrote.get("queryId", "")
         if other and run.query_id and other != run.query_id:
             raise InvalidConfigError(
                 f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {other}, and this is query "
                 f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Take another "
                 f"txnAppId, or delete the offsets of group {run.app_id!r} to begin anew on purpose"
             )
-        if run.run_id and wrote.get("runId") == run.run_id and offset == batch_id + 1:
+        if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
             raise InvalidConfigError(
-                f"batch {batch_id} was written to topic {topic} in this very run: a foreachBatch function that writes "
-                "to a topic twice needs a txnAppId for each"
+                f"batch {self.version} was written to topic {topic} in this very run: a foreachBatch function that "
+                "writes to a topic twice needs a txnAppId for each"
             )
 
 
-def _refuse_speculation(session: SparkSession) -> None:
+class _MicroBatch:
+    """One version of a writer on its way into its topics."""
+
+    def __init__(
+        self, writer: DriverWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
+    ) -> None:
+        self._writer = writer
+        self._targets = targets
+        self._progress = progress
+        self._done = frozenset(name for name in targets.names if progress.is_done(name))
+        self._topics = {name: topic for name, topic in topics.items() if name not in self._done}
+        self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
+
+    def write(self, rows: DataFrame) -> list[Written]:
+        """Try a few times: a worker that was killed, or an executor that was lost, need not end the query."""
+        attempt = 1
+        while True:
+            try:
+                return self._try(rows)
+            except (TransactionAbortedError, PySparkException) as error:
+                if attempt == ATTEMPTS or _CANCELLED in str(error):
+                    raise
+                logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
+            attempt += 1
+
+    def _try(self, rows: DataFrame) -> list[Written]:
+        """One transaction: begun, written by one Spark job, and committed with the offsets, or aborted."""
+        coordinator = self._writer.coordinator
+        partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
+        transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
+        with AbortUnlessTold(self._writer, transaction) as guard:
+            answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(self._plan(transaction)), ANSWER).collect()]
+            written = judged(answers)
+            records = dict.fromkeys(self.wanted, 0)
+            for each in written:
+                if each.topic in records:
+                    records[each.topic] += each.records
+            guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
+            parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
+            coordinator.commit(transaction, parts, self._progress.offsets(records))
+        return written
+
+    def _plan(self, transaction: Transaction) -> WritePlan:
+        targets = self._targets
+        return WritePlan(
+            directory=targets.directory,
+            topics=self._topics,
+            only=None if targets.by_column else targets.names[0],
+            done=self._done,
+            bad_records=targets.bad_records,
+            producer=targets.producer,
+            transaction=transaction,
+            app_id=self._progress.run.app_id,
+            version=self._progress.version,
+        )
+
+
+class AbortUnlessTold:
+    """Aborts a transaction where the block fails before ``is_told`` is set, whatever ends it."""
+
+    def __init__(self, writer: DriverWriter, transaction: Transaction) -> None:
+        self._writer = writer
+        self._transaction = transaction
+        self.is_told = False
+
+    def __enter__(self) -> AbortUnlessTold:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not self.is_told:
+            self._writer.coordinator.abort(self._transaction)
+
+
+def judged(answers: Sequence[Answer]) -> list[Written]:
+    """What the tasks wrote, where all of it counts.
+
+    Raises UnwritableRowError for a row that no topic takes, TransactionAbortedError where a task refused to write.
+    """
+    for each in answers:
+        if each.unwritable is not None:
+            raise UnwritableRowError(each.unwritable)
+    for each in answers:
+        if each.refused is not None:
+            raise TransactionAbortedError(f"aborted: {each.refused}")
+    return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
+
+
+def refuse_speculation(session: SparkSession) -> None:
+    """Raises InvalidConfigError under ``spark.speculation``."""
     if session.conf.get("spark.speculation", "false") == "true":
         raise InvalidConfigError(
             "spark.speculation=true starts a task twice, and both would append: set it to false for a query that "
             "writes to a log"
         )
+
+
+def _place(topic: str) -> tuple[str, int]:
+    return f"__sink.{topic}", 0

@@ -1,61 +1,184 @@
-"""The topic a sink writes to: asked for with settings, made where it is missing, never changed."""
+"""The topics that rows are written to: asked for with settings, made where they are missing, never changed."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
+from typing import Self
 
+from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.pipeline.options import local_directory
-from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogManager, TopicDescription
+from pyspark_commitlog.storage import (
+    Codec,
+    Compression,
+    InvalidConfigError,
+    LogConfig,
+    LogManager,
+    TopicDescription,
+    target_compression,
+)
 
 # Bytes of records in a batch (a producer's batch.size). Kafka's 16 KiB is for producers that wait for records one by
 # one; here whole tables arrive, and batches of this size cost a reader no more memory and a sixteenth of the headers.
-BATCH_SIZE = "batch.size"
 BATCH_SIZE_BYTES = 256 << 10
+
+_CODECS = {codec.name.lower(): codec for codec in Codec}
+_LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
+_PRODUCER = ("batch.size", "compression.type", *_LEVELS, "partitioner.class")
+
+logger = logging.getLogger(__name__)
+
+
+class Partitioner(Enum):
+    """How a row that names no partition finds one; the values are those of ``partitioner.class``."""
+
+    DEFAULT = "default"  # murmur2 of the key, else where all rows without a key of a table go
+    ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key
+    COLUMN = "column"  # not at all: each row must name its partition
 
 
 @dataclass(frozen=True)
-class Target:
-    """A topic in a directory, and what was asked of it."""
+class ProducerSettings:
+    """How rows become batches: some of the settings of Kafka's producer, by its names."""
 
-    directory: str
-    topic: str
-    partitions: int | None  # None: as they are, one for a new topic
-    configs: dict[str, str]  # Kafka's topic settings by name
     batch_bytes: int
+    compression: Compression
+    partitioner: Partitioner
 
     @classmethod
-    def parse(cls, topic: str, log_dir: str, partitions: int | None, configs: Mapping[str, str]) -> Target:
-        """``configs``: topic settings and ``batch.size``. Raises InvalidConfigError naming the wrong one."""
-        own = {name: str(value) for name, value in configs.items() if name != BATCH_SIZE}
+    def parse(cls, given: Mapping[str, object]) -> Self:
+        """``batch.size`` (262144), ``compression.type`` (``none``) and its levels, ``partitioner.class`` (``default``).
+
+        Raises InvalidConfigError naming the setting that is unknown or wrong.
+        """
+        for name in given:
+            if name not in _PRODUCER:
+                raise InvalidConfigError(
+                    f"unknown producer setting {name!r}{nearest(name, _PRODUCER)}; there are {', '.join(_PRODUCER)}"
+                )
+        return cls(_batch_bytes(given), _compression(given), _partitioner(given))
+
+    def compression_in(self, topic: LogConfig) -> Compression:
+        """What batches are compressed with: as the topic says, or, where it leaves that to producers, as they say."""
+        if topic.compression_type == "producer":
+            return self.compression
+        return target_compression(topic, Codec.NONE)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The topics of a sink in a directory, and what was asked of them."""
+
+    directory: str
+    names: tuple[str, ...]
+    by_column: bool  # rows say in their column topic where they go; else all go to the only topic
+    partitions: int | None  # None: as they are, one for a new topic
+    configs: dict[str, str]  # Kafka's topic settings by name
+    producer: ProducerSettings
+    bad_records: str | None  # the topic for rows that the others refuse; None: such a row fails the write
+
+    @classmethod
+    def parse(
+        cls,
+        log_dir: str,
+        *,
+        topic: str | None = None,
+        topics: str | list[str] | tuple[str, ...] | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, object] | None = None,
+        producer: Mapping[str, object] | None = None,
+        bad_records: str | None = None,
+    ) -> Self:
+        """Raises InvalidConfigError naming what is wrong in itself: nothing is looked at on the disk."""
+        names = _names(topic, topics)
+        own = {name: str(value) for name, value in (configs or {}).items()}
+        for name in own:
+            if name in ("batch.size", "partitioner.class"):
+                raise InvalidConfigError(f"{name} is a setting of the producer, not of a topic: give it in producer")
         LogConfig.from_mapping(own)
         if partitions is not None and partitions < 1:
-            raise InvalidConfigError(f"topic {topic}: a topic has at least one partition, not {partitions}")
-        return cls(local_directory(log_dir), topic, partitions, own, _batch_bytes(configs))
+            raise InvalidConfigError(f"topic {names[0]}: a topic has at least one partition, not {partitions}")
+        if bad_records in names:
+            raise InvalidConfigError(f"badRecords = {bad_records!r}: the rows it refuses could not go there again")
+        settings = ProducerSettings.parse(producer or {})
+        return cls(local_directory(log_dir), names, topics is not None, partitions, own, settings, bad_records)
 
-    def prepare(self, manager: LogManager) -> TopicDescription:
-        """The topic as it is, or newly made; nothing is written where anything is wrong.
+    def __str__(self) -> str:
+        return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
 
-        Raises TopicExistsError where it has other settings than asked, LogDirLockedError where a broker runs on it.
+    def prepare(self, manager: LogManager) -> dict[str, TopicDescription]:
+        """The topics as they are, or newly made, with that for bad records; nothing is written where one is wrong.
+
+        Raises TopicExistsError where one has other settings than asked, LogDirLockedError where a broker runs on the
+        directory, InvalidConfigError for a topic of bad records that is compacted.
         """
-        topic = manager.ensure_topic(self.topic, partitions=self.partitions, configs=self.configs)
         manager.check_writable()
-        return topic
+        found = {
+            name: manager.ensure_topic(name, partitions=self.partitions, configs=self.configs) for name in self.names
+        }
+        if self.bad_records is not None:
+            bad = manager.ensure_topic(self.bad_records)
+            if LogConfig.from_mapping(bad.configs).compact:
+                raise InvalidConfigError(
+                    f"badRecords = {bad.name!r}: the topic is compacted, and would forget rows or refuse them"
+                )
+            found[bad.name] = bad
+        return found
+
+
+def manager_for(directory: str, topics: Mapping[str, TopicDescription]) -> LogManager:
+    """The manager this process keeps for ``directory``; for tasks, which come to a worker one after the other.
+
+    Opening a log to write means reading its tail, so it stays open as long as the process; but a topic that was deleted
+    and made again, or has other settings now, is opened anew.
+    """
+    return _shared_manager(directory, tuple((each.topic_id, *sorted(each.configs.items())) for each in topics.values()))
 
 
 @cache
-def shared_manager(directory: str, _topic_id: str | None) -> LogManager:
-    """The manager this process keeps for ``directory``; for tasks, which come to a worker one after the other.
-
-    Opening a log to write means reading its tail, so it stays open as long as the process. The topic's id is there to
-    tell a topic from another of the same name that was made after the first was deleted.
-    """
+def _shared_manager(directory: str, _topics: tuple[object, ...]) -> LogManager:
     return LogManager.open(directory)
 
 
-def _batch_bytes(configs: Mapping[str, str]) -> int:
-    text = str(configs.get(BATCH_SIZE, BATCH_SIZE_BYTES))
+def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
+    if (topic is None) == (topics is None):
+        raise InvalidConfigError("exactly one of topic (for all rows) and topics (rows name theirs) must be given")
+    listed = topics.split(",") if isinstance(topics, str) else topics or [topic or ""]
+    names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
+    if not names:
+        raise InvalidConfigError("topics names no topic" if topic is None else "topic is empty")
+    return names
+
+
+def _batch_bytes(given: Mapping[str, object]) -> int:
+    text = str(given.get("batch.size", BATCH_SIZE_BYTES))
     if not text.isdecimal() or int(text) == 0:
-        raise InvalidConfigError(f"{BATCH_SIZE} = {text!r}: must be a whole number of bytes, at least 1")
+        raise InvalidConfigError(f"batch.size = {text!r}: must be a whole number of bytes, at least 1")
     return int(text)
+
+
+def _compression(given: Mapping[str, object]) -> Compression:
+    """The levels mean in a producer what they mean in a topic, so the topic's rules check them."""
+    name = str(given.get("compression.type", "none")).lower()
+    if name not in _CODECS:
+        raise InvalidConfigError(f"compression.type = {name!r}: a producer knows {', '.join(_CODECS)}")
+    levels = {level: str(given[level]) for level in _LEVELS if level in given}
+    return target_compression(LogConfig.from_mapping(levels), _CODECS[name])
+
+
+def _partitioner(given: Mapping[str, object]) -> Partitioner:
+    """Kafka's classes by their names, with or without the package; its older ones did what is the default here."""
+    text = str(given.get("partitioner.class", Partitioner.DEFAULT.value))
+    known = {each.value.lower(): each for each in Partitioner} | {
+        "defaultpartitioner": Partitioner.DEFAULT,
+        "uniformstickypartitioner": Partitioner.DEFAULT,
+    }
+    name = text.rsplit(".", 1)[-1].lower()
+    if name not in known:
+        raise InvalidConfigError(
+            f"partitioner.class = {text!r}: there are {', '.join(each.value for each in Partitioner)}"
+        )
+    return known[name]

@@ -1,33 +1,37 @@
-"""The task's side of a write: Arrow batches in, record batches in the log, one row a partition out."""
+"""The task's side of a write: Arrow batches in, record batches in the log, a row a partition out."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from pyspark_commitlog.pipeline.arrow import to_records
-from pyspark_commitlog.pipeline.partitioner import choose, shares
-from pyspark_commitlog.pipeline.topics import Target, shared_manager
+from pyspark_commitlog.pipeline.bad_records import BadRow, Origin, keyless_headers, to_bad_records
+from pyspark_commitlog.pipeline.partitioner import UNKNOWN, Chooser, Rows, shares
+from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings, manager_for
 from pyspark_commitlog.storage import (
     AppendInfo,
     BatchFields,
-    Codec,
     EncodedBatches,
+    InvalidRecordError,
     LogConfig,
+    Records,
     Scratch,
     TopicDescription,
+    Transaction,
+    TransactionalWriter,
+    TransactionRefusedError,
+    bytes_in_batch,
     encode_batches,
-    target_compression,
-    validate_columns,
+    find_refused,
 )
-
-BATCH_HEADER_BYTES = 61  # of a batch without records; max.message.bytes counts it in
 
 
 class Written(NamedTuple):
@@ -46,7 +50,20 @@ class Written(NamedTuple):
         )
 
 
-WRITTEN = StructType(
+class Answer(NamedTuple):
+    """A row that a task gives back: what it wrote to a partition, or why it wrote nothing that counts."""
+
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    records: int | None = None
+    bytes: int | None = None
+    refused: str | None = None  # the task was not to write: it came late, or again
+    unwritable: str | None = None  # a row of its input that no topic takes
+
+
+ANSWER = StructType(
     [
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
@@ -54,8 +71,51 @@ WRITTEN = StructType(
         StructField("last_offset", LongType()),
         StructField("records", LongType()),
         StructField("bytes", LongType()),
+        StructField("refused", StringType()),
+        StructField("unwritable", StringType()),
     ]
 )
+_ARROW_ANSWER = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes")],
+        ("refused", pa.string()),
+        ("unwritable", pa.string()),
+    ]
+)
+
+Append = Callable[[str, int, EncodedBatches], AppendInfo]
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """All that a task must know; travels to the workers."""
+
+    directory: str
+    topics: dict[str, TopicDescription]  # by name; with that for bad records
+    only: str | None  # where all rows go; None: where their column topic says
+    done: frozenset[str]  # topics that have their rows of this version already: those are passed over
+    bad_records: str | None
+    producer: ProducerSettings
+    transaction: Transaction
+    app_id: str
+    version: int
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Topics that rows may go to."""
+        return frozenset(self.topics) - {self.bad_records}
+
+    def settings_for(self, topic: str) -> ProducerSettings:
+        """Bad records find a partition by themselves: a partition asked for was meant in another topic."""
+        if topic == self.bad_records:
+            return replace(self.producer, partitioner=Partitioner.DEFAULT)
+        return self.producer
+
+
+class UnwritableRowError(InvalidRecordError):
+    """A row that no topic takes; the message names the row, where it should have gone, and why it cannot."""
 
 
 @dataclass(frozen=True)
@@ -64,75 +124,174 @@ class TaskWriter:
 
     Appends batch by batch, so that a task needs memory for one Arrow batch, and syncs every partition it touched before
     it answers: on the disk is then all of the answer.
+
+    Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
+    driver begins anew; so does a task whose transaction is over.
     """
 
-    target: Target
-    topic: TopicDescription
+    plan: WritePlan
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _Task(self.target, self.topic)
-        for batch in batches:
-            if batch.num_rows:
-                task.append(batch)
-        yield _rows(task.finish())
+        yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=_ARROW_ANSWER)
+
+    def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
+        """Write all rows; one answer a partition, or a single one that says why they do not count."""
+        context = TaskContext.get()
+        task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+        if attempt:
+            return self._refused(batches, f"task {task} was started again, attempt {attempt}")
+        manager = manager_for(self.plan.directory, self.plan.topics)
+        writer = TransactionalWriter(manager, self.plan.transaction)
+        try:
+            written = _Task(self.plan, task, writer.append).write(batches)
+            writer.flush()
+        except TransactionRefusedError as error:
+            return self._refused(batches, str(error))
+        except UnwritableRowError as error:
+            _drain(batches)
+            return [Answer(unwritable=str(error))]
+        return [Answer(*each) for each in written]
+
+    def _refused(self, batches: Iterator[pa.RecordBatch], reason: str) -> list[Answer]:
+        _drain(batches)
+        return [Answer(refused=reason)]
+
+
+def _drain(batches: Iterator[pa.RecordBatch]) -> None:
+    """Take what is left: a worker that leaves input unread is not used again."""
+    for _ in batches:
+        pass
 
 
 class _Task:
-    def __init__(self, target: Target, topic: TopicDescription) -> None:
-        manager = shared_manager(target.directory, topic.topic_id)
-        self._target = target
-        self._logs = {number: manager.open_log(target.topic, number) for number in topic.partitions}
-        self._config = LogConfig.from_mapping(topic.configs)
-        self._batch_bytes_max = min(target.batch_bytes, self._config.max_message_bytes - BATCH_HEADER_BYTES)
-        compression = target_compression(self._config, Codec.NONE)
-        self._fields = BatchFields(codec=compression.codec, level=compression.level)
+    """One task's rows on their way into the log."""
+
+    def __init__(self, plan: WritePlan, number: int, append: Append) -> None:
+        self._plan = plan
+        self._number = number
+        self._append = append
+        self._topics = {
+            name: _TopicWriter(topic, plan.settings_for(name), number) for name, topic in plan.topics.items()
+        }
         self._scratch = Scratch()
-        self._written: dict[int, Written] = {}
-        context = TaskContext.get()
-        self._sticky = context.partitionId() if context else 0  # tasks begin at different partitions, batches go round
+        self._written: dict[tuple[str, int], Written] = {}
+        self._rows_before = 0
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Encode for every partition, check, then append: a record that is too large leaves nothing of its table."""
-        for number, encoded in self._encoded(batch):
-            self._count(number, self._logs[number].append_encoded(encoded, sync=False))
-        self._sticky += 1
-
-    def finish(self) -> list[Written]:
-        """Sync what was appended, and tell it."""
-        for number in self._written:
-            self._logs[number].flush()
+    def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
+        """Append every row, those of a table before the next table is taken. Raises UnwritableRowError."""
+        for batch in batches:
+            if batch.num_rows:
+                self._write_table(batch)
+                self._rows_before += batch.num_rows
         return list(self._written.values())
 
-    def _encoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, EncodedBatches]]:
+    def _write_table(self, batch: pa.RecordBatch) -> None:
         now_ms = time.time_ns() // 1_000_000
-        records = to_records(batch, now_ms=now_ms)
-        validate_columns(records, now_ms=now_ms, config=self._config)
-        assert records.keys is not None  # a missing column is one of nulls
+        bad = [
+            BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
+        ]
+        if bad:
+            self._give_away(batch, bad, now_ms)
+            rest = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in bad])
+            batch = batch.take(pa.array(rest))
+        records = to_records(batch, now_ms)
+        bad = self._write_records(batch, records, now_ms)
+        if bad:
+            self._give_away(batch, bad, now_ms)
+
+    def _write_records(self, batch: pa.RecordBatch, records: Records, now_ms: int) -> list[BadRow]:
+        """Append the rows that can be; those that cannot."""
         asked = batch.column("partition") if "partition" in batch.schema.names else None
-        chosen = choose(records.keys, asked, len(self._logs), sticky=self._sticky)
-        for number, rows in shares(chosen, len(self._logs)):
-            yield (
-                number,
-                encode_batches(
-                    records, self._fields, rows=rows, batch_bytes_max=self._batch_bytes_max, scratch=self._scratch
-                ),
-            )
+        bad: list[BadRow] = []
+        for topic, rows in self._by_topic(batch, bad):
+            good, refused = self._topics[topic].sort_out(records, asked, rows, now_ms)
+            bad += refused
+            for partition, chosen in good:
+                self._append_rows(topic, partition, records, chosen)
+        return sorted(bad)
 
-    def _count(self, number: int, info: AppendInfo) -> None:
-        added = Written(
-            self._target.topic,
-            number,
-            info.first_offset,
-            info.last_offset,
-            info.last_offset - info.first_offset + 1,
-            info.size,
-        )
-        before = self._written.get(number)
-        self._written[number] = added if before is None else before.plus(added)
+    def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
+        """The rows of each topic; None for all of them. Rows that name none of the topics are added to ``bad``."""
+        plan = self._plan
+        if plan.only is not None:
+            yield plan.only, None
+            return
+        named = batch.column("topic").dictionary_encode()
+        places = named.indices.fill_null(-1).to_numpy()
+        for place, topic in enumerate([*named.dictionary.to_pylist(), None]):
+            rows = np.flatnonzero(places == (place if topic is not None else -1))
+            if topic in plan.wanted:
+                yield topic, rows
+            elif topic not in plan.done:
+                told = "column topic is null" if topic is None else f"it is none of {', '.join(sorted(plan.wanted))}"
+                bad += [BadRow(row, topic, None, told) for row in rows.tolist()]
+
+    def _topic_of(self, batch: pa.RecordBatch, index: int) -> str | None:
+        if self._plan.only is not None:
+            return self._plan.only
+        topic: str | None = batch.column("topic")[index].as_py()
+        return topic
+
+    def _append_rows(self, topic: str, partition: int, records: Records, rows: Rows | None) -> None:
+        """Encoded in memory that the next ones are written over: appended before they are."""
+        encoded = self._topics[topic].encode(records, rows, self._scratch)
+        info = self._append(topic, partition, encoded)
+        count = info.last_offset - info.first_offset + 1
+        added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
+        before = self._written.get((topic, partition))
+        self._written[topic, partition] = added if before is None else before.plus(added)
+
+    # Rows that cannot be written
+
+    def _give_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> None:
+        """To the topic for them. Raises UnwritableRowError for the first, where there is none or it refuses it too."""
+        topic = self._plan.bad_records
+        if topic is None:
+            raise self._unwritable(bad[0])
+        origin = Origin(self._plan.app_id, self._plan.version, self._number, self._rows_before)
+        records = to_bad_records(batch, bad, origin, now_ms)
+        good, refused = self._topics[topic].sort_out(records, None, None, now_ms)
+        if refused:
+            first = bad[refused[0].row]
+            raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
+        for partition, rows in good:
+            self._append_rows(topic, partition, records, rows)
+
+    def _unwritable(self, bad: BadRow) -> UnwritableRowError:
+        return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
 
 
-def _rows(written: list[Written]) -> pa.RecordBatch:
-    kinds = [pa.string(), pa.int32(), *[pa.int64()] * 4]
-    columns = zip(*written, strict=True) if written else [()] * len(kinds)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=list(Written._fields))
+class _TopicWriter:
+    """One topic: what it refuses, and how its records are encoded."""
+
+    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int) -> None:
+        self._name = topic.name
+        self._count = len(topic.partitions)
+        self._config = LogConfig.from_mapping(topic.configs)
+        self._compression = producer.compression_in(self._config)
+        room = bytes_in_batch(self._config.max_message_bytes, self._compression)
+        self._batch_bytes_max = min(producer.batch_bytes, room)
+        self._fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
+        self._chooser = Chooser(producer.partitioner, self._count, first=task)
+
+    def sort_out(
+        self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
+    ) -> tuple[list[tuple[int, Rows | None]], list[BadRow]]:
+        """Of ``rows`` (None: all): those of each partition, and those the topic refuses."""
+        assert records.keys is not None  # a missing column is one of nulls
+        chosen = self._chooser.choose(records.keys, asked)
+        reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
+        reasons |= dict(self._chooser.refused(chosen))
+        if not reasons:
+            return list(shares(chosen, self._count, rows)), []
+        mine = np.arange(len(records)) if rows is None else rows
+        is_bad = np.isin(mine, list(reasons))
+        named = {row: int(chosen[row]) for row in mine[is_bad].tolist()}
+        bad = [
+            BadRow(row, self._name, None if partition == UNKNOWN else partition, reasons[row])
+            for row, partition in named.items()
+        ]
+        return list(shares(chosen, self._count, mine[~is_bad])), bad
+
+    def encode(self, records: Records, rows: Rows | None, scratch: Scratch) -> EncodedBatches:
+        return encode_batches(records, self._fields, rows=rows, batch_bytes_max=self._batch_bytes_max, scratch=scratch)

@@ -34,7 +34,7 @@ UNCOMPRESSED = Compression(Codec.NONE, None)
 class Refused(NamedTuple):
     """A record that a topic does not take."""
 
-    index: int  # its place in the table
+    row: int  # its place in the table
     reason: str
 
 
@@ -122,10 +122,10 @@ def check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogC
     """
     refused = _invalid(records, flagged, now_ms, config)
     if refused:
-        are_keyless = _keyless(records, config)[[each.index for each in refused]].all()
+        are_keyless = _keyless(records, config)[[each.row for each in refused]].all()
         kind = RecordValidationError if are_keyless else InvalidTimestampError
         raise kind(
-            f"{len(refused)} of {len(records)} records refused, the first is record {refused[0].index}: "
+            f"{len(refused)} of {len(records)} records refused, the first is record {refused[0].row}: "
             f"{refused[0].reason}",
             tuple(refused[:LISTED_MAX]),
         )

@@ -6,34 +6,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_commitlog.pipeline.partitioner import choose, shares
-from pyspark_commitlog.storage import BinaryColumn, InvalidConfigError, partitions_of
+from pyspark_commitlog.pipeline.partitioner import Chooser, shares
+from pyspark_commitlog.pipeline.topics import Partitioner
+from pyspark_commitlog.storage import BinaryColumn, partitions_of
 
 
 def column(*keys: bytes | None) -> BinaryColumn:
     return BinaryColumn.from_list([*keys])
 
 
+def chooser(partitioner: Partitioner = Partitioner.DEFAULT, first: int = 0) -> Chooser:
+    return Chooser(partitioner, 4, first=first)
+
+
 def test_key_decides_as_in_kafka() -> None:
     keys = column(b"UA1545", b"B6725", b"DL461")
-    assert choose(keys, None, 4, sticky=0).tolist() == partitions_of(keys, 4).tolist()
+    assert chooser().choose(keys, None).tolist() == partitions_of(keys, 4).tolist()
 
 
-def test_partition_column_goes_before_the_key_where_it_is_set() -> None:
-    keys = column(b"k", b"k", None)
+@pytest.mark.parametrize("partitioner", list(Partitioner))
+def test_partition_column_goes_before_all_else_where_it_is_set(partitioner: Partitioner) -> None:
     asked = pa.array([3, None, 2], pa.int32())
-    assert choose(keys, asked, 4, sticky=0).tolist() == [3, int(partitions_of(keys, 4)[1]), 2]
+    chosen = chooser(partitioner).choose(column(b"k", b"k", None), asked).tolist()
+    others = {Partitioner.DEFAULT: int(partitions_of(column(b"k"), 4)[0]), Partitioner.ROUND_ROBIN: 1}
+    assert chosen == [3, others.get(partitioner, -1), 2]
 
 
 def test_rows_without_key_stay_together_and_move_on_with_the_next_table() -> None:
-    assert choose(column(None, None), None, 4, sticky=1).tolist() == [1, 1]
-    assert choose(column(None, None), None, 4, sticky=6).tolist() == [2, 2]
+    mine = chooser(first=3)
+    assert mine.choose(column(None, None), None).tolist() == [3, 3]
+    assert mine.choose(column(None, None), None).tolist() == [0, 0]
+
+
+def test_round_robin_goes_on_with_the_next_table() -> None:
+    mine = chooser(Partitioner.ROUND_ROBIN, first=2)
+    assert mine.choose(column(b"k", b"k", None), None).tolist() == [2, 3, 0]
+    assert mine.choose(column(b"k"), None).tolist() == [1]
 
 
 @pytest.mark.parametrize("partition", [-1, 4])
 def test_partition_the_topic_does_not_have_is_refused(partition: int) -> None:
-    with pytest.raises(InvalidConfigError, match=rf"column partition holds {partition}, .* 0 to 3"):
-        choose(column(b"k"), pa.array([partition], pa.int32()), 4, sticky=0)
+    mine = chooser()
+    chosen = mine.choose(column(b"k", b"k"), pa.array([0, partition], pa.int32()))
+    assert mine.refused(chosen) == [(1, f"column partition holds {partition}, and the topic has the partitions 0 to 3")]
+
+
+def test_row_that_must_name_its_partition_and_does_not_is_refused() -> None:
+    mine = chooser(Partitioner.COLUMN)
+    (refused,) = mine.refused(mine.choose(column(b"k", b"k"), pa.array([0, None], pa.int32())))
+    assert refused.row == 1
+    assert "column partition is null" in refused.reason
+
+
+@given(st.lists(st.integers(0, 5), max_size=40), st.data())
+def test_shares_of_some_rows_hold_each_of_them_once_in_order(chosen: list[int], data: st.DataObject) -> None:
+    parts = np.array(chosen, dtype=np.int32)
+    some = [row for row in range(len(chosen)) if data.draw(st.booleans())]
+    found = {share.partition: share.rows.tolist() for share in shares(parts, 6, np.array(some, dtype=np.int64))}
+    assert found == {p: [row for row in some if chosen[row] == p] for p in {chosen[row] for row in some}}
 
 
 @given(st.lists(st.integers(0, 5), max_size=40))

@@ -2,23 +2,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from pyspark_commitlog.storage import (
+    DumpFindings,
+    DumpOptions,
     GroupOffsets,
     InvalidConfigError,
+    InvalidRecordError,
     LogDirLockedError,
     LogManager,
     TopicExistsError,
+    dump_file,
 )
+from tests.support.log_directories import directory_with_internal_topics
 
 # Holds the file of its argument as a broker holds .lock (Java's FileChannel.tryLock is lockf), until a line comes.
 BROKER = """
@@ -30,7 +36,13 @@ input()
 """
 
 
-def sink(log_dir: str, *, topic: str = "t", app_id: str | None = "app", **more: object) -> CommitLogSink:
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    """A log directory whose internal topics have a partition each: fifty of both take long to make."""
+    return directory_with_internal_topics(tmp_path / "log")
+
+
+def sink(log_dir: str, *, topic: str | None = "t", app_id: str | None = "app", **more: object) -> CommitLogSink:
     return commitlog_sink(topic=topic, log_dir=log_dir, txnAppId=app_id, **more)  # type: ignore[arg-type]
 
 
@@ -94,7 +106,7 @@ def test_two_groups_write_to_a_topic_side_by_side(spark: SparkSession, log_dir: 
 def test_large_table_goes_through_several_arrow_batches_and_record_batches(spark: SparkSession, log_dir: str) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
     try:
-        sink(log_dir, partitions=2, configs={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
+        sink(log_dir, partitions=2, producer={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
     finally:
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
     assert values(spark, log_dir) == list(range(20_000))
@@ -177,6 +189,175 @@ class TestAsForeachBatch:
             self.run(spark, tmp_path, twice)
 
 
+# A row of each kind that cannot be written, the settings under which it cannot, and what is told of it.
+BAD_ROWS = [
+    pytest.param(
+        "'k' as key, repeat('x', 2000) as value",
+        {"configs": {"max.message.bytes": "1000"}},
+        r"alone makes a batch of 2071 bytes, max\.message\.bytes allows 1000",
+        id="too large",
+    ),
+    pytest.param(
+        "cast(null as string) as key, 'v' as value",
+        {"configs": {"cleanup.policy": "compact"}},
+        "the topic is compacted and takes no record without a key",
+        id="no key",
+    ),
+    pytest.param(
+        "'k' as key, 'v' as value, 7 as partition",
+        {},
+        "partition 7: column partition holds 7, and the topic has the partitions 0 to 1",
+        id="partition",
+    ),
+    pytest.param(
+        "'k' as key, 'v' as value, cast(null as int) as partition",
+        {"producer": {"partitioner.class": "column"}},
+        "column partition is null",
+        id="no partition",
+    ),
+    pytest.param(
+        "'k' as key, 'v' as value, timestamp'2001-01-01' as timestamp",
+        {"configs": {"message.timestamp.before.max.ms": "1000"}},
+        "its timestamp 978307200000 lies outside",
+        id="time",
+    ),
+    pytest.param(
+        "'k' as key, 'v' as value, array(struct(cast(null as string) as key, cast('h' as binary) as value)) as headers",
+        {},
+        "a header has no key",
+        id="header",
+    ),
+]
+
+
+class TestRowsThatCannotBeWritten:
+    """One among good ones."""
+
+    def rows(self, spark: SparkSession, columns: str) -> DataFrame:
+        bad = spark.sql(f"select {columns}")
+        extra = {"partition": "id % 2", "timestamp": "now()", "headers": "null"}
+        good = ["'k' as key", "string(id) as value", *(f"{extra[c]} as {c}" for c in bad.columns if c in extra)]
+        good = [
+            f"cast({each.rsplit(' as ', 1)[0]} as {bad.schema[i].dataType.simpleString()}) as {bad.columns[i]}"
+            for i, each in enumerate(good)
+        ]
+        return spark.range(10).selectExpr(*good).union(bad).coalesce(1)
+
+    @pytest.mark.parametrize(("columns", "more", "told"), BAD_ROWS)
+    def test_query_fails_names_the_row_and_nothing_is_seen(
+        self, spark: SparkSession, log_dir: str, columns: str, more: dict[str, object], told: str
+    ) -> None:
+        with pytest.raises(InvalidRecordError, match=rf"^row 10 of task 0 cannot be written to topic t\b.*{told}"):
+            sink(log_dir, partitions=2, **more)(self.rows(spark, columns), 0)
+        assert values(spark, log_dir) == []
+        assert sink(log_dir, partitions=2, **more)(self.rows(spark, columns).limit(10), 0)  # the next try goes well
+        assert values(spark, log_dir) == list(range(10))
+
+    @pytest.mark.parametrize(("columns", "more", "told"), BAD_ROWS)
+    def test_with_a_topic_for_them_they_go_there_and_say_why(
+        self, spark: SparkSession, log_dir: str, columns: str, more: dict[str, object], told: str
+    ) -> None:
+        sink(log_dir, partitions=2, badRecords="bad", **more)(self.rows(spark, columns), 7)
+        assert values(spark, log_dir) == list(range(10))
+        read = spark.read.format("commitlog").option("subscribe", "bad").option("includeHeaders", "true")
+        (row,) = read.load(log_dir).collect()
+        headers = {header.key: header.value if header.value is None else bytes(header.value) for header in row.headers}
+        assert row.value == (b"x" * 2000 if "repeat" in columns else b"v")
+        assert row.key == (None if columns.startswith("cast(null") else b"k")
+        assert re.search(told.removeprefix("partition 7: "), headers["commitlog.error.reason"].decode())
+        assert headers["commitlog.error.topic"] == b"t"
+        assert (headers["commitlog.error.txnAppId"], headers["commitlog.error.txnVersion"]) == (b"app", b"7")
+        assert (headers["commitlog.error.task"], headers["commitlog.error.row"]) == (b"0", b"10")
+        assert headers.get("commitlog.error.timestamp") in (None, b"978307200000")
+        assert headers.get("?") == (b"h" if "headers" in columns else None)
+
+    def test_row_that_the_topic_for_them_refuses_too_fails_the_query(self, spark: SparkSession, log_dir: str) -> None:
+        with LogManager.open(log_dir) as manager:
+            manager.create_topic("bad", partitions=1, configs={"max.message.bytes": "500"})
+        rows = self.rows(spark, "'k' as key, repeat('x', 2000) as value")
+        with pytest.raises(InvalidRecordError, match=r"alone makes .* nor to topic bad: alone makes a batch of"):
+            sink(log_dir, badRecords="bad", configs={"max.message.bytes": "1000"})(rows, 0)
+        assert values(spark, log_dir) == []
+
+
+class TestSeveralTopics:
+    """Rows that name their topics."""
+
+    def rows(self, spark: SparkSession, *topics: str | None) -> DataFrame:
+        return spark.createDataFrame(
+            [(t, str(i)) for i, t in enumerate(topics)], "topic string, value string"
+        ).coalesce(1)
+
+    def test_each_row_goes_to_its_topic_in_one_transaction(self, spark: SparkSession, log_dir: str) -> None:
+        write = sink(log_dir, topic=None, topics="a,b", partitions=2)
+        written = write(self.rows(spark, "a", "b", "b", "a", "b"), 0)
+        assert values(spark, log_dir, "a") == [0, 3]
+        assert values(spark, log_dir, "b") == [1, 2, 4]
+        assert {each.topic for each in written} == {"a", "b"}
+        assert committed(log_dir, topic="a")[0] == committed(log_dir, topic="b")[0] == 1
+
+    def test_topic_of_none_of_the_names_is_a_row_that_cannot_be_written(
+        self, spark: SparkSession, log_dir: str
+    ) -> None:
+        for wrong, told in (("c", "topic c: it is none of a, b"), (None, "column topic is null")):
+            with pytest.raises(InvalidRecordError, match=f"row 1 of task 0.*{told}"):
+                sink(log_dir, topic=None, topics=["a", "b"])(self.rows(spark, "a", wrong), 0)
+        assert values(spark, log_dir, "a") == []
+
+    def test_topic_added_at_a_restart_gets_its_rows_of_a_batch_that_the_others_have(
+        self, spark: SparkSession, log_dir: str
+    ) -> None:
+        rows = self.rows(spark, "a", "b", "a")
+        sink(log_dir, topic=None, topics="a", badRecords="bad")(rows, 0)
+        sink(log_dir, topic=None, topics="a,b", badRecords="bad")(rows, 0)
+        assert values(spark, log_dir, "a") == [0, 2]
+        assert values(spark, log_dir, "b") == [1]
+        assert values(spark, log_dir, "bad") == [1]  # what the first run made of it
+
+    def test_two_sinks_of_one_name_write_one_after_the_other(self, spark: SparkSession, log_dir: str) -> None:
+        one, two = sink(log_dir, topic="a"), sink(log_dir, topic="b")
+        for batch in range(2):
+            one(numbers(spark, batch * 10, batch * 10 + 10), batch)
+            two(numbers(spark, batch * 10, batch * 10 + 10), batch)
+        assert values(spark, log_dir, "a") == values(spark, log_dir, "b") == list(range(20))
+
+
+class TestProducerSettings:
+    def partitions(self, spark: SparkSession, log_dir: str) -> list[int]:
+        frame = spark.read.format("commitlog").option("subscribe", "t").load(log_dir)
+        return [row.partition for row in sorted(frame.collect(), key=lambda row: int(bytes(row.value)))]
+
+    def test_round_robin_goes_from_row_to_row_whatever_the_key(self, spark: SparkSession, log_dir: str) -> None:
+        settings = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+        sink(log_dir, partitions=3, producer=settings)(numbers(spark, 0, 9).coalesce(1), 0)
+        assert self.partitions(spark, log_dir) == [0, 1, 2] * 3
+
+    def test_codec_of_the_producer_counts_where_the_topic_leaves_it(self, spark: SparkSession, log_dir: str) -> None:
+        settings = {"compression.type": "zstd", "compression.zstd.level": "1"}
+        sink(log_dir, producer=settings)(numbers(spark, 0, 100), 0)
+        sink(log_dir, topic="own", producer=settings, configs={"compression.type": "gzip"})(numbers(spark, 0, 100), 0)
+        found = {}
+        for topic in ("t", "own"):
+            path = Path(log_dir) / f"{topic}-0" / "00000000000000000000.log"
+            lines = [line for lines in dump_file(str(path), DumpOptions(), DumpFindings()) for line in lines]
+            found[topic] = re.findall(r"compresscodec: (\w+)", "".join(lines))[0]
+        assert found == {"t": "zstd", "own": "gzip"}
+
+    @pytest.mark.parametrize(
+        ("settings", "told"),
+        [
+            ({"acks": "all"}, "unknown producer setting 'acks'"),
+            ({"batch.sise": "1"}, "did you mean 'batch.size'"),
+            ({"compression.type": "producer"}, "a producer knows none, gzip, snappy, lz4, zstd"),
+            ({"compression.type": "zstd", "compression.zstd.level": "99"}, "compression.zstd.level"),
+            ({"partitioner.class": "Mine"}, "partitioner.class = 'Mine'"),
+        ],
+    )
+    def test_wrong_ones_are_told(self, log_dir: str, settings: dict[str, str], told: str) -> None:
+        with pytest.raises(InvalidConfigError, match=told):
+            sink(log_dir, producer=settings)
+
+
 class TestRefusals:
     """Each names the thing, and leaves no record."""
 
@@ -196,15 +377,20 @@ class TestRefusals:
     def test_columns(self, spark: SparkSession, log_dir: str, columns: str, told: str) -> None:
         with pytest.raises(InvalidConfigError, match=f"topic t: .*{told}"):
             sink(log_dir)(spark.sql(f"select {columns}"), 0)
-        assert not Path(log_dir).exists()
+        with LogManager.open(log_dir) as manager:
+            assert "t" not in manager.topics()
 
     @pytest.mark.parametrize(
         ("more", "told"),
         [
             pytest.param({"configs": {"retention.mss": "1"}}, "retention.mss.*retention.ms", id="unknown config"),
             pytest.param({"configs": {"retention.ms": "soon"}}, "retention.ms = 'soon'", id="bad value"),
-            pytest.param({"configs": {"batch.size": "0"}}, "batch.size = '0'", id="batch size"),
+            pytest.param({"producer": {"batch.size": "0"}}, "batch.size = '0'", id="batch size"),
             pytest.param({"partitions": 0}, "at least one partition", id="no partition"),
+            pytest.param({"topics": "a,b"}, "exactly one of topic .* and topics", id="topic and topics"),
+            pytest.param({"topic": None, "topics": " , "}, "topics names no topic", id="no topic"),
+            pytest.param({"badRecords": "t"}, "could not go there again", id="bad records where they came from"),
+            pytest.param({"configs": {"batch.size": "7"}}, "is a setting of the producer", id="of the producer"),
         ],
     )
     def test_settings_that_are_wrong_in_themselves(self, log_dir: str, more: dict[str, object], told: str) -> None:
@@ -225,17 +411,6 @@ class TestRefusals:
         with pytest.raises(TopicExistsError, match=told):
             sink(log_dir, **more)(numbers(spark, 10, 20), 1)
         assert values(spark, log_dir) == list(range(10))
-
-    def test_record_above_max_message_bytes(self, spark: SparkSession, log_dir: str) -> None:
-        rows = numbers(spark, 0, 10).union(spark.sql("select 'k', repeat('x', 2000)")).coalesce(1)
-        with pytest.raises(PySparkException, match=r"RecordTooLargeError.*max\.message\.bytes"):
-            sink(log_dir, partitions=2, configs={"max.message.bytes": "1000"})(rows, 0)
-        assert values(spark, log_dir) == []
-
-    def test_partition_the_topic_does_not_have(self, spark: SparkSession, log_dir: str) -> None:
-        with pytest.raises(PySparkException, match="column partition holds 2, and the topic has the partitions 0 to 1"):
-            sink(log_dir, partitions=2)(spark.sql("select 'a' as value, 2 as partition"), 0)
-        assert values(spark, log_dir) == []
 
     def test_speculation(self, spark: SparkSession, log_dir: str) -> None:
         rows = numbers(spark, 0, 10)

@@ -38,7 +38,7 @@ def test_those_found_are_those_that_a_log_refuses_one_by_one(tmp_path: object, c
     table = mixed()
     compression = Compression(codec, None)
     found = {
-        each.index for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)
+        each.row for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)
     }
     refused = set()
     with open_log(tmp_path, **LIMITS) as log:
@@ -62,7 +62,7 @@ def test_those_found_are_those_that_a_log_refuses_one_by_one(tmp_path: object, c
 def test_reason_is_told(index: int, reason: str) -> None:
     table = records([b"x" * 400, b"", b"", b""], keys=[b"k", None, b"k", b"k"], timestamps=[NOW_MS, 5, 5, NOW_MS])
     found = find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=Compression(Codec.NONE, None))
-    assert [each.index for each in found] == [0, 1, 2]
+    assert [each.row for each in found] == [0, 1, 2]
     assert re.fullmatch(reason, found[index].reason)
 
 

@@ -1,0 +1,118 @@
+"""Rows that cannot be written: what is wrong with them, and the records they become in a topic of their own.
+
+Such a record has the row's key, value and headers as they are, the time of the write, and more headers, whose values
+are text: :data:`REASON`, :data:`TOPIC` and :data:`PARTITION` where it should have gone, as far as the row says so,
+:data:`TIMESTAMP` (milliseconds) where it had one, and where it comes from: :data:`APP_ID` and :data:`VERSION` of the
+write (a query's are its id and the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_commitlog.pipeline.arrow import CREATE_TIME
+from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, Records
+
+REASON = "commitlog.error.reason"
+TOPIC = "commitlog.error.topic"
+PARTITION = "commitlog.error.partition"
+TIMESTAMP = "commitlog.error.timestamp"
+APP_ID = "commitlog.error.txnAppId"
+VERSION = "commitlog.error.txnVersion"
+TASK = "commitlog.error.task"
+ROW = "commitlog.error.row"
+
+_NO_KEY = "?"  # for a header without a key: it has no other name
+
+
+class BadRow(NamedTuple):
+    """A row that its topic does not take."""
+
+    row: int  # its place in the table
+    topic: str | None
+    partition: int | None  # the one it names or was given; None: it did not come so far
+    reason: str
+
+    def told(self, number: int, task: int) -> str:
+        """The sentence of the error; ``number`` is the row's, counted over the task."""
+        partition = "" if self.partition is None else f", partition {self.partition}"
+        return f"row {number} of task {task} cannot be written to topic {self.topic}{partition}: {self.reason}"
+
+
+class Origin(NamedTuple):
+    """Where the rows of a table come from."""
+
+    app_id: str
+    version: int
+    task: int
+    rows_before: int  # of the task, before the table
+
+
+def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:
+    """The records of some rows of a table, in their order; row by row, since there are few."""
+    rows = batch.take(pa.array([each.row for each in bad])).to_pylist()
+    headers = [[*_given(row), *_told(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
+    flat = [header for each in headers for header in each]
+    return Records(
+        offsets=np.arange(len(rows), dtype=np.int64),
+        timestamps=np.full(len(rows), now_ms, dtype=np.int64),
+        timestamp_types=np.full(len(rows), CREATE_TIME, dtype=np.int8),
+        keys=BinaryColumn.from_list([_bytes(row.get("key")) for row in rows]),
+        values=BinaryColumn.from_list([_bytes(row["value"]) for row in rows]),
+        headers=HeadersColumn(
+            offsets=np.cumsum([0, *map(len, headers)]).astype(np.int32),
+            keys=BinaryColumn.from_list([key.encode() for key, _ in flat]),
+            values=BinaryColumn.from_list([value for _, value in flat]),
+        ),
+    )
+
+
+def keyless_headers(batch: pa.RecordBatch) -> list[int]:
+    """Rows with a header that has no key."""
+    if "headers" not in batch.schema.names:
+        return []
+    column = batch.column("headers")
+    pairs = column.values
+    if not pairs.null_count and not pairs.field("key").null_count:
+        return []
+    return [
+        index
+        for index, headers in enumerate(column.to_pylist())
+        if any(header is None or header["key"] is None for header in headers or ())
+    ]
+
+
+def _given(row: dict[str, object]) -> Iterable[tuple[str, bytes | None]]:
+    headers = row.get("headers")
+    assert headers is None or isinstance(headers, list)
+    for header in headers or ():
+        yield ((header or {}).get("key") or _NO_KEY, (header or {}).get("value"))
+
+
+def _told(row: dict[str, object], bad: BadRow, origin: Origin) -> Iterable[tuple[str, bytes | None]]:
+    timestamp = row.get("timestamp")
+    told = {
+        REASON: bad.reason,
+        TOPIC: bad.topic,
+        PARTITION: bad.partition,
+        TIMESTAMP: None if timestamp is None else _milliseconds(timestamp),
+        APP_ID: origin.app_id,
+        VERSION: origin.version,
+        TASK: origin.task,
+        ROW: origin.rows_before + bad.row,
+    }
+    return [(name, str(value).encode()) for name, value in told.items() if value is not None]
+
+
+def _milliseconds(timestamp: object) -> int:
+    return int(pa.scalar(timestamp, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()) // 1000
+
+
+def _bytes(value: object) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]

@@ -1,0 +1,190 @@
+"""What a driver keeps between the micro-batches of a query: the log directory, open, and the transactional id, locked.
+
+Taking them anew for each micro-batch would cost more than a small one does, and would let a second driver in between.
+A writer is given back when its query ends, or when its sink is closed; a process that dies gives back all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from pyspark_commitlog.storage import (
+    GroupOffsets,
+    InvalidConfigError,
+    LogManager,
+    LogStoreError,
+    TopicDescription,
+    TransactionCoordinator,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Run(NamedTuple):
+    """Who writes: a query and its present run, as Spark tells; both empty outside a classic streaming query."""
+
+    app_id: str
+    query_id: str
+    run_id: str
+
+    @classmethod
+    def of(cls, session: SparkSession, app_id: str | None) -> Run:
+        """Raises InvalidConfigError where there is no name to write under."""
+        query_id = run_id = ""
+        if not is_remote():
+            # StreamExecution sets both on the thread that calls foreachBatch.
+            query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+            run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
+        if not app_id and not query_id:
+            raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to take")
+        return cls(app_id or query_id, query_id, run_id)
+
+
+class DriverWriter:
+    """A transactional id in this process's hands. One thread at a time: :func:`writing` sees to it."""
+
+    def __init__(self, directory: str, app_id: str) -> None:
+        """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process has it."""
+        self.manager = LogManager.open(directory)
+        self._inode = os.stat(directory).st_ino
+        self._topics: dict[str, TopicDescription] = {}
+        self.run_id = ""
+        try:
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=holder)
+        except BaseException:
+            self.manager.close()
+            raise
+        self.groups = GroupOffsets(self.manager)
+
+    def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
+        """Whether the logs that are open are those of the directory and the topics as they are now, settings too."""
+        self._topics = {**topics, **self._topics}
+        is_same_directory = os.stat(self.manager.directory).st_ino == self._inode
+        return is_same_directory and all(self._topics[name] == topic for name, topic in topics.items())
+
+    def close(self) -> None:
+        """Give everything back; the topics are left as a clean stop leaves them."""
+        try:
+            self.coordinator.close()
+        finally:
+            self.manager.close()
+
+
+class _Kept:
+    """A place in the table of writers; its turn is held by who uses or drops the writer."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self.writer: DriverWriter | None = None
+
+    def drop(self) -> None:
+        """Close the writer; a disk that fails then fails the next one too, which will say so."""
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except (LogStoreError, OSError) as error:
+                logger.warning("%s: %s", writer.manager.directory, error)
+
+
+_table: dict[tuple[str, str], _Kept] = {}  # by directory and transactional id
+_table_turn = threading.Lock()
+
+
+@contextmanager
+def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[DriverWriter]:
+    """The writer for ``run``, taken now or kept from before. It is dropped where the block fails: the next one finds
+    out from the disk what became of its transaction.
+
+    ``topics`` are those to be written to, as the directory has them.
+
+    Raises LogDirLockedError, without waiting, while another process writes under the same ``txnAppId``.
+    """
+    kept = _place(directory, run.app_id)
+    with kept.turn:
+        if kept.writer is not None and not kept.writer.is_current(topics):
+            kept.drop()
+        if kept.writer is None:
+            kept.writer = DriverWriter(directory, run.app_id)
+            kept.writer.is_current(topics)
+        kept.writer.run_id = run.run_id
+        try:
+            yield kept.writer
+        except BaseException:
+            kept.drop()
+            raise
+
+
+def release(directory: str, app_id: str) -> None:
+    """Close a writer, when nobody uses it any more."""
+    kept = _place(directory, app_id)
+    with kept.turn:
+        kept.drop()
+
+
+def release_run(run_id: str) -> None:
+    """Close the writers that a run of a query used last."""
+    with _table_turn:
+        places = list(_table.values())
+    for kept in places:
+        with kept.turn:
+            if kept.writer is not None and kept.writer.run_id == run_id:
+                kept.drop()
+
+
+def _place(directory: str, app_id: str) -> _Kept:
+    with _table_turn:
+        return _table.setdefault((directory, app_id), _Kept())
+
+
+# The end of a query
+
+
+class _EndOfQueries:
+    """Spark's listener, in its Java form: the Python one would parse the progress of every micro-batch."""
+
+    def onQueryStarted(self, _event: Any) -> None:  # noqa: N802  Spark's name, and so below
+        """Nothing to do."""
+
+    def onQueryProgress(self, _event: Any) -> None:  # noqa: N802
+        """Nothing to do."""
+
+    def onQueryIdle(self, _event: Any) -> None:  # noqa: N802
+        """Nothing to do."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        release_run(event.runId().toString())
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+_watched = ""
+
+
+def watch(session: SparkSession) -> None:
+    """Give writers back when their queries end; once for an application. A query through Spark Connect runs its
+    foreachBatch function in a process of its own, whose end gives back all.
+    """
+    global _watched  # noqa: PLW0603  one table of writers, one listener
+    if is_remote() or _watched == session.sparkContext.applicationId:
+        return
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    assert gateway.jvm is not None
+    session.streams._jsqm.addListener(
+        gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
+    )
+    _watched = session.sparkContext.applicationId
