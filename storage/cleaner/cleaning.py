@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules, verify
+from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules, read_keys, verify
 from pyspark_commitlog.storage.cleaner.output import Output
 from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, group_segments
 from pyspark_commitlog.storage.cleaner.swapping import swap_in
@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.clock import Clock, instant
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileStatus
+from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import Bytes, Int64s
 from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
@@ -26,7 +27,7 @@ from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 
-WINDOW_BYTES_MIN = 64 * 1024  # below, calls cost more than the work; a batch is read whole anyhow
+WINDOW_BYTES_MIN = 4 * 1024 * 1024  # below, calls cost more than the work; a batch is read whole anyhow
 _OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer
 
 
@@ -193,14 +194,20 @@ class _Round:
         wanted &= headers.table["last_offset"] >= start
         verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when they are decoded
         rows = np.flatnonzero(wanted)
-        decoded = segment.decode(window, rows, ("key",))
-        assert decoded.records.keys is not None
-        put = self.offset_map.put_all(decoded.records.keys, decoded.records.offsets, start)
-        read = len(headers)
-        if put.rows < len(decoded.records):
-            read = int(rows[np.searchsorted(np.cumsum(decoded.counts), put.rows, side="right")])
+        is_v2 = headers.table["magic"][rows] >= v2.MAGIC
+        read, is_full = self._put(segment, window, np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1))
         self._note_read(headers.table["last_offset"][:read])
-        return put.rows == len(decoded.records)
+        return not is_full
+
+    def _put(self, segment: LogSegment, window: Window, runs: Iterable[Int64s]) -> tuple[int, bool]:
+        """Put the records of runs of batches; how many of the window were read whole, and whether the map is full."""
+        for rows in runs:
+            records = read_keys(segment, window, rows, self.offset_map.secret)
+            columns = (records.hashes, records.has_key, records.offsets)
+            put = self.offset_map.put_all(*columns, self.what.first_dirty_offset)
+            if put.rows < len(records.offsets):
+                return int(rows[np.searchsorted(np.cumsum(records.counts), put.rows, side="right")]), True
+        return len(window.headers), False
 
     def _note_read(self, last_offsets: Int64s) -> None:
         """Batches were read whole: the map knows the log up to the last of them."""

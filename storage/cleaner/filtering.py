@@ -7,9 +7,11 @@ keeps its header; the others go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,9 +20,9 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.format import names, v2
-from pyspark_commitlog.storage.format.rebuilt import NO_HORIZON, rebuild, rebuild_wrapper
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.format import keyed, names, v2
+from pyspark_commitlog.storage.format.keyed import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s
 from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
 from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
 from pyspark_commitlog.storage.segment import LogSegment
@@ -96,24 +98,19 @@ class Filter:
 
     def _filtered(self, window: Window, part: slice, discardable: Bools, discarded: Bools) -> list[Bytes]:
         headers = window.headers[part]
-        decoded_rows = np.flatnonzero(~discarded[part] & (headers.table["count"] != 0))
-        columns = formats.ALL_COLUMNS
-        decoded = self.segment.decode(window, decoded_rows + part.start, columns)
+        read_rows = np.flatnonzero(~discarded[part] & (headers.table["count"] != 0))
+        records = read_keys(self.segment, window, read_rows + part.start, self.rules.offset_map.secret)
         counts = np.zeros(len(headers), dtype=np.int64)
-        counts[decoded_rows] = decoded.counts
-        verdict = self._decide(headers, decoded.records, counts, discardable[part])
-        self.counts.records_read += len(decoded.records)
+        counts[read_rows] = records.counts
+        verdict = self._decide(headers, records, counts, discardable[part])
+        self.counts.records_read += len(records.offsets)
         self.counts.records_kept += int(verdict.survivors.sum())
-        return _written(window, headers, decoded.records, verdict)
+        return _written(window.buffer, headers, verdict, partial(_rebuilt, headers, records, read_rows, verdict))
 
-    def _decide(self, headers: BatchHeaders, records: Records, counts: Int64s, discardable: Bools) -> _Verdict:
-        batch_of = np.repeat(np.arange(len(headers)), counts)
-        assert records.values is not None
-        has_value = records.values.valid if records.values.valid is not None else np.ones(len(records), dtype=np.bool_)
-        kept = self._kept(headers, records, batch_of, has_value)
-        survivors = np.bincount(batch_of[kept], minlength=len(headers))
-        has_tombstone = np.zeros(len(headers), dtype=np.bool_)
-        has_tombstone[batch_of[kept & ~has_value]] = True
+    def _decide(self, headers: BatchHeaders, records: Keyed, counts: Int64s, discardable: Bools) -> _Verdict:
+        kept = self._kept(headers, records, counts)
+        survivors = _count_in(counts, kept)
+        has_tombstone = _count_in(counts, kept & ~records.has_value) > 0
         is_v2, has_horizon = headers.table["magic"] >= v2.MAGIC, headers.has_delete_horizon
         gets_horizon = is_v2 & ~has_horizon & (has_tombstone | (headers.is_control & discardable))
         horizons = np.where(has_horizon, headers.table["base_timestamp"], NO_HORIZON)
@@ -122,18 +119,15 @@ class Filter:
         fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
         return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
-    def _kept(self, headers: BatchHeaders, records: Records, batch_of: Int64s, has_value: Bools) -> Bools:
+    def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s) -> Bools:
         """Which records of batches that are not dropped as a whole survive (12.7)."""
-        assert records.keys is not None
         table, offset_map = headers.table, self.rules.offset_map
         is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
         protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
-        is_beyond = records.offsets > offset_map.latest_offset
-        is_latest = offset_map.are_latest(records.keys, records.offsets)
-        if records.keys.valid is not None:
-            is_counted = ~records.keys.valid & ~is_beyond & ~headers.is_control[batch_of]
-            self.counts.records_without_key += int(is_counted.sum())
-        kept: Bools = is_beyond | headers.is_control[batch_of] | (is_latest & (has_value | protects[batch_of]))
+        is_latest = offset_map.are_latest(records.hashes, records.has_key, records.offsets)
+        is_safe = (records.offsets > offset_map.latest_offset) | np.repeat(headers.is_control, counts)
+        self.counts.records_without_key += int((~records.has_key & ~is_safe).sum())
+        kept: Bools = is_safe | (is_latest & (records.has_value | np.repeat(protects, counts)))
         return kept
 
     def _is_remembered(self, headers: BatchHeaders) -> Bools:
@@ -155,35 +149,59 @@ class Filter:
         return remembered
 
 
-def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
-    """Raise CorruptRecordError, with path and position, where the checksum of one of the batches ``rows`` is wrong."""
+def _count_in(counts: Int64s, flags: Bools) -> Int64s:
+    """How many flags are set in each batch; ``counts``, shape (batches,), says how many there are in each."""
+    before = np.concatenate(([0], np.cumsum(flags)))
+    stops = np.cumsum(counts)
+    found: Int64s = before[stops] - before[stops - counts]
+    return found
+
+
+@contextmanager
+def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
+    """Damage is told with path and position."""
     try:
-        formats.verify(window.buffer, window.headers[rows])
+        yield
     except CorruptionError as error:
         raise error.located(segment.path(names.LOG), window.position) from error
 
 
+def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
+    """Raise CorruptRecordError, with path and position, where the checksum of one of the batches ``rows`` is wrong."""
+    with _locating(segment, window):
+        formats.verify(window.buffer, window.headers[rows])
+
+
+def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s) -> Keyed:
+    """The records of the batches ``rows``, all of magic 2 or none. Raises as :func:`keyed.read`, with path."""
+    with _locating(segment, window):
+        return keyed.read(window.buffer, window.headers[rows], secret)
+
+
 def _parts(window: Window) -> Iterator[slice]:
-    """A window in parts whose records take about the memory of an uncompressed window."""
+    """A window in parts whose records take about the memory of an uncompressed window, of magic 2 or older ones."""
     headers = window.headers
     weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1)
     part_of = (np.cumsum(weights) - weights) // len(window.buffer)
-    bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(headers)]
+    breaks = (np.diff(part_of) != 0) | np.diff(headers.table["magic"] >= v2.MAGIC)
+    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(headers)]
     return (slice(first, last) for first, last in pairwise(bounds))
 
 
-def _written(window: Window, headers: BatchHeaders, records: Records, verdict: _Verdict) -> list[Bytes]:
+def _written(
+    buffer: Bytes, headers: BatchHeaders, verdict: _Verdict, rebuild: Callable[[Int64s], Rebuilt]
+) -> list[Bytes]:
     """The batches that remain, in their order, as few pieces as possible: neighbours in a source are one."""
     table, fates = headers.table, verdict.fates
     starts, sizes = table["position"].copy(), table["size"].copy()
-    sources: dict[int, Bytes] = {Fate.COPIED: window.buffer}
+    sources: dict[int, Bytes] = {Fate.COPIED: buffer}
     emptied, rebuilt = np.flatnonzero(fates == Fate.EMPTIED), np.flatnonzero(fates == Fate.REBUILT)
     if len(emptied):
         sources[Fate.EMPTIED] = np.concatenate([v2.empty_batch(headers[row : row + 1]) for row in emptied.tolist()])
         sizes[emptied] = v2.LAYOUT.itemsize
         starts[emptied] = np.arange(len(emptied)) * v2.LAYOUT.itemsize
     if len(rebuilt):
-        sources[Fate.REBUILT], sizes[rebuilt] = _rebuilt(headers, records, verdict, rebuilt)
+        sources[Fate.REBUILT], sizes[rebuilt] = rebuild(rebuilt)
         starts[rebuilt] = np.cumsum(sizes[rebuilt]) - sizes[rebuilt]
     left = np.flatnonzero(fates)
     breaks = (np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])
@@ -192,21 +210,10 @@ def _written(window: Window, headers: BatchHeaders, records: Records, verdict: _
     return [sources[int(fates[first])][starts[first] : starts[last] + sizes[last]] for first, last in runs]
 
 
-def _rebuilt(headers: BatchHeaders, records: Records, verdict: _Verdict, rows: Int64s) -> tuple[Bytes, Int64s]:
-    """The batches of ``rows`` written anew, and their sizes."""
-    batch_of_kept = np.repeat(np.arange(len(headers)), verdict.survivors)
-    kept = np.flatnonzero(verdict.kept)
-    is_v2 = headers.table["magic"][rows] >= v2.MAGIC
-    if is_v2.all():
-        chosen = kept[np.isin(batch_of_kept, rows)]
-        found = rebuild(records, chosen, verdict.survivors[rows], headers[rows], verdict.horizons[rows])
-        return found.buffer, found.sizes
-    pieces: list[Bytes] = []
-    for row, is_batch in zip(rows.tolist(), is_v2.tolist(), strict=True):
-        own, of_row = kept[batch_of_kept == row], headers[row : row + 1]
-        if is_batch:
-            one = slice(row, row + 1)
-            pieces.append(rebuild(records, own, verdict.survivors[one], of_row, verdict.horizons[one]).buffer)
-        else:
-            pieces.append(rebuild_wrapper(records, own, of_row))
-    return np.concatenate(pieces), np.array([len(piece) for piece in pieces], dtype=np.int64)
+def _rebuilt(headers: BatchHeaders, records: Keyed, read_rows: Int64s, verdict: _Verdict, rows: Int64s) -> Rebuilt:
+    """The batches of ``rows`` written anew; ``records`` are those of ``read_rows``."""
+    is_row = np.zeros(len(headers), dtype=np.bool_)
+    is_row[rows] = True
+    kept = np.flatnonzero(verdict.kept & np.repeat(is_row[read_rows], records.counts))
+    at = np.searchsorted(read_rows, rows)
+    return records.rebuild(Wanted(at, kept, verdict.survivors[rows], headers[rows], verdict.horizons[rows]))

@@ -1,4 +1,4 @@
-"""The key-to-offset table of compaction (Kafka's SkimpyOffsetMap, spec 12.3), over columns of keys.
+"""The key-to-offset table of compaction (Kafka's SkimpyOffsetMap, spec 12.3), over hashes of keys.
 
 A slot holds 16 bytes of hash and an offset, as Kafka's do, so ``memory`` bytes take as many keys here as there. The
 hash is SipHash-1-3 of 128 bits under a secret of each map instead of MD5: as safe against keys that meet by chance,
@@ -32,8 +32,6 @@ _LARGEST_SLOTS = 2**31  # a slot is found with 32 bits of hash; Kafka's map ends
 _SIZE = 0
 _LATEST = 1
 
-_NO_BOOLS = np.empty(0, dtype=np.bool_)
-
 
 class Put(NamedTuple):
     """How far :meth:`OffsetMap.put_all` came."""
@@ -53,7 +51,7 @@ class OffsetMap:
         self.slots = min(memory_bytes // SLOT_BYTES, _LARGEST_SLOTS)
         self.limit = int(self.slots * load_factor)  # in floating point, as Kafka's is
         self._rows_max = self.slots + 1  # one always stays free: a search for a key that is not there ends at it
-        self._secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)
+        self.secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)  # what keys are hashed under
         self.clear()
 
     def clear(self) -> None:
@@ -73,15 +71,14 @@ class OffsetMap:
         """Say that everything up to ``offset`` was put, or needs not be."""
         self._state[_LATEST] = offset
 
-    def put_all(self, keys: BinaryStrings, offsets: Int64s, start_offset: int) -> Put:
-        """Put the keys, shape (n,), with their offsets, in their order; the last one of equal keys stays.
+    def put_all(self, hashes: Uint64s, valid: Bools, offsets: Int64s, start_offset: int) -> Put:
+        """Put the keys with these hashes, shape (n, 2), and offsets in their order; the last one of equal keys stays.
 
         Null keys and offsets below ``start_offset`` are passed over. Ends before a key that finds the map full, even
         one that it holds (as Kafka does).
         """
         done, last = 0, NO_OFFSET
-        valid = _NO_BOOLS if keys.valid is None else keys.valid
-        columns = (self._hashes(keys), frozen(valid), frozen(offsets))
+        columns = (hashes, frozen(valid), frozen(offsets))
         while True:
             bound = min(self.limit, len(self._table) * 3 // 4) if len(self._table) < self._rows_max else self.limit
             done, put = _put(*columns, done, start_offset, bound, self._table, self._state)
@@ -93,18 +90,11 @@ class OffsetMap:
             self.update_latest_offset(last)
         return Put(int(done), last)
 
-    def are_latest(self, keys: BinaryStrings, offsets: Int64s) -> Bools:
+    def are_latest(self, hashes: Uint64s, valid: Bools, offsets: Int64s) -> Bools:
         """Whether no later record of the key is in the map, shape (n,); False for a null key."""
         found = np.empty(len(offsets), dtype=np.bool_)
-        valid = _NO_BOOLS if keys.valid is None else keys.valid
-        _compare(self._hashes(keys), frozen(valid), frozen(offsets), self._table, found)
+        _compare(hashes, frozen(valid), frozen(offsets), self._table, found)
         return found
-
-    def _hashes(self, keys: BinaryStrings) -> Uint64s:
-        """All hashes before any slot is looked at: the looking then waits for many places of memory at once."""
-        hashes = np.empty((len(keys.offsets) - 1, 2), dtype=np.uint64)
-        _hash_all(frozen(keys.data), frozen(keys.offsets), self._secret, hashes)
-        return hashes
 
     def _grow(self) -> None:
         doubled = 2 * len(self._table)
@@ -112,6 +102,16 @@ class OffsetMap:
         table = np.zeros((slots, 3), dtype=np.uint64)
         _move(self._table, table)
         self._table = table
+
+
+def hash_all(keys: BinaryStrings, secret: Uint64s) -> Uint64s:
+    """The hashes of keys, shape (n, 2).
+
+    All are made before any slot is looked at: the looking then waits for many places of memory at once.
+    """
+    hashes = np.empty((len(keys.offsets) - 1, 2), dtype=np.uint64)
+    _hash_all(frozen(keys.data), frozen(keys.offsets), secret, hashes)
+    return hashes
 
 
 if numba.config.DISABLE_JIT:
@@ -242,7 +242,7 @@ def _put(
 ) -> tuple[int, int]:
     last = np.int64(-1)
     for i in range(row, len(offsets)):
-        if offsets[i] < start_offset or (len(valid) > 0 and not valid[i]):
+        if offsets[i] < start_offset or not valid[i]:
             continue
         if state[0] >= limit:
             return i, last
@@ -259,7 +259,7 @@ def _put(
 @jit
 def _compare(hashes: Uint64s, valid: Bools, offsets: Int64s, table: Uint64s, found: Bools) -> None:
     for i in range(len(offsets)):
-        if len(valid) > 0 and not valid[i]:
+        if not valid[i]:
             found[i] = False
         else:
             at = _slot(hashes[i, 0], hashes[i, 1], table)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.cleaner import Cleaner, cleanable, dirtiest_first, group_segments
+from pyspark_commitlog.storage.cleaner.cleaning import WINDOW_BYTES_MIN
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError, LogDirLockedError, StorageError
 from pyspark_commitlog.storage.format import control, names, v2
@@ -240,10 +241,11 @@ def test_kafka_7385_a_segment_of_empty_batches_only_is_read_and_cleaned_again(di
 
 
 def test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned(disk: MemoryFileSystem) -> None:
-    with a_log(disk) as log:
-        write(log, [(b"a", bytes(300_000)), (b"b", b"x")], [(b"b", b"y")])
+    large = bytes(2 * WINDOW_BYTES_MIN)
+    with a_log(disk, compacted_topic(max_message_bytes=4 * WINDOW_BYTES_MIN)) as log:
+        write(log, [(b"a", large), (b"b", b"x")], [(b"b", b"y")])
         Cleaner(CleanerConfig(io_buffer_size=0)).clean(log, None, disk.clock.now_ms())
-        assert pairs(log) == [(b"a", bytes(300_000)), (b"b", b"y")]
+        assert pairs(log) == [(b"a", large), (b"b", b"y")]
 
 
 @pytest.mark.parametrize("codec", list(Codec))

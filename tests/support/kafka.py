@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -151,7 +151,7 @@ class Broker:
         self.home.mkdir(parents=True, exist_ok=True)
         self._format()
         self._starts += 1
-        options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}", self._archive_option()]
+        options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}", *self._jvm_options()]
         command = [*kafka_jvm.broker_jvm(*options), "kafka.Kafka", str(self._write_config())]
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C reaches the tests, and they stop the broker.
@@ -220,8 +220,9 @@ class Broker:
             if not (directory / "meta.properties").exists():
                 shutil.copytree(template / name, directory, dirs_exist_ok=True)
 
-    def _archive_option(self) -> str:
-        return f"-XX:SharedArchiveFile={_class_archive()}"
+    def _jvm_options(self) -> Sequence[str]:
+        """Over those of a JVM that is soon over."""
+        return [f"-XX:SharedArchiveFile={_class_archive()}"]
 
     def _write_config(self) -> Path:
         properties = _PROPERTIES | {
@@ -293,8 +294,8 @@ def _formatted_storage() -> Path:
 class _ArchivedBroker(Broker):
     """One whose classes go into an archive when it stops."""
 
-    def _archive_option(self) -> str:
-        return f"-XX:ArchiveClassesAtExit={self.home / _ARCHIVE}"
+    def _jvm_options(self) -> Sequence[str]:
+        return [f"-XX:ArchiveClassesAtExit={self.home / _ARCHIVE}"]
 
 
 @functools.cache

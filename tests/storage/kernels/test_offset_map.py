@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,18 +11,24 @@ from hypothesis import strategies as st
 
 from pyspark_commitlog.storage.format.tables import BinaryColumn
 from pyspark_commitlog.storage.kernels import frozen
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap, Put, siphash
+from pyspark_commitlog.storage.kernels.offset_map import OffsetMap, Put, hash_all, siphash
 
 ROOMY = 24 * 1000
 
 
 def put(offset_map: OffsetMap, *keys: bytes | None, first_offset: int = 0, start_offset: int = 0) -> Put:
     offsets = np.arange(first_offset, first_offset + len(keys), dtype=np.int64)
-    return offset_map.put_all(BinaryColumn.from_list(list(keys)), offsets, start_offset)
+    return offset_map.put_all(*hashed(offset_map, keys), offsets, start_offset)
+
+
+def hashed(offset_map: OffsetMap, keys: Sequence[bytes | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes, and which keys are not null."""
+    hashes = hash_all(BinaryColumn.from_list(list(keys)), offset_map.secret)
+    return hashes, np.array([key is not None for key in keys], dtype=np.bool_)
 
 
 def is_latest(offset_map: OffsetMap, key: bytes | None, offset: int) -> bool:
-    return bool(offset_map.are_latest(BinaryColumn.from_list([key]), np.array([offset], dtype=np.int64))[0])
+    return bool(offset_map.are_latest(*hashed(offset_map, [key]), np.array([offset], dtype=np.int64))[0])
 
 
 def test_the_last_record_of_a_key_and_whatever_comes_later_are_the_latest() -> None:
@@ -90,8 +98,8 @@ def test_a_map_that_grows_holds_all_that_was_put(slots: int) -> None:
     keys: list[bytes | None] = [b"%d" % n for n in range(count)]
     assert put(offset_map, *keys) == Put(count, count - 1)
     offsets = np.arange(count, dtype=np.int64)
-    assert offset_map.are_latest(BinaryColumn.from_list(keys), offsets).all()
-    assert not offset_map.are_latest(BinaryColumn.from_list(keys), offsets - 1).any()
+    assert offset_map.are_latest(*hashed(offset_map, keys), offsets).all()
+    assert not offset_map.are_latest(*hashed(offset_map, keys), offsets - 1).any()
 
 
 @given(

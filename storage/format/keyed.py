@@ -1,0 +1,210 @@
+"""Batches as compaction sees them: which keys there are, at which offsets, and the same batches without some records.
+
+Of magic 2 a key is hashed where it lies, and records that stay are copied (spec 12.7; Kafka's MemoryRecords.filterTo).
+Messages of magic 0 and 1 go through columns: those that stay are encoded again, in one wrapper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import v0, v1, v2
+from pyspark_commitlog.storage.format.columns import RECORD_BYTES_MIN, Part, describe
+from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX, compress
+from pyspark_commitlog.storage.format.fields import (
+    CODEC_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    LOG_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Codec,
+)
+from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.kernels import frozen, keyed, memory
+from pyspark_commitlog.storage.kernels import records as reading
+from pyspark_commitlog.storage.kernels.offset_map import hash_all
+
+NO_HORIZON = -1
+Uint64s = npt.NDArray[np.uint64]
+
+_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
+_KEPT_FIELDS = ("base_offset", "leader_epoch", "magic", "producer_id", "producer_epoch", "base_sequence")
+_PREFIX_BYTES_MAX = 5 + 1 + 10  # length, attributes, timestamp delta
+
+
+class Rebuilt(NamedTuple):
+    """Batches in a buffer, one behind the other."""
+
+    buffer: Bytes
+    sizes: Int64s  # shape (batches,)
+
+
+class Wanted(NamedTuple):
+    """What is left of some batches."""
+
+    batches: Int64s  # which, ascending; each has a record at least
+    rows: Int64s  # their records that stay, ascending
+    counts: Int64s  # how many of the rows are in each batch
+    headers: BatchHeaders  # the originals, whose offsets, sequences and producers stay
+    horizons: Int64s  # delete horizons, ms, or NO_HORIZON
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The records of some batches."""
+
+    hashes: Uint64s  # shape (records, 2), of the keys; of a null one anything
+    offsets: Int64s  # shape (records,)
+    has_key: Bools  # shape (records,)
+    has_value: Bools  # shape (records,)
+    counts: Int64s  # shape (batches,): records in each batch
+
+    def rebuild(self, wanted: Wanted) -> Rebuilt:
+        """Some of the batches with some of their records. Codecs stay, at Kafka's default levels."""
+        raise AssertionError(f"{type(self).__name__} is of no format")
+
+
+def read(buffer: Bytes, headers: BatchHeaders, secret: Uint64s) -> Keyed:
+    """The records of batches that are all of magic 2, or all of older ones; ``secret``, shape (2,), is the hashes'.
+
+    Checksums are verified. Raises CorruptRecordError or InvalidRecordError with the position of the batch.
+    """
+    if len(headers) and headers.table["magic"][0] < v2.MAGIC:
+        return _read_messages(buffer, headers, secret)
+    formats.verify(buffer, headers)
+    parts = v2.parts(buffer, headers, DECOMPRESSED_BYTES_MAX)
+    rooms = [(part.table[:, reading.STOP] - part.table[:, reading.START]) // RECORD_BYTES_MIN for part in parts]
+    counts = [part.table[:, reading.COUNT] for part in parts]
+    rows = sum(int(np.minimum(count, room).sum()) for count, room in zip(counts, rooms, strict=True)) + 1
+    hashes, places = np.empty((rows, 2), dtype=np.uint64), np.empty((rows, keyed.PLACE_FIELDS), dtype=np.int64)
+    state = np.zeros(reading.STATE_CELLS, dtype=np.int64)
+    for part in parts:
+        done, why = keyed.read_keys(frozen(part.source), part.table, secret, hashes, places, state)
+        if why != reading.FINE:
+            reason = describe(why, int(state[reading.FAILED_RECORD]))
+            raise InvalidRecordError(reason, position=int(part.positions[done]))
+    found = int(state[reading.ROWS])
+    nulls = places[:found, keyed.NULLS]
+    return _KeyedBatches(
+        hashes[:found],
+        np.ascontiguousarray(places[:found, keyed.OFFSET]),
+        (nulls & keyed.NO_KEY) == 0,
+        (nulls & keyed.NO_VALUE) == 0,
+        headers.table["count"].copy(),
+        places[:found],
+        parts,
+    )
+
+
+@dataclass(frozen=True)
+class _KeyedBatches(Keyed):
+    """Batches of magic 2."""
+
+    places: Int64s  # as the kernel makes it
+    parts: list[Part]
+
+    def rebuild(self, wanted: Wanted) -> Rebuilt:
+        plan = np.empty((len(wanted.batches), keyed.PLAN_FIELDS), dtype=np.int64)
+        plan[:, keyed.STOP_ROW] = np.cumsum(wanted.counts)
+        plan[:, keyed.FIRST_ROW] = plan[:, keyed.STOP_ROW] - wanted.counts
+        plan[:, keyed.NEW_BASE_TIMESTAMP] = np.where(wanted.horizons == NO_HORIZON, keyed.OF_FIRST, wanted.horizons)
+        of_rows = self.places[wanted.rows]
+        room = int((of_rows[:, keyed.REST_STOP] - of_rows[:, keyed.REST]).sum())
+        room += len(of_rows) * _PREFIX_BYTES_MAX + len(plan) * v2.LAYOUT.itemsize
+        target, copied = np.empty(room, dtype=np.uint8), np.empty((len(plan), keyed.COPY_FIELDS), dtype=np.int64)
+        bounds = np.searchsorted(wanted.batches, np.cumsum([0, *(len(part.table) for part in self.parts)])).tolist()
+        rows, at = frozen(wanted.rows), 0
+        for part, (first, last) in zip(self.parts, pairwise(bounds), strict=True):
+            arguments = (frozen(part.source), self.places, rows, plan[first:last], v2.LAYOUT.itemsize)
+            at = keyed.copy_records(*arguments, target, at, copied[first:last])
+        return _signed(target, copied, wanted)
+
+
+def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
+    """The batches compressed where they were, with headers and checksums."""
+    table = wanted.headers.table
+    raw = np.zeros(len(table), dtype=v2.LAYOUT)
+    for name in _KEPT_FIELDS:
+        raw[name] = table[name]
+    has_horizon = wanted.horizons != NO_HORIZON
+    raw["attributes"] = (table["attributes"] & _ATTRIBUTES) | np.where(has_horizon, DELETE_HORIZON_MASK, 0)
+    raw["last_offset_delta"] = table["last_offset"] - table["base_offset"]
+    raw["base_timestamp"] = copied[:, keyed.COPY_BASE_TIMESTAMP]
+    raw["max_timestamp"] = copied[:, keyed.COPY_MAX_TIMESTAMP]
+    raw["count"] = wanted.counts
+    buffer, sizes = _compressed(target, copied, wanted.headers)
+    raw["length"] = sizes - LOG_OVERHEAD
+    starts = np.cumsum(sizes) - sizes
+    memory.put_rows(buffer, starts, raw.view(np.uint8).reshape(-1, v2.LAYOUT.itemsize))
+    v2.sign(buffer, starts, sizes)
+    return Rebuilt(buffer, sizes)
+
+
+def _compressed(target: Bytes, copied: Int64s, headers: BatchHeaders) -> Rebuilt:
+    """The batches with their records compressed; the headers have room, and no content yet."""
+    starts, ends = copied[:, keyed.COPY_START], copied[:, keyed.COPY_STOP]
+    if not headers.codec.any():
+        return Rebuilt(target[: ends[-1]], ends - starts)
+    room = np.empty(v2.LAYOUT.itemsize, dtype=np.uint8)
+    pieces = []
+    for start, end, codec in zip(starts.tolist(), ends.tolist(), headers.codec.tolist(), strict=True):
+        body = target[start + len(room) : end]
+        pieces += [room, body if codec == Codec.NONE else compress(Codec(codec), body, magic=v2.MAGIC)]
+    sizes = np.array([len(body) for body in pieces[1::2]], dtype=np.int64) + len(room)
+    return Rebuilt(np.concatenate(pieces), sizes)
+
+
+@dataclass(frozen=True)
+class _KeyedMessages(Keyed):
+    """Messages of magic 0 and 1."""
+
+    records: Records
+
+    def rebuild(self, wanted: Wanted) -> Rebuilt:
+        stops = np.cumsum(wanted.counts)
+        pieces = [
+            _wrapper(self.records, wanted.rows[stop - count : stop], wanted.headers[at : at + 1])
+            for at, (stop, count) in enumerate(zip(stops.tolist(), wanted.counts.tolist(), strict=True))
+        ]
+        return Rebuilt(np.concatenate(pieces), np.array([len(piece) for piece in pieces], dtype=np.int64))
+
+
+def _read_messages(buffer: Bytes, headers: BatchHeaders, secret: Uint64s) -> Keyed:
+    records, counts = formats.decode(buffer, headers)
+    assert records.keys is not None
+    assert records.values is not None
+    has_key, has_value = (
+        np.ones(len(records), dtype=np.bool_) if column.valid is None else column.valid
+        for column in (records.keys, records.values)
+    )
+    return _KeyedMessages(hash_all(records.keys, secret), records.offsets, has_key, has_value, counts, records)
+
+
+def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:
+    """One compressed message with what is left of its messages; its offset is that of the last one."""
+    left = Records(
+        records.offsets[rows],
+        records.timestamps[rows],
+        records.timestamp_types[rows],
+        _taken(records.keys, rows),
+        _taken(records.values, rows),
+        None,
+    )
+    module = v0 if headers.table["magic"][0] == v0.MAGIC else v1
+    encoded: Bytes = module.encode(left, Codec(int(headers.codec[0])))
+    return encoded
+
+
+def _taken(column: BinaryColumn | None, rows: Int64s) -> BinaryColumn:
+    assert column is not None
+    first, last = int(rows[0]), int(rows[-1])
+    strings = column.slice(first, last + 1).to_list()
+    return BinaryColumn.from_list([strings[row - first] for row in rows.tolist()])
