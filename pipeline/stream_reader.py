@@ -218,6 +218,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             asked = [name for name in self._schema.names if name in IN_RECORDS]
             for records in records_of(log, partition, self._options, asked):
                 yield to_batch(records, partition.source, self._schema)
+            log.rest(partition.start, partition.end)
         else:
             self._report_gone([partition.source])
 

@@ -6,6 +6,7 @@ For streaming queries: a look before every micro-batch, and tasks that read a li
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,6 +59,20 @@ class LogWatcher(LogReader):
             self._indexed_bytes = active.size
         return True
 
+    def rest(self, start: int, end: int) -> None:
+        """Give back the files of the segments that hold offsets from ``start`` up to ``end``, but for the active one's.
+
+        A watcher lives long, and a process may have a thousand files open.
+        """
+        for segment in self.segments.reaching(start):
+            if segment.base_offset >= end:
+                break
+            self._rest(segment)
+
+    def _rest(self, segment: LogSegment) -> None:
+        if segment is not self.segments.active:
+            segment.close()
+
     # Where a micro-batch may end
 
     def stable_end(self, isolation: Isolation) -> int:
@@ -95,15 +110,13 @@ class LogWatcher(LogReader):
     def _offset_within(self, start: int, end: int, max_bytes: int) -> int:
         left = max_bytes
         for segment in self.segments.reaching(start):
-            position = segment.position_reaching(start)
-            if segment.base_offset >= end or position is None:
-                continue
-            if segment.size - position > left:
-                behind = _end_within(segment, position, left)
-                if behind is None:
-                    behind = _first_end(segment, position) if left == max_bytes else segment.base_offset
-                return min(behind, end)
-            left -= segment.size - position
+            if segment.base_offset >= end:
+                break
+            found = _offset_in(segment, max(start, segment.base_offset), left, must_move=left == max_bytes)
+            left -= found.size
+            if found.offset is not None:
+                return min(found.offset, end)
+            self._rest(segment)
         return end
 
     def bytes_between(self, start: int, end: int) -> int:
@@ -139,6 +152,27 @@ def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
         if len(rows):
             behind = int(window.headers.table["last_offset"][rows[-1]]) + 1
     return behind
+
+
+class _Taken(NamedTuple):
+    """What a range of so many bytes takes of a segment."""
+
+    size: int
+    offset: int | None  # where it ends, if it ends in this segment
+
+
+def _offset_in(segment: LogSegment, start: int, max_bytes: int, *, must_move: bool) -> _Taken:
+    """``must_move``: the first batch is taken, however large it is."""
+    position = segment.position_reaching(start)
+    if position is None:
+        return _Taken(0, None)
+    size = segment.size - position
+    if size <= max_bytes:
+        return _Taken(size, None)
+    behind = _end_within(segment, position, max_bytes)
+    if behind is None:
+        behind = _first_end(segment, position) if must_move else start
+    return _Taken(max_bytes, behind)
 
 
 def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | None:

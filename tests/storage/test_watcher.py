@@ -243,3 +243,18 @@ def test_bytes_between_two_offsets_are_those_of_whole_segments_and_a_share_of_ot
     assert watcher.bytes_between(0, 30) == 3 * size
     assert watcher.bytes_between(5, 20) == size // 2 + size
     assert watcher.bytes_between(12, 12) == 0
+
+
+def test_files_of_segments_that_were_read_are_given_back(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for n in range(4):
+        append(log, b"%d" % n)
+        log.roll()
+    append(log, b"4")
+    watcher = watch(tmp_path)
+    assert [offset for offset, _ in rows(watcher)] == [0, 1, 2, 3, 4]
+    watcher.rest(1, 5)
+    assert ["_file" in vars(segment) for segment in watcher.segments] == [True, False, False, False, True]
+    assert watcher.offset_within(0, 5, 250) == 3
+    assert ["_file" in vars(segment) for segment in watcher.segments][:2] == [False, False]
+    assert [offset for offset, _ in rows(watcher)] == [0, 1, 2, 3, 4]
