@@ -119,7 +119,9 @@ class TransactionCoordinator:
         self._check_not_stopped()
         newest = self._states.newest(self.transactional_id)
         if newest is not None and newest.transaction_status in LEFT:
-            newest = self._ending.bring_to_complete(self._states.settled(self.transactional_id))
+            newest = self._states.settled(self.transactional_id)
+            logger.warning("transactional id %r: %s was left; brought to its end", self.transactional_id, told(newest))
+            newest = self._ending.bring_to_complete(newest)
         self._is_new |= newest != self._newest
         self._newest = newest
 

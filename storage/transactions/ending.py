@@ -19,7 +19,6 @@ from pyspark_commitlog.storage.transactions.states import (
     TransactionStates,
     completed,
     prepared,
-    told,
     ungrouped,
 )
 
@@ -41,7 +40,6 @@ class Ending:
         ``newest`` must be synced. Raises ProducerFencedError where it is not the newest any more, StorageError.
         """
         if newest is not None and newest.transaction_status in UNDECIDED:
-            logger.warning("transactional id %r: %s was left; aborted", self._transactional_id, told(newest))
             newest = self.decide(newest, ungrouped(newest), commit=False)
         if newest is not None and newest.transaction_status in PREPARED:
             self.write_markers(newest)

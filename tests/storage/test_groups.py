@@ -173,9 +173,8 @@ def test_what_is_seen_is_the_same_whatever_rolls_compacts_or_cuts_the_log_meanwh
         if n % 7 == 0:
             writing.delete("g")
         if n % 9 == 0:
-            producer = {"producer_id": n, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-            key, value = OffsetCommitKey("g", "t", 7), OffsetCommitValue(n, "", NOW_MS)
-            write(writers, key, value.encode(), v2.BatchFields(**producer))
+            fields = v2.BatchFields(producer_id=n, producer_epoch=0, base_sequence=0, transactional=True)
+            write(writers, OffsetCommitKey("g", "t", 7), OffsetCommitValue(n, "", NOW_MS).encode(), fields)
         if n % 9 == 4:
             end_transaction(log, n - 4, commit=n % 2 == 0)
         if n % 10 == 9:
@@ -234,11 +233,10 @@ def test_groups_are_listed_and_deleted(tmp_path: Path) -> None:
     groups = GroupOffsets(manager)
     assert groups.groups() == {}
     assert not groups.delete("a")
+    offsets = {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(2)}
     for group in ("b", "a"):
-        groups.commit(group, {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(2)})
-    assert groups.groups() == {
-        name: {("t", 0): CommittedOffset(1), ("t", 1): CommittedOffset(2)} for name in ("a", "b")
-    }
+        groups.commit(group, offsets)
+    assert groups.groups() == {"a": offsets, "b": offsets}
     assert groups.groups()["a"]["t", 0].commit_timestamp == NOW_MS
     assert groups.delete("a")
     assert not groups.delete("a")
