@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.pipeline.maintenance import arguments, maintain
+from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain
 from pyspark_commitlog.storage import compact_partitions
 
 
 def main() -> int:
-    return maintain("compaction", arguments(__doc__).parse_args(), compact_partitions)
+    with errors_apart():
+        return maintain("compaction", arguments(__doc__).parse_args(), compact_partitions)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.pipeline.maintenance import arguments, maintain
+from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain
 from pyspark_commitlog.storage import rebuild_partitions
 
 
 def main() -> int:
-    return maintain("index rebuild", arguments(__doc__).parse_args(), rebuild_partitions)
+    with errors_apart():
+        return maintain("index rebuild", arguments(__doc__).parse_args(), rebuild_partitions)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from pyspark_commitlog.pipeline.maintenance import arguments, maintain, split
+from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain, split
 from pyspark_commitlog.storage import retain_partitions
 
 
@@ -22,8 +22,10 @@ def main() -> int:
         metavar="GROUPS",
         help="nothing goes that these consumer groups have not read; separated by commas, may be repeated",
     )
-    options = parser.parse_args()
-    return maintain("retention", options, partial(retain_partitions, keep_for_groups=split(options.keep_for_groups)))
+    with errors_apart():
+        options = parser.parse_args()
+        groups = split(options.keep_for_groups)
+        return maintain("retention", options, partial(retain_partitions, keep_for_groups=groups))
 
 
 if __name__ == "__main__":

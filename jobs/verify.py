@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.pipeline.maintenance import arguments, maintain
+from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain
 from pyspark_commitlog.storage import verify_partitions
 
 
 def main() -> int:
-    return maintain("verification", arguments(__doc__).parse_args(), verify_partitions)
+    with errors_apart():
+        return maintain("verification", arguments(__doc__).parse_args(), verify_partitions)
 
 
 if __name__ == "__main__":

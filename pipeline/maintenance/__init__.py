@@ -16,6 +16,7 @@ from typing import Protocol
 from pyspark import SparkConf, SparkContext
 
 from pyspark_commitlog.pipeline.maintenance.arguments import arguments, split, to_run
+from pyspark_commitlog.pipeline.maintenance.output import errors_apart
 from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
 from pyspark_commitlog.storage import (
     LogStoreError,
@@ -27,7 +28,7 @@ from pyspark_commitlog.storage import (
     select_partitions,
 )
 
-__all__ = ["arguments", "maintain", "show", "split"]
+__all__ = ["arguments", "errors_apart", "maintain", "show", "split"]
 
 EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 2}
 
@@ -62,6 +63,7 @@ def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> i
         counts[outcome.status] += 1
         print(json.dumps(outcome.to_json()) if as_json else outcome, flush=True)
     kinds = ", ".join(f"{counts[status]:,} {status.value}" for status in OutcomeStatus if counts[status])
-    summary = f"{name}: {sum(counts.values()):,} partitions" + (f": {kinds}" if kinds else ", nothing to do")
+    partitions = "1 partition" if counts.total() == 1 else f"{counts.total():,} partitions"
+    summary = f"{name}: {partitions}" + (f": {kinds}" if kinds else ", nothing to do")
     print(summary, file=sys.stderr if as_json else sys.stdout, flush=True)
     return max((EXIT_CODES[status] for status in counts), default=0)

@@ -1,0 +1,43 @@
+"""What is printed where: results on stdout, everything else on stderr, under spark-submit too."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+from pyspark.java_gateway import launch_gateway
+
+
+@contextmanager
+def errors_apart() -> Iterator[None]:
+    """Inside, ``sys.stderr`` is the stderr of the program.
+
+    A Python program that spark-submit runs has none: what it writes there comes out of the JVM's stdout, between the
+    results (PythonRunner merges the two). The JVM has one, and is asked to write to it.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+        yield
+        return
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    with redirect_stderr(_JvmErrors(gateway.jvm.System.err)):
+        yield
+
+
+class _JvmErrors(io.TextIOBase):
+    """A java.io.PrintStream as a text stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        self._stream.print(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -1,0 +1,101 @@
+"""The maintenance jobs as programs: spark-submit, exit codes, what is on stdout and what on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage import LogManager
+from tests.support.compaction import Pass, batches
+from tests.support.logs import records
+from tests.support.maintenance import EXACT, lay_out_directory, left_by, segment_files, topic_of, tree
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
+
+def submit(job: str, *options: object) -> subprocess.CompletedProcess[str]:
+    """Run a job as a scheduler does; the jars of Delta, which it does not use, are not asked for."""
+    program = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
+    return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)])
+
+
+def execute(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", ["compaction/after-2/c-txn-0"])
+def test_the_program_leaves_what_the_real_cleaner_left(name: str, tmp_path: Path) -> None:
+    (each,) = (one for one in EXACT if str(one) == name)
+    lay_out_directory(each, tmp_path / "log")
+    options = as_options(each, tmp_path / "log")
+    done = submit("compact", *options, "--json", "--config", "min.insync.replicas=1")
+    assert done.returncode == 0, done.stderr
+    found = segment_files(tmp_path / "log" / each.partition)
+    assert batches(found) == batches(left_by(each))
+    assert found == left_by(each)
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["first_dirty_offset"] == each.next_first_dirty_offset
+    assert "WARNING --config min.insync.replicas: has no effect here" in done.stderr
+    assert done.stderr.splitlines()[-1] == "compaction: 1 partition: 1 done"
+
+
+def as_options(each: Pass, log_dir: Path) -> list[object]:
+    """The settings and the time of a pass, on the command line."""
+    settings = {**each.broker, **each.configs}
+    configs = [part for key, value in settings.items() for part in ("--config", f"{key}={value}")]
+    (time_ms,) = each.times_ms
+    return ["--log-dir", log_dir, "--topics", topic_of(each)[0], "--as-of", time_ms, *configs]
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A log directory, and the damaged file in it."""
+    directory = tmp_path_factory.mktemp("damaged") / "log"
+    with LogManager.open(str(directory), create=True) as manager:
+        manager.create_topic("t", partitions=2)
+        for number in range(2):
+            log = manager.open_log("t", number)
+            for n in range(3):
+                log.append_records(records([b"%d" % n] * 10))
+                log.roll()
+    path = sorted((directory / "t-1").glob("*.log"))[1]
+    path.write_bytes(path.read_bytes()[:-2] + b"\xff\xff")
+    return str(directory), path
+
+
+@pytest.mark.parametrize("job", ["verify", "rebuild_index"])
+def test_damage_is_named_the_others_go_on_and_the_exit_code_is_2(job: str, damaged: tuple[str, Path]) -> None:
+    log_dir, path = damaged
+    before = tree(Path(log_dir))
+    found = submit(job, "--log-dir", log_dir, "--dry-run")
+    assert found.returncode == 2, found.stderr
+    first, *_, last = found.stdout.splitlines()
+    assert first.startswith("t-0")
+    assert f"{path}, position 0" in found.stdout
+    assert last.endswith("2 partitions: 1 done, 1 damaged")
+    assert tree(Path(log_dir)) == before
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "reason"),
+    [
+        ("compact", ["--topics", "tt"], "compaction: no topic 'tt' in {log_dir}; did you mean 't'?"),
+        ("retain", ["--config", "retention.m=1"], "retention: unknown config retention.m: did you mean retention.ms?"),
+        ("rebuild_index", ["--as-of", "2999-01-01"], "index rebuild: --as-of lies in the future"),
+        ("verify", ["--log-dir", "/no/such"], "verification: /no/such: no such directory"),
+        ("verify", ["--quick"], "unrecognized arguments: --quick"),
+    ],
+)
+def test_wrong_use_is_told_at_once_with_exit_code_1(
+    job: str, options: list[str], reason: str, damaged: tuple[str, Path]
+) -> None:
+    found = execute([sys.executable, str(ROOT / "jobs" / f"{job}.py"), "--log-dir", damaged[0], *options])
+    assert (found.returncode, found.stdout) == (1, "")
+    assert reason.format(log_dir=damaged[0]) in found.stderr

@@ -1,0 +1,178 @@
+"""Maintenance by Spark: command lines, tasks, progress, reports and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline import maintenance
+from pyspark_commitlog.pipeline.maintenance import arguments, show, split
+from pyspark_commitlog.pipeline.maintenance.arguments import to_run
+from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
+from pyspark_commitlog.storage import (
+    ConfigOverrides,
+    InvalidConfigError,
+    LogManager,
+    MaintenanceRun,
+    OutcomeStatus,
+    PartitionOutcome,
+    compact_partitions,
+    in_this_process,
+    rebuild_partitions,
+    retain_partitions,
+    select_partitions,
+    verify_partitions,
+)
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, records
+
+ALL = (verify_partitions, rebuild_partitions, compact_partitions, retain_partitions)
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic ``t`` of three partitions, compacted, in four segments each; the second one of partition 1 is damaged."""
+    directory = tmp_path_factory.mktemp("maintenance") / "log"
+    configs = {"cleanup.policy": "compact,delete", "retention.bytes": "600"}
+    with LogManager.open(str(directory), create=True, clock=ManualClock(NOW_MS)) as manager:
+        manager.create_topic("t", partitions=3, configs=configs)
+        for number in range(3):
+            log = manager.open_log("t", number)
+            for n in range(3):
+                log.append_records(records([b"%d" % n] * 10, keys=[b"key %d" % key for key in range(10)]))
+                log.roll()
+    path = sorted((directory / "t-1").glob("*.log"))[1]
+    path.write_bytes(path.read_bytes()[:-2] + b"\xff\xff")
+    for index in (directory / "t-2").glob("*.index"):
+        index.write_bytes(b"\0\0\0\1\0\0\0\7")
+    return str(directory)
+
+
+def dry_run(log_dir: str) -> MaintenanceRun:
+    return MaintenanceRun(log_dir, dry_run=True, clock=ManualClock(NOW_MS + 1))
+
+
+@pytest.mark.parametrize("work", ALL)
+def test_on_spark_the_outcomes_are_those_of_a_loop(spark: SparkSession, log_dir: str, work: maintenance.Work) -> None:
+    run = dry_run(log_dir)
+    with run.manager() as manager:
+        selection = select_partitions(manager, [], ConfigOverrides())
+    on_spark = list(work(run, selection, SparkTasks(spark.sparkContext, "test")))
+    assert on_spark == list(work(run, selection, in_this_process))
+    assert len(on_spark) == 3
+
+
+def test_while_tasks_run_lines_on_stderr_say_how_many_are_done(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def task(seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+    given = [0.0, 0.0, 0.0, 3.0]
+    tasks = SparkTasks(spark.sparkContext, "compaction", tell_every_s=0.2)
+    assert list(tasks("logs", task, given)) == given
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert any(line.startswith("compaction: 3 of 4 logs done after ") for line in printed.err.splitlines())
+
+
+def test_without_items_no_job_is_started(spark: SparkSession) -> None:
+    assert list(SparkTasks(spark.sparkContext, "test")("logs", str, [])) == []
+
+
+def test_an_interrupt_cancels_the_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SparkTasks, "_tell", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        SparkTasks(spark.sparkContext, "test")("logs", time.sleep, [600.0])
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+# Reports and exit codes
+
+
+def outcomes(*statuses: OutcomeStatus) -> Iterator[PartitionOutcome]:
+    for number, status in enumerate(statuses):
+        yield PartitionOutcome("t", number, status, f"t-{number}: text", {"bytes": 7})
+
+
+DONE, FAILED, DAMAGED = OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.DAMAGED
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [((), 0), ((DONE, DONE), 0), ((DONE, FAILED), 1), ((FAILED, DAMAGED, DONE), 2), ((DAMAGED, FAILED), 2)],
+)
+def test_the_exit_code_tells_the_worst(statuses: tuple[OutcomeStatus, ...], code: int) -> None:
+    assert show("retention", outcomes(*statuses), as_json=False) == code
+
+
+def test_a_report_ends_with_how_many_there_were_of_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    show("retention", outcomes(DONE, FAILED, DONE), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["t-0: text", "t-1: text", "t-2: text", "retention: 3 partitions: 2 done, 1 failed"]
+
+
+def test_with_json_stdout_holds_a_line_a_partition_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    show("retention", outcomes(DONE, FAILED), as_json=True)
+    printed = capsys.readouterr()
+    assert [json.loads(line) for line in printed.out.splitlines()] == [
+        {"topic": "t", "partition": 0, "status": "done", "bytes": 7},
+        {"topic": "t", "partition": 1, "status": "failed", "bytes": 7},
+    ]
+    assert printed.err == "retention: 2 partitions: 1 done, 1 failed\n"
+
+
+# Command lines
+
+
+def parse(*given: str) -> argparse.Namespace:
+    return arguments("").parse_args(["--log-dir", "/log", *given])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14 23:13:20.500+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+    ],
+)
+def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) -> None:
+    assert parse("--as-of", text).as_of == expected_ms
+
+
+@pytest.mark.parametrize("wrong", [("--as-of", "monday"), ("--as-of", "20231114"), ("--no-such",), ()])
+def test_wrong_use_ends_with_1_as_2_says_that_a_log_is_damaged(
+    wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        arguments("").parse_args(["--log-dir", "/log", *wrong] if wrong else [])
+    assert end.value.code == 1
+    assert (wrong[-1] if wrong else "--log-dir") in capsys.readouterr().err
+
+
+def test_what_may_be_repeated_may_hold_commas_too() -> None:
+    assert split(parse("--topics", "a, b", "--topics", "c.*").topics) == ["a", "b", "c.*"]
+
+
+def test_a_run_says_who_works_where() -> None:
+    run = to_run("retention", parse("--config", "retention.ms=1", "--dry-run", "--wait"))
+    assert run.work.startswith("retention since 20")
+    assert " UTC, process " in run.work
+    assert (run.directory, run.dry_run, run.wait) == ("/log", True, True)
+    assert run.overrides.topic == {"retention.ms": "1"}
+    with pytest.raises(InvalidConfigError, match="future"):
+        to_run("retention", parse("--as-of", "2999-01-01"))
