@@ -10,7 +10,7 @@ import sys
 import typer
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.cli import dump_log, topics
+from pyspark_commitlog.cli import dump_log, groups, topics
 
 app = typer.Typer(
     name="commitlog",
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("dump-log")(dump_log.dump_log)
 app.command("topics")(topics.topics)
+app.command("groups")(groups.groups)
 
 
 @app.callback()

@@ -46,6 +46,14 @@ from .format.v2 import encode_batches as encode_batches
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
 from .kernels.murmur2 import partitions_of as partitions_of
+from .lag import GroupDescription as GroupDescription
+from .lag import GroupLags as GroupLags
+from .lag import GroupMember as GroupMember
+from .lag import LogFigures as LogFigures
+from .lag import LogLooks as LogLooks
+from .lag import PartitionLag as PartitionLag
+from .lag import lag_ms as lag_ms
+from .lag import log_figures as log_figures
 from .log import AppendInfo as AppendInfo
 from .log import Log as Log
 from .maintenance import ConfigOverrides as ConfigOverrides

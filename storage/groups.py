@@ -7,7 +7,7 @@ where it was written within a transaction, once that is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,15 +60,26 @@ class GroupOffsets:
             found |= _offsets_of(self._latest(partition).catch_up())
         return dict(sorted(found.items()))
 
+    def metadata(self) -> dict[str, GroupMetadataValue]:
+        """What a broker's coordinator wrote last of groups that have had members, by name."""
+        found: dict[str, GroupMetadataValue] = {}
+        for partition in range(self.manager.internal_partitions(GROUP_METADATA_TOPIC)):
+            values = self._latest(partition).catch_up()
+            found |= {key.group: value for key, value in values.items() if isinstance(value, GroupMetadataValue)}
+        return found
+
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
         if offsets:
             log = self.manager.open_log(*self.partition_of(group))
             log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
 
-    def delete(self, group: str) -> bool:
-        """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing."""
-        keys = [key for key in self._values(group) if key.group == group]
+    def delete(self, group: str, offsets: Collection[TopicPartition] | None = None) -> bool:
+        """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing.
+
+        With ``offsets``, only what it committed for those partitions.
+        """
+        keys = [key for key in self._values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
             entries = [(key.encode(), None) for key in keys]
@@ -90,6 +101,12 @@ class GroupOffsets:
             place,
             lambda: LatestByKey(self.manager, *place, decode_key=decode_group_key, decode_value=_decode_value),
         )
+
+
+def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool:
+    if offsets is None:
+        return True
+    return isinstance(key, OffsetCommitKey) and (key.topic, key.partition) in offsets
 
 
 def _decode_value(key: GroupKey, data: bytes) -> GroupValue:

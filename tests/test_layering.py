@@ -35,7 +35,7 @@ retention cleaner rebuild verify dump
 manager
 latest
 groups
-transactions
+transactions lag
 maintenance
 """
 HEIGHT = {module: height for height, line in enumerate(LAYERS.split("\n")) for module in line.split()}

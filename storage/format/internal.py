@@ -287,3 +287,25 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
         return None
     key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)
     return key
+
+
+# --- the consumers' own protocol (14.3), in what a group's record says of its members
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``ConsumerProtocolAssignment``: what a member was given to read."""
+
+    assigned_partitions: tuple[TopicPartitions, ...] = ()
+
+
+_ASSIGNMENT = Schema(
+    Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)),
+    range(2**15),  # newer ones begin alike, and are read as far as they are known, as Kafka's clients do
+)
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """:attr:`MemberMetadata.assignment` of a group whose protocol type is ``consumer``; no bytes are no partitions."""
+    found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
+    return found

@@ -1,0 +1,274 @@
+"""``commitlog groups``: the flags and the columns of ``kafka-consumer-groups``, on a log directory.
+
+A streaming query with ``kafka.group.id`` commits how far it read for that group, and a sink keeps its progress as the
+offsets of group ``txnAppId`` in topics ``__sink.<topic>``, which are shown without lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli import resetting
+from pyspark_commitlog.cli.output import Column, fail, nearest, print_json, print_table
+
+OFFSETS = (
+    Column("GROUP"),
+    Column("TOPIC"),
+    Column("PARTITION", 10, is_number=True),
+    Column("CURRENT-OFFSET", is_number=True),
+    Column("LOG-END-OFFSET", is_number=True),
+    Column("LAG", is_number=True),
+    Column("CONSUMER-ID"),
+    Column("HOST"),
+    Column("CLIENT-ID"),
+)
+STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
+NEW_OFFSETS = (
+    Column("GROUP", 30),
+    Column("TOPIC", 30),
+    Column("PARTITION", 10, is_number=True),
+    Column("NEW-OFFSET", is_number=True),
+)
+SINK_PREFIX = "__sink."
+HOLDER = "commitlog groups"
+
+
+def groups(  # the flags are those of kafka-consumer-groups
+    *,
+    log_dir: Annotated[str, typer.Option(help="The log directory: what log.dirs names.")],
+    list_groups: Annotated[bool, typer.Option("--list", help="The names, one a line; with --state, states too.")] = (
+        False
+    ),
+    describe: Annotated[bool, typer.Option("--describe", help="Offsets and lag; with --state, the state.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Forget groups; with --dry-run only say which.")] = False,
+    delete_offsets: Annotated[
+        bool, typer.Option("--delete-offsets", help="Forget what a group committed for each --topic.")
+    ] = False,
+    reset_offsets: Annotated[
+        bool, typer.Option("--reset-offsets", help="Commit other offsets; only shown without --execute.")
+    ] = False,
+    group: Annotated[list[str] | None, typer.Option(help="A group; may be given again.")] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="States instead of offsets.")] = False,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="A topic, or some partitions: orders:0,2; may be given again.")
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every topic that the group has committed offsets of.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To where it is, or the log end.")] = False,
+    to_offset: Annotated[int | None, typer.Option(help="To this offset, or the nearest the log has.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(help="To the first record not older: 2026-11-21T06:00:00.000, UTC unless it says.")
+    ] = None,
+    by_duration: Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")] = None,
+    shift_by: Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets of --reset-offsets.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show how far groups are behind, and change their offsets.
+
+    Looking takes no lock, so a running broker's directory may be looked at. A streaming query goes on where its
+    checkpoint says, whatever is committed for its group; a consumer of a broker goes on where the group is.
+    """
+    actions = {
+        "--list": list_groups,
+        "--describe": describe,
+        "--delete": delete,
+        "--delete-offsets": delete_offsets,
+        "--reset-offsets": reset_offsets,
+    }
+    if sum(actions.values()) != 1:
+        raise typer.BadParameter(f"exactly one of {', '.join(actions)} is needed")
+    if execute and dry_run:
+        raise typer.BadParameter("--execute and --dry-run exclude each other")
+    targets = {
+        "--to-earliest": to_earliest or None,
+        "--to-latest": to_latest or None,
+        "--to-current": to_current or None,
+        "--to-offset": to_offset,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+        "--shift-by": shift_by,
+    }
+    target = resetting.target(targets) if reset_offsets else None
+    with storage.LogManager.open(log_dir) as manager:
+        command = _Groups(manager, as_json=as_json, is_dry=dry_run)
+        if list_groups:
+            command.list(with_state=state)
+            return
+        names = command.chosen(group or [], all_groups=all_groups, may_be_new=reset_offsets)
+        if target is not None:
+            command.reset(names, target, topic or [], all_topics=all_topics, execute=execute)
+        elif delete_offsets:
+            command.delete_offsets(names, topic or [])
+        elif delete:
+            command.delete(names)
+        elif state:
+            command.states(names)
+        else:
+            command.describe(names)
+
+
+class _Groups:
+    """One command on the groups of a log directory."""
+
+    def __init__(self, manager: storage.LogManager, *, as_json: bool, is_dry: bool) -> None:
+        self._manager = manager
+        self._as_json = as_json
+        self._is_dry = is_dry
+        self._lags = storage.GroupLags(manager)
+        self._offsets = storage.GroupOffsets(manager)
+        self._known = {each.name: each for each in self._lags.groups()}
+
+    def chosen(self, names: Sequence[str], *, all_groups: bool, may_be_new: bool) -> list[str]:
+        if bool(names) == all_groups:
+            raise typer.BadParameter("either --group, once for each, or --all-groups is needed")
+        for name in names:
+            if name not in self._known and not may_be_new:
+                fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
+        return list(self._known) if all_groups else list(dict.fromkeys(names))
+
+    def list(self, *, with_state: bool) -> None:
+        known = self._known.values()
+        if self._as_json:
+            print_json({"group": each.name, "state": each.state, "members": len(each.members)} for each in known)
+        elif with_state:
+            print_table((Column("GROUP", 25), Column("STATE")), [(each.name, each.state) for each in known])
+        else:
+            for each in known:
+                typer.echo(each.name)
+
+    def states(self, names: Iterable[str]) -> None:
+        found = [self._known[name] for name in names]
+        if self._as_json:
+            print_json(
+                {"group": each.name, "assignment_strategy": each.protocol, "state": each.state}
+                | {"members": [_member(member) for member in each.members]}
+                for each in found
+            )
+        else:
+            print_table(STATES, [(each.name, each.protocol, each.state, len(each.members)) for each in found])
+
+    def describe(self, names: Iterable[str]) -> None:
+        for name in names:
+            lags = self._lags.lags(self._known[name])
+            if self._as_json:
+                print_json(map(_json, lags))
+            else:
+                print_table(OFFSETS, map(_row, lags))
+
+    # Changing
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            if not self._is_dry:
+                with self._unused(name):
+                    self._offsets.delete(name)
+        self._tell_deleted([{"group": name} for name in names], f"groups {', '.join(map(repr, names))}")
+
+    def delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
+        if len(names) != 1 or not topics:
+            raise typer.BadParameter("--delete-offsets needs one --group, and --topic")
+        name = names[0]
+        committed = list(self._known[name].offsets)
+        places = [place for text in topics for place in resetting.places(text, committed, "committed offsets")]
+        if not self._is_dry:
+            with self._unused(name):
+                self._offsets.delete(name, places)
+        rows = [{"group": name, "topic": topic, "partition": partition} for topic, partition in places]
+        self._tell_deleted(rows, f"offsets of group {name!r}: {_listed(places)}")
+
+    def _tell_deleted(self, rows: Sequence[dict[str, Any]], told: str) -> None:
+        if self._as_json:
+            print_json({**row, "deleted": not self._is_dry} for row in rows)
+        else:
+            typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
+
+    def reset(
+        self, names: Sequence[str], target: resetting.Target, topics: Sequence[str], *, all_topics: bool, execute: bool
+    ) -> None:
+        """A plan of all groups first, so that what is wrong is told before anything is changed."""
+        if bool(topics) == all_topics:
+            raise typer.BadParameter("--reset-offsets needs either --topic, once for each, or --all-topics")
+        plans = {name: dict(self._plan(name, target, topics)) for name in names}
+        if execute:
+            self._manager.check_writable()
+            for name, plan in plans.items():
+                with self._unused(name):
+                    self._offsets.commit(name, {place: storage.CommittedOffset(new) for place, new in plan.items()})
+        else:
+            typer.echo("nothing is changed without --execute", err=True)
+        rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
+        if self._as_json:
+            keys = ("group", "topic", "partition", "new_offset")
+            print_json({**dict(zip(keys, row, strict=True)), "committed": execute} for row in rows)
+        else:
+            print_table(NEW_OFFSETS, rows)
+
+    def _plan(
+        self, name: str, target: resetting.Target, topics: Sequence[str]
+    ) -> Iterator[tuple[tuple[str, int], int]]:
+        known = self._known.get(name)
+        committed = {} if known is None else known.offsets
+        there = self._lags.looks.partitions()
+        places = (
+            [place for text in topics for place in resetting.places(text, there)]
+            if topics
+            else [place for place in sorted(committed) if place in there]  # the progress of sinks is no topic's
+        )
+        for place in places:
+            with self._lags.looks.look(place) as log:
+                before = committed.get(place)
+                yield place, target(log, None if before is None else before.offset)
+
+    def _unused(self, name: str) -> AbstractContextManager[object]:
+        """No sink that runs may find its progress changed: its lock is taken; LogDirLockedError says who has it.
+
+        Members are no hindrance: to write takes the lock of a broker's directory, so that no broker serves them.
+        """
+        known = self._known.get(name)
+        if known is None or not any(topic.startswith(SINK_PREFIX) for topic, _ in known.offsets):
+            return nullcontext()
+        return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
+
+
+def _listed(places: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in places)
+
+
+def _row(lag: storage.PartitionLag) -> tuple[object, ...]:
+    member = lag.member
+    return (
+        lag.group,
+        lag.topic,
+        lag.partition,
+        None if lag.committed is None else lag.committed.offset,
+        None if lag.log is None else lag.log.log_end_offset,
+        lag.lag,
+        *((None, None, None) if member is None else (member.consumer_id, member.host, member.client_id)),
+    )
+
+
+def _json(lag: storage.PartitionLag) -> dict[str, Any]:
+    names = [column.name.lower().replace("-", "_") for column in OFFSETS]
+    shown: dict[str, Any] = dict(zip(names, _row(lag), strict=True))
+    shown["lag_seconds"] = None if lag.lag_ms is None else lag.lag_ms / 1000
+    if lag.log is not None:
+        shown |= {"log_start_offset": lag.log.log_start_offset, "last_stable_offset": lag.log.last_stable_offset}
+    if lag.committed is not None:
+        shown |= {"metadata": lag.committed.metadata, "commit_timestamp": lag.committed.commit_timestamp}
+    return shown
+
+
+def _member(member: storage.GroupMember) -> dict[str, Any]:
+    shown = {"consumer_id": member.consumer_id, "group_instance_id": member.instance_id, "host": member.host}
+    return shown | {"client_id": member.client_id, "partitions": [list(place) for place in member.partitions]}

@@ -1,0 +1,64 @@
+"""How commands show rows: Kafka's plain columns, a table on a terminal, or a JSON object a line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import typer
+
+
+class Column(NamedTuple):
+    """A column, and how wide it is in plain text at least, as in Kafka's tool."""
+
+    name: str
+    width: int = 15
+    is_number: bool = False
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """``None`` is shown as ``-``. Plain text begins with an empty line, as Kafka's does."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_for_people(columns, cells)
+        return
+    typer.echo("")
+    widths = [max(column.width, *map(len, texts)) for column, *texts in zip(columns, *cells, strict=True)]
+    for line in ([column.name for column in columns], *cells):
+        padded = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)]
+        typer.echo(" ".join((*padded, line[-1])))
+
+
+def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    from rich import box  # noqa: PLC0415  a quarter of the time of a command that nobody watches
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
+    """One object a line, as ``jq`` likes it."""
+    for row in rows:
+        typer.echo(json.dumps(row, ensure_ascii=False))
+
+
+def fail(message: str) -> NoReturn:
+    """Exit code 1, and one line that says why."""
+    typer.echo(f"commitlog: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def nearest(name: str, known: Iterable[str], what: str) -> str:
+    """What to add to "there is no such ...": the name that was meant, or those there are."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names) or f'no {what}'}"

@@ -1,0 +1,97 @@
+"""Where ``commitlog groups --reset-offsets`` resets to: the scenarios of ``kafka-consumer-groups``."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli.output import fail
+
+# The new offset in a log, given the one that is committed, or None. Quoted: not every command is to load the engine.
+Target = Callable[["storage.LogReader", int | None], int]
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+def target(given: Mapping[str, Any]) -> Target:
+    """What one of the flags asks for; ``given`` by flag, None where a flag is absent."""
+    present = {flag: value for flag, value in given.items() if value is not None}
+    if len(present) != 1:
+        raise typer.BadParameter(f"--reset-offsets needs exactly one of {', '.join(given)}")
+    [(flag, value)] = present.items()
+    return _SCENARIOS[flag](value)
+
+
+def _within(log: storage.LogReader, offset: int) -> int:
+    """The nearest offset there is, as Kafka's tool takes it, and says so."""
+    nearest = min(max(offset, log.log_start_offset), log.log_end_offset)
+    if nearest != offset:
+        typer.echo(f"{log.context.directory}: offset {offset} is outside the log, {nearest} is taken", err=True)
+    return nearest
+
+
+def _shifted(log: storage.LogReader, current: int | None, by: int) -> int:
+    if current is None:
+        fail(f"{log.context.directory}: --shift-by needs a committed offset, and the group has none here")
+    return _within(log, current + by)
+
+
+def _first_not_older(timestamp_ms: int) -> Target:
+    def first(log: storage.LogReader, _: int | None) -> int:
+        found = log.offset_for_timestamp(timestamp_ms, storage.Isolation.READ_UNCOMMITTED)
+        if found is None:
+            typer.echo(f"{log.context.directory}: no record is so new, the log end is taken", err=True)
+        return log.log_end_offset if found is None else found.offset
+
+    return first
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"--to-datetime {text!r} is not of the form 2026-11-21T06:00:00.000") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _duration_ms(text: str) -> int:
+    matched = _DURATION.fullmatch(text)
+    if matched is None or not any(matched.groups()):
+        raise typer.BadParameter(f"--by-duration {text!r} is not of the form P1DT2H30M10S")
+    return round(sum(float(number or 0) * unit for number, unit in zip(matched.groups(), _UNITS_MS, strict=True)))
+
+
+_SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
+    "--to-earliest": lambda _: lambda log, _: log.log_start_offset,
+    "--to-latest": lambda _: lambda log, _: log.log_end_offset,
+    "--to-current": lambda _: lambda log, current: log.log_end_offset if current is None else current,
+    "--to-offset": lambda offset: lambda log, _: _within(log, offset),
+    "--shift-by": lambda by: lambda log, current: _shifted(log, current, by),
+    "--to-datetime": lambda text: _first_not_older(_timestamp_ms(text)),
+    "--by-duration": lambda text: _first_not_older(time.time_ns() // 1_000_000 - _duration_ms(text)),
+}
+
+
+def places(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
+    """``orders`` or ``orders:0,2`` among the partitions that are there."""
+    name, _, numbers = text.partition(":")
+    known = sorted(partition for topic, partition in there if topic == name)
+    if not known:
+        names = ", ".join(sorted({topic for topic, _ in there})) or "none"
+        fail(f"no {what} of topic {name!r}; there are those of {names}")
+    if not numbers:
+        return [(name, partition) for partition in known]
+    if not re.fullmatch(r"\d+(,\d+)*", numbers):
+        raise typer.BadParameter(f"--topic {text!r} is not of the form orders or orders:0,2")
+    asked = [int(number) for number in numbers.split(",")]
+    missing = [number for number in asked if number not in known]
+    if missing:
+        fail(f"topic {name!r} has {what} {known}, none of {missing}")
+    return [(name, partition) for partition in asked]

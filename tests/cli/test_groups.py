@@ -1,0 +1,294 @@
+"""``commitlog groups``: what Kafka's own tool says of the same directory, and what it changes in ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TransactionCoordinator
+from tests.cli.in_process import commitlog
+from tests.support import broker_dirs
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import NOW_MS, records
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "groups"
+TO_MEMBERS_A = ("--group", "members-a", "--topic", "g-in")
+
+
+def said_by_kafka(name: str) -> list[str]:
+    return [line.rstrip() for line in (GOLDEN / f"{name}.txt").read_text().splitlines() if line.strip()]
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Path:
+    """A broker's log directory: to look at only."""
+    return broker_dirs.stage("groups/final") / "log"
+
+
+# --- beside Kafka's tool
+
+
+def test_groups_and_states_are_those_kafka_lists(broker: Path) -> None:
+    done = commitlog("groups", "--log-dir", broker, "--list", "--state")
+    assert sorted(lines(done.stdout)) == sorted(said_by_kafka("list-state"))
+    names = commitlog("groups", "--log-dir", broker, "--list").stdout.split()
+    assert names == sorted(line.split()[0] for line in said_by_kafka("list-state")[1:])
+
+
+def test_offsets_lag_and_members_are_kafkas_line_by_line(broker: Path) -> None:
+    done = commitlog("groups", "--log-dir", broker, "--describe", "--all-groups")
+    assert (done.code, done.stderr) == (0, "")
+    assert lines(done.stdout) == said_by_kafka("describe-all")
+
+
+def test_states_are_kafkas_but_for_the_coordinator(broker: Path) -> None:
+    done = commitlog("groups", "--log-dir", broker, "--describe", "--all-groups", "--state")
+    header = ["GROUP", "COORDINATOR", "(ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]
+    rows = [line.split() for line in said_by_kafka("describe-state") if line.split() != header]
+    assert [line.split() for line in lines(done.stdout)][1:] == [[row[0], *row[3:]] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("reset-datetime", (*TO_MEMBERS_A, "--to-datetime", "2026-11-20T23:26:16.000")),
+        ("reset-datetime", (*TO_MEMBERS_A, "--to-datetime", "2026-11-21T00:26:16+01:00")),
+        ("reset-shift", (*TO_MEMBERS_A, "--shift-by", "-10")),
+        ("reset-offset-high", (*TO_MEMBERS_A, "--to-offset", "3000000")),
+        ("reset-all-topics", ("--group", "payments", "--all-topics", "--to-latest")),
+        ("reset-new-group", ("--group", "fresh", "--topic", "g-in:1,2", "--to-earliest")),
+    ],
+)
+def test_a_reset_would_go_where_kafkas_would(name: str, arguments: tuple[str, ...], broker: Path) -> None:
+    done = commitlog("groups", "--log-dir", broker, "--reset-offsets", *arguments)
+    assert done.code == 0
+    assert "nothing is changed without --execute" in done.stderr
+    assert done.stdout.split() == (GOLDEN / f"{name}.txt").read_text().split()
+
+
+def test_looking_writes_nothing(broker: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in broker.rglob("*")}
+    commitlog("groups", "--log-dir", broker, "--describe", "--all-groups")
+    commitlog("groups", "--log-dir", broker, "--reset-offsets", *TO_MEMBERS_A, "--to-latest")
+    commitlog("groups", "--log-dir", broker, "--delete", "--all-groups", "--dry-run")
+    assert {path: path.stat().st_mtime_ns for path in broker.rglob("*")} == before
+
+
+# --- on a directory of ours
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[str]:
+    """Topic orders of two partitions with 5 records; group etl read some, sink copy wrote 3 batches."""
+    path = directory_with_internal_topics(tmp_path)
+    with LogManager.open(path) as manager:
+        manager.create_topic("orders", partitions=2)
+        for partition in (0, 1):
+            manager.open_log("orders", partition).append_records(records([b"v"] * 5, timestamps=NOW_MS))
+        groups = GroupOffsets(manager)
+        groups.commit("etl", {("orders", 0): CommittedOffset(2), ("orders", 1): CommittedOffset(5)})
+        groups.commit("copy", {("__sink.orders", 0): CommittedOffset(3, '{"records":10}')})
+    return path
+
+
+def described(directory: str, *arguments: str) -> list[dict[str, Any]]:
+    done = commitlog("groups", "--log-dir", directory, "--describe", "--json", *(arguments or ["--all-groups"]))
+    assert done.code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def offsets_of(directory: str, group: str) -> dict[tuple[str, int], int]:
+    with LogManager.open(directory) as manager:
+        return {place: each.offset for place, each in GroupOffsets(manager).fetch(group).items()}
+
+
+def test_json_tells_lag_in_records_and_in_time_and_what_was_committed_with_the_offset(directory: str) -> None:
+    behind, done = described(directory, "--group", "etl")
+    assert (behind["topic"], behind["partition"], behind["current_offset"], behind["lag"]) == ("orders", 0, 2, 3)
+    assert behind["lag_seconds"] > 0
+    assert (behind["log_start_offset"], behind["last_stable_offset"], behind["log_end_offset"]) == (0, 5, 5)
+    assert (done["lag"], done["lag_seconds"]) == (0, 0)
+    assert (done["consumer_id"], done["host"], done["client_id"]) == (None, None, None)
+
+
+def test_the_progress_of_a_sink_is_shown_without_lag(directory: str) -> None:
+    done = commitlog("groups", "--log-dir", directory, "--describe", "--group", "copy")
+    assert lines(done.stdout)[1].split() == ["copy", "__sink.orders", "0", "3", "-", "-", "-", "-", "-"]
+    [sink] = described(directory, "--group", "copy")
+    assert (sink["current_offset"], sink["lag"], sink["lag_seconds"]) == (3, None, None)
+    assert json.loads(sink["metadata"]) == {"records": 10}
+
+
+def test_a_topic_that_was_deleted_leaves_the_offset_and_no_lag(directory: str) -> None:
+    with LogManager.open(directory) as manager:
+        GroupOffsets(manager).commit("etl", {("gone", 0): CommittedOffset(9)})
+    assert [row["lag"] for row in described(directory, "--group", "etl")] == [None, 3, 0]
+
+
+def test_on_a_terminal_it_is_a_table_that_says_the_same(directory: str) -> None:
+    done = commitlog("groups", "--log-dir", directory, "--describe", "--group", "etl", terminal=True)
+    assert "━" in done.stdout or "─" in done.stdout
+    assert any({"etl", "orders", "2", "5", "3"} <= {*line.split()} for line in done.stdout.splitlines())
+
+
+def test_offsets_are_reset_when_that_is_asked_for(directory: str) -> None:
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--topic", "orders:0")
+    commitlog(*reset, "--to-earliest")
+    commitlog(*reset, "--to-earliest", "--dry-run")
+    assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
+    done = commitlog(*reset, "--to-earliest", "--execute")
+    assert (done.code, done.stderr) == (0, "")
+    assert offsets_of(directory, "etl") == {("orders", 0): 0, ("orders", 1): 5}
+    done = commitlog(*reset, "--shift-by", "4", "--execute", "--json")
+    assert json.loads(done.stdout) == {
+        **{"group": "etl", "topic": "orders", "partition": 0},
+        **{"new_offset": 4, "committed": True},
+    }
+    assert offsets_of(directory, "etl")["orders", 0] == 4
+
+
+def test_to_current_is_the_log_end_where_nothing_was_committed(directory: str) -> None:
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--topic", "orders", "--to-current", "--execute")
+    commitlog(*reset, "--group", "etl", "--group", "new")
+    assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
+    assert offsets_of(directory, "new") == {("orders", 0): 5, ("orders", 1): 5}
+
+
+def test_by_duration_goes_back_from_now(directory: str) -> None:
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--all-topics", "--execute")
+    commitlog(*reset, "--by-duration", "P36500D")  # the records are from 2023
+    assert offsets_of(directory, "etl") == {("orders", 0): 0, ("orders", 1): 0}
+    done = commitlog(*reset, "--by-duration", "PT0.5S")
+    assert "no record is so new" in done.stderr
+    assert offsets_of(directory, "etl") == {("orders", 0): 5, ("orders", 1): 5}
+
+
+def test_what_is_wrong_with_one_group_is_told_before_any_is_changed(directory: str) -> None:
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--topic", "orders", "--shift-by", "-1", "--execute")
+    done = commitlog(*reset, "--group", "etl", "--group", "new")
+    assert done.code == 1
+    assert "--shift-by needs a committed offset" in done.stderr
+    assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
+
+
+def test_all_topics_leaves_the_progress_of_sinks_alone(directory: str) -> None:
+    done = commitlog(
+        *("groups", "--log-dir", directory, "--reset-offsets", "--all-groups", "--all-topics", "--to-earliest"),
+        "--execute",
+    )
+    assert done.code == 0
+    assert offsets_of(directory, "copy") == {("__sink.orders", 0): 3}
+    assert offsets_of(directory, "etl") == {("orders", 0): 0, ("orders", 1): 0}
+
+
+def test_a_group_is_deleted_and_only_that_one(directory: str) -> None:
+    delete = ("groups", "--log-dir", directory, "--delete", "--group", "etl")
+    assert commitlog(*delete, "--dry-run").stdout == "would delete groups 'etl'\n"
+    assert offsets_of(directory, "etl")
+    assert commitlog(*delete).stdout == "deleted groups 'etl'\n"
+    assert commitlog("groups", "--log-dir", directory, "--list").stdout == "copy\n"
+
+
+def test_single_offsets_are_deleted(directory: str) -> None:
+    delete = ("groups", "--log-dir", directory, "--delete-offsets", "--group", "etl")
+    done = commitlog(*delete, "--topic", "orders:1", "--json")
+    assert json.loads(done.stdout) == {"group": "etl", "topic": "orders", "partition": 1, "deleted": True}
+    assert offsets_of(directory, "etl") == {("orders", 0): 2}
+    assert commitlog(*delete, "--topic", "orders").code == 0
+    assert offsets_of(directory, "etl") == {}
+    commitlog("groups", "--log-dir", directory, "--delete-offsets", "--group", "copy", "--topic", "__sink.orders")
+    assert offsets_of(directory, "copy") == {}
+
+
+@pytest.mark.parametrize("action", ["--delete", "--delete-offsets"])
+def test_a_sink_that_runs_keeps_its_progress(action: str, directory: str) -> None:
+    topic = [] if action == "--delete" else ["--topic", "__sink.orders"]
+    with LogManager.open(directory) as manager, TransactionCoordinator.open(manager, "copy", holder="query 7"):
+        done = commitlog("groups", "--log-dir", directory, action, "--group", "copy", *topic)
+        assert done.code == 1
+        assert "query 7" in done.stderr
+    assert offsets_of(directory, "copy") == {("__sink.orders", 0): 3}
+    assert commitlog("groups", "--log-dir", directory, action, "--group", "copy", *topic).code == 0
+    assert offsets_of(directory, "copy") == {}
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--describe"], "--all-groups", id="no group"),
+        pytest.param(["--describe", "--group", "etl", "--all-groups"], "--all-groups", id="one and all"),
+        pytest.param([], "--describe", id="nothing to do"),
+        pytest.param(["--list", "--describe"], "exactly one", id="two things to do"),
+        pytest.param(["--reset-offsets", "--group", "etl", "--topic", "orders"], "--to-earliest", id="no target"),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--topic", "orders", "--to-latest", "--to-earliest"],
+            "exactly one of",
+            id="two targets",
+        ),
+        pytest.param(["--reset-offsets", "--group", "etl", "--to-latest"], "--all-topics", id="no topic to reset"),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--all-topics", "--to-datetime", "tomorrow"],
+            "2026-11-21T06",
+            id="no time",
+        ),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--all-topics", "--by-duration", "2 h"], "P1DT2H", id="no duration"
+        ),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--topic", "orders:x", "--to-latest"], "orders:0,2", id="no partition"
+        ),
+        pytest.param(["--delete-offsets", "--group", "etl"], "--topic", id="no topic to forget"),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--all-topics", "--to-latest", "--execute", "--dry-run"],
+            "exclude each other",
+            id="do and do not",
+        ),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str, directory: str) -> None:
+    done = commitlog("groups", "--log-dir", directory, *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--describe", "--group", "elt"], "did you mean 'etl'?", id="no such group"),
+        pytest.param(["--delete", "--group", "nobody"], "there are copy, etl", id="no group like it"),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--topic", "order", "--to-latest"], "orders", id="no such topic"
+        ),
+        pytest.param(
+            ["--reset-offsets", "--group", "etl", "--topic", "orders:7", "--to-latest"],
+            "[0, 1]",
+            id="no such partition",
+        ),
+        pytest.param(
+            ["--delete-offsets", "--group", "copy", "--topic", "orders"], "__sink.orders", id="no such offsets"
+        ),
+    ],
+)
+def test_what_is_not_there_is_one_line_that_tells_what_is(arguments: list[str], said: str, directory: str) -> None:
+    done = commitlog("groups", "--log-dir", directory, *arguments)
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("commitlog: ")
+    assert said in done.stderr
+
+
+def test_help_names_kafkas_flags() -> None:
+    done = commitlog("groups", "--help")
+    assert done.code == 0
+    for flag in ("--all-groups", "--reset-offsets", "--to-datetime", "--shift-by", "--execute", "--delete-offsets"):
+        assert flag in done.stdout
