@@ -12,15 +12,15 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.storage import (
     GroupOffsets,
-    InvalidConfigError,
     LogManager,
     LogStoreError,
     TopicDescription,
@@ -28,26 +28,6 @@ from pyspark_commitlog.storage import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-class Run(NamedTuple):
-    """Who writes: a query and its present run, as Spark tells; both empty outside a classic streaming query."""
-
-    app_id: str
-    query_id: str
-    run_id: str
-
-    @classmethod
-    def of(cls, session: SparkSession, app_id: str | None) -> Run:
-        """Raises InvalidConfigError where there is no name to write under."""
-        query_id = run_id = ""
-        if not is_remote():
-            # StreamExecution sets both on the thread that calls foreachBatch.
-            query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-            run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
-        if not app_id and not query_id:
-            raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to take")
-        return cls(app_id or query_id, query_id, run_id)
 
 
 class DriverWriter:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
+from pyspark_commitlog.pipeline.batch_writer import CommitLogWriter, WriteOptions, refuse_overwrite, refuse_stream
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.schema import arrow_schema
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
@@ -36,6 +43,14 @@ class CommitLogDataSource(DataSource):
         options = ReadOptions.parse(self.options, Use.STREAM)
         options.tell_notices()
         return CommitLogStreamReader(options, arrow_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise refuse_overwrite()
+        return CommitLogWriter(schema, WriteOptions.parse(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+        raise refuse_stream()
 
 
 DefaultSource = CommitLogDataSource

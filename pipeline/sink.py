@@ -1,25 +1,23 @@
 """The foreachBatch writer: a micro-batch of a streaming query is one Kafka transaction.
 
-How far a query got is a committed consumer offset inside the transaction: group = ``txnAppId``, topic
-``__sink.<topic>``, partition 0, offset = batch id + 1, metadata = JSON of query id, run id and records. A batch below
-it is skipped. What is promised, and what was tried against it: docs/exactly_once.md.
+How far a query got (``progress``) is a committed consumer offset inside the transaction; a batch below it is skipped.
+What is promised, and what was tried against it: docs/exactly_once.md.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_commitlog.pipeline.coordination import DriverWriter, Run, release, watch, writing
+from pyspark_commitlog.pipeline.coordination import DriverWriter, release, watch, writing
+from pyspark_commitlog.pipeline.progress import Progress, Run, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import Targets
-from pyspark_commitlog.pipeline.writer import ANSWER, Answer, TaskWriter, UnwritableRowError, WritePlan, Written
+from pyspark_commitlog.pipeline.writer import ANSWER, Answer, TaskWriter, WritePlan, Written
 from pyspark_commitlog.storage import (
-    CommittedOffset,
     InvalidConfigError,
     LogManager,
     TopicDescription,
@@ -108,50 +106,6 @@ class CommitLogSink:
         self._written_as.clear()
 
 
-class Progress:
-    """How far a writer got with each topic, as its committed offsets tell."""
-
-    def __init__(self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
-        self.run = run
-        self.version = version
-        self._offsets = offsets
-
-    def is_done(self, topic: str) -> bool:
-        """Raises InvalidConfigError where another query wrote under this name, or this run wrote the batch already."""
-        found = self._offsets.get(_place(topic))
-        if found is None:
-            return False
-        self._check_same_query(json.loads(found.metadata or "{}"), found.offset, topic)
-        return found.offset > self.version
-
-    def offsets(self, records: Mapping[str, int]) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
-        """What is committed with the transaction; ``records`` by topic."""
-        return {
-            self.run.app_id: {
-                _place(topic): CommittedOffset(self.version + 1, self._metadata(count))
-                for topic, count in records.items()
-            }
-        }
-
-    def _metadata(self, records: int) -> str:
-        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records}
-        return json.dumps(metadata, separators=(",", ":"))
-
-    def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
-        run, other = self.run, wrote.get("queryId", "")
-        if other and run.query_id and other != run.query_id:
-            raise InvalidConfigError(
-                f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {other}, and this is query "
-                f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Take another "
-                f"txnAppId, or delete the offsets of group {run.app_id!r} to begin anew on purpose"
-            )
-        if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
-            raise InvalidConfigError(
-                f"batch {self.version} was written to topic {topic} in this very run: a foreachBatch function that "
-                "writes to a topic twice needs a txnAppId for each"
-            )
-
-
 class _MicroBatch:
     """One version of a writer on its way into its topics."""
 
@@ -182,8 +136,9 @@ class _MicroBatch:
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
+        plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version)
         with AbortUnlessTold(self._writer, transaction) as guard:
-            answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(self._plan(transaction)), ANSWER).collect()]
+            answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(plan), ANSWER).collect()]
             written = judged(answers)
             records = dict.fromkeys(self.wanted, 0)
             for each in written:
@@ -193,20 +148,6 @@ class _MicroBatch:
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             coordinator.commit(transaction, parts, self._progress.offsets(records))
         return written
-
-    def _plan(self, transaction: Transaction) -> WritePlan:
-        targets = self._targets
-        return WritePlan(
-            directory=targets.directory,
-            topics=self._topics,
-            only=None if targets.by_column else targets.names[0],
-            done=self._done,
-            bad_records=targets.bad_records,
-            producer=targets.producer,
-            transaction=transaction,
-            app_id=self._progress.run.app_id,
-            version=self._progress.version,
-        )
 
 
 class AbortUnlessTold:
@@ -225,20 +166,6 @@ class AbortUnlessTold:
             self._writer.coordinator.abort(self._transaction)
 
 
-def judged(answers: Sequence[Answer]) -> list[Written]:
-    """What the tasks wrote, where all of it counts.
-
-    Raises UnwritableRowError for a row that no topic takes, TransactionAbortedError where a task refused to write.
-    """
-    for each in answers:
-        if each.unwritable is not None:
-            raise UnwritableRowError(each.unwritable)
-    for each in answers:
-        if each.refused is not None:
-            raise TransactionAbortedError(f"aborted: {each.refused}")
-    return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
-
-
 def refuse_speculation(session: SparkSession) -> None:
     """Raises InvalidConfigError under ``spark.speculation``."""
     if session.conf.get("spark.speculation", "false") == "true":
@@ -246,7 +173,3 @@ def refuse_speculation(session: SparkSession) -> None:
             "spark.speculation=true starts a task twice, and both would append: set it to false for a query that "
             "writes to a log"
         )
-
-
-def _place(topic: str) -> tuple[str, int]:
-    return f"__sink.{topic}", 0

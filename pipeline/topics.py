@@ -27,7 +27,9 @@ BATCH_SIZE_BYTES = 256 << 10
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 _LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
-_PRODUCER = ("batch.size", "compression.type", *_LEVELS, "partitioner.class")
+PRODUCER_SETTINGS = ("batch.size", "compression.type", *_LEVELS, "partitioner.class", "transaction.timeout.ms")
+# The broker's transaction.max.timeout.ms: what is still open when one takes the directory over must suit it.
+TRANSACTION_TIMEOUT_MS = 900_000
 
 logger = logging.getLogger(__name__)
 
@@ -47,19 +49,27 @@ class ProducerSettings:
     batch_bytes: int
     compression: Compression
     partitioner: Partitioner
+    transaction_timeout_ms: int  # how old a transaction of a driver that is gone may become
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Self:
-        """``batch.size`` (262144), ``compression.type`` (``none``) and its levels, ``partitioner.class`` (``default``).
+        """``batch.size`` (262144), ``compression.type`` (``none``) and its levels, ``partitioner.class`` (``default``),
+        ``transaction.timeout.ms`` (900000).
 
         Raises InvalidConfigError naming the setting that is unknown or wrong.
         """
         for name in given:
-            if name not in _PRODUCER:
+            if name not in PRODUCER_SETTINGS:
                 raise InvalidConfigError(
-                    f"unknown producer setting {name!r}{nearest(name, _PRODUCER)}; there are {', '.join(_PRODUCER)}"
+                    f"unknown producer setting {name!r}{nearest(name, PRODUCER_SETTINGS)}; "
+                    f"there are {', '.join(PRODUCER_SETTINGS)}"
                 )
-        return cls(_batch_bytes(given), _compression(given), _partitioner(given))
+        return cls(
+            _whole(given, "batch.size", BATCH_SIZE_BYTES),
+            _compression(given),
+            _partitioner(given),
+            _whole(given, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        )
 
     def compression_in(self, topic: LogConfig) -> Compression:
         """What batches are compressed with: as the topic says, or, where it leaves that to producers, as they say."""
@@ -96,7 +106,7 @@ class Targets:
         names = _names(topic, topics)
         own = {name: str(value) for name, value in (configs or {}).items()}
         for name in own:
-            if name in ("batch.size", "partitioner.class"):
+            if name in ("batch.size", "partitioner.class", "transaction.timeout.ms"):
                 raise InvalidConfigError(f"{name} is a setting of the producer, not of a topic: give it in producer")
         LogConfig.from_mapping(own)
         if partitions is not None and partitions < 1:
@@ -153,10 +163,10 @@ def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) 
     return names
 
 
-def _batch_bytes(given: Mapping[str, object]) -> int:
-    text = str(given.get("batch.size", BATCH_SIZE_BYTES))
-    if not text.isdecimal() or int(text) == 0:
-        raise InvalidConfigError(f"batch.size = {text!r}: must be a whole number of bytes, at least 1")
+def _whole(given: Mapping[str, object], name: str, default: int) -> int:
+    text = str(given.get(name, default))
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise InvalidConfigError(f"{name} = {text!r}: must be a whole number from 1 to {2**31 - 1}")
     return int(text)
 
 

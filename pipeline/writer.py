@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from pyspark_commitlog.pipeline.arrow import to_records
 from pyspark_commitlog.pipeline.bad_records import BadRow, Origin, keyless_headers, to_bad_records
 from pyspark_commitlog.pipeline.partitioner import UNKNOWN, Chooser, Rows, shares
-from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings, manager_for
+from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings, Targets, manager_for
 from pyspark_commitlog.storage import (
     AppendInfo,
     BatchFields,
@@ -99,8 +99,32 @@ class WritePlan:
     bad_records: str | None
     producer: ProducerSettings
     transaction: Transaction
-    app_id: str
     version: int
+
+    @classmethod
+    def of(
+        cls,
+        targets: Targets,
+        topics: Mapping[str, TopicDescription],
+        done: frozenset[str],
+        transaction: Transaction,
+        version: int,
+    ) -> Self:
+        """``topics``: of the targets those that are not done, with that for bad records."""
+        return cls(
+            directory=targets.directory,
+            topics=dict(topics),
+            only=None if targets.by_column else targets.names[0],
+            done=done,
+            bad_records=targets.bad_records,
+            producer=targets.producer,
+            transaction=transaction,
+            version=version,
+        )
+
+    @property
+    def app_id(self) -> str:
+        return self.transaction.transactional_id
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -148,16 +172,16 @@ class TaskWriter:
         except TransactionRefusedError as error:
             return self._refused(batches, str(error))
         except UnwritableRowError as error:
-            _drain(batches)
+            drain(batches)
             return [Answer(unwritable=str(error))]
         return [Answer(*each) for each in written]
 
     def _refused(self, batches: Iterator[pa.RecordBatch], reason: str) -> list[Answer]:
-        _drain(batches)
+        drain(batches)
         return [Answer(refused=reason)]
 
 
-def _drain(batches: Iterator[pa.RecordBatch]) -> None:
+def drain(batches: Iterator[pa.RecordBatch]) -> None:
     """Take what is left: a worker that leaves input unread is not used again."""
     for _ in batches:
         pass

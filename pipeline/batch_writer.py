@@ -1,0 +1,179 @@
+"""``df.write.format("commitlog").mode("append")``: a DataFrame into topics, as one Kafka transaction.
+
+Spark plans a write and commits it in different processes, so no lock spans the two: the plan begins the transaction,
+the commit decides it by compare-and-set. A second write under the same ``txnAppId`` that begins meanwhile ends the
+first, as a second producer with a ``transactional.id`` does in Kafka; so does the retention job after
+``transaction.timeout.ms``. The first then fails, and nothing of it is ever seen.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.pipeline.progress import Progress, Run, judged
+from pyspark_commitlog.pipeline.schema import WriteColumns
+from pyspark_commitlog.pipeline.topics import PRODUCER_SETTINGS, Targets
+from pyspark_commitlog.pipeline.writer import Answer, TaskWriter, WritePlan, drain
+from pyspark_commitlog.storage import (
+    GroupOffsets,
+    InvalidConfigError,
+    LogManager,
+    TransactionCoordinator,
+    TransactionPart,
+    TransactionRefusedError,
+)
+
+_OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
+_KAFKAS = "kafka."  # may stand before a producer's setting, as Spark's Kafka sink has it
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write, parsed: ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) for a
+    topic to be made, ``badRecords``, ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names.
+    """
+
+    targets: Targets
+    app_id: str | None  # None: a name of its own, so that nothing is ever skipped
+    version: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Names without regard to case. Raises InvalidConfigError naming the option, and the nearest known one."""
+        given = {name.lower().removeprefix(_KAFKAS): value for name, value in options.items()}
+        known = {name.lower(): name for name in (*_OURS, *PRODUCER_SETTINGS)}
+        for name in given:
+            if name not in known:
+                raise InvalidConfigError(
+                    f"unknown option {name!r}{nearest(name, known.values())}; a write knows {', '.join(known.values())}"
+                )
+        if "path" not in given:
+            raise InvalidConfigError("option path is missing: .save('/path/to/the/log/directory')")
+        targets = Targets.parse(
+            given["path"],
+            topic=given.get("topic"),
+            topics=given.get("topics"),
+            partitions=_whole(given, "partitions"),
+            configs=_json_object(given, "configs"),
+            producer={name: given[name] for name in PRODUCER_SETTINGS if name in given},
+            bad_records=given.get("badrecords"),
+        )
+        app_id, version = given.get("txnappid"), _whole(given, "txnVersion")
+        if (app_id is None) != (version is None):
+            raise InvalidConfigError("txnAppId and txnVersion go together: which write of whom this is")
+        return cls(targets, app_id, version or 0)
+
+
+class CommitLogWriter(DataSourceArrowWriter):
+    """A write: made, and its transaction begun, where Spark plans it; then pickled to the tasks and to the commit."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        """Raises as :func:`sink.commitlog_sink` does, before anything is written."""
+        targets = options.targets
+        WriteColumns.of(schema, str(targets), by_topic=targets.by_column)
+        self._version = options.version
+        self._is_named = options.app_id is not None
+        self._app_id = options.app_id or f"batch-{uuid.uuid4()}"
+        self._directory = targets.directory
+        with LogManager.open(targets.directory, create=True) as manager:
+            self._plan = self._begin(manager, targets)
+
+    def _begin(self, manager: LogManager, targets: Targets) -> WritePlan | None:
+        """None where this version was written before."""
+        topics = targets.prepare(manager)
+        timeout_ms = targets.producer.transaction_timeout_ms
+        with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
+            progress = self._progress(manager)
+            done = frozenset(name for name in targets.names if progress.is_done(name))
+            if done == set(targets.names):
+                return None
+            wanted = {name: topic for name, topic in topics.items() if name not in done}
+            groups = [self._app_id] if self._is_named else []
+            places = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
+            return WritePlan.of(targets, wanted, done, coordinator.begin(places, groups=groups), self._version)
+
+    def _progress(self, manager: LogManager) -> Progress:
+        offsets = GroupOffsets(manager).fetch(self._app_id) if self._is_named else {}
+        return Progress(Run(self._app_id, "", ""), self._version, offsets)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._plan is None:
+            drain(iterator)
+            return Report([])
+        return Report(TaskWriter(self._plan).answers(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Raises TransactionAbortedError where a task ran twice, TransactionRefusedError where others ended it."""
+        if self._plan is None:
+            return
+        written = judged([answer for message in messages if isinstance(message, Report) for answer in message.answers])
+        records = dict.fromkeys(self._plan.wanted, 0)
+        for each in written:
+            if each.topic in records:
+                records[each.topic] += each.records
+        with LogManager.open(self._directory) as manager:
+            coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
+            parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
+            offsets = self._progress(manager).offsets(records) if self._is_named else {}
+            coordinator.commit(self._plan.transaction, parts, offsets)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Also called after a commit that failed: what was decided stays so."""
+        if self._plan is not None:
+            with LogManager.open(self._directory) as manager, suppress(TransactionRefusedError):
+                TransactionCoordinator.resume(manager, self._plan.transaction).abort(self._plan.transaction)
+
+
+@dataclass
+class Report(WriterCommitMessage):
+    """What a task tells the commit."""
+
+    answers: Sequence[Answer]
+
+
+def refuse_overwrite() -> InvalidConfigError:
+    """The error for ``mode("overwrite")``."""
+    return InvalidConfigError(
+        'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records go by '
+        "retention.ms and retention.bytes, or all of them when the topic is deleted"
+    )
+
+
+def refuse_stream() -> InvalidConfigError:
+    """The error for ``writeStream.format("commitlog")``."""
+    return InvalidConfigError(
+        "a streaming query writes each row exactly once through foreachBatch, and Spark's Python sinks have no step "
+        "before the tasks in which a transaction could begin. Write instead: from pyspark_commitlog import "
+        "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
+        ".option('checkpointLocation', '…').start()"
+    )
+
+
+def _whole(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option.lower())
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or len(text) > 18:
+        raise InvalidConfigError(f"option {option} is {text!r}; it must be a whole number")
+    return int(text)
+
+
+def _json_object(given: Mapping[str, str], option: str) -> dict[str, object]:
+    text = given.get(option, "{}")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidConfigError(f'option {option} is {text!r}; it must be a JSON object: {{"retention.ms": "-1"}}')
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
