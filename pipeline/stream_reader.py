@@ -41,6 +41,7 @@ from pyspark_commitlog.pipeline.watchers import Watchers
 from pyspark_commitlog.storage import (
     CommittedOffset,
     GroupOffsets,
+    LogWatcher,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -96,7 +97,11 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._watchers.manager)
-            sights = {each: self._look(each) for each in wanted} if self._target is None else self._target
+            sights = (
+                {each: self._sight(self._watchers.look(each)) for each in wanted}
+                if self._target is None
+                else self._target
+            )
             ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             self._committed = self._initial  # nothing was read yet: nothing to commit
@@ -140,10 +145,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _sights(self) -> dict[TopicPartition, Sight]:
         wanted = self._options.subscription.partitions_there(self._watchers.manager)
-        return {each: self._look(each) for each in self._watchers.there(wanted)}
+        looks = ((each, self._watchers.look_if_there(each)) for each in wanted)
+        return {each: self._sight(log) for each, log in looks if log is not None}
 
-    def _look(self, partition: TopicPartition) -> Sight:
-        log = self._watchers.look(partition)
+    def _sight(self, log: LogWatcher) -> Sight:
         return Sight(log.log_start_offset, log.log_end_offset, log.stable_end(self._options.isolation))
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
@@ -171,15 +176,17 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
-        there = self._watchers.there(ended)
-        gone = sorted((begun.keys() | ended.keys()) - {*there})
+        ranges = {each: self._range(each, begun.get(each), end) for each, end in ended.items()}
+        gone = [each for each in begun if each not in ended] + [each for each, part in ranges.items() if part is None]
         if gone:
-            self._report_gone(gone)
-        ranges = [self._range(each, begun.get(each), ended[each]) for each in there]
-        return plan(ranges, self._options.tasks, self._bytes_of)
+            self._report_gone(sorted(gone))
+        return plan([part for part in ranges.values() if part is not None], self._options.tasks, self._bytes_of)
 
-    def _range(self, partition: TopicPartition, start: int | None, end: int) -> OffsetRange:
-        log = self._watchers.look(partition)
+    def _range(self, partition: TopicPartition, start: int | None, end: int) -> OffsetRange | None:
+        """None where the partition is gone."""
+        log = self._watchers.look_if_there(partition)
+        if log is None:
+            return None
         first, behind = log.log_start_offset, log.log_end_offset
         if start is not None and end < start:
             self._lost(
@@ -212,15 +219,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker; logs that it has read before are open there."""
         assert isinstance(partition, OffsetRange)
-        watchers = _of_this_process(self._options.directory)
-        if watchers.there([partition.source]):
-            log = watchers.look(partition.source)
-            asked = [name for name in self._schema.names if name in IN_RECORDS]
-            for records in records_of(log, partition, self._options, asked):
-                yield to_batch(records, partition.source, self._schema)
-            log.rest(partition.start, partition.end)
-        else:
+        log = _of_this_process(self._options.directory).look_if_there(partition.source)
+        if log is None:
             self._report_gone([partition.source])
+            return
+        asked = [name for name in self._schema.names if name in IN_RECORDS]
+        for records in records_of(log, partition, self._options, asked):
+            yield to_batch(records, partition.source, self._schema)
+        log.rest(partition.start, partition.end)
 
     # Afterwards
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.storage import LogManager, LogWatcher
+from pyspark_commitlog.storage import LogManager, LogWatcher, StorageError, UnknownTopicOrPartitionError
 
 # Logs kept open. Each holds one or a few files; beyond that the one used longest ago is closed, and costs an opening.
 KEPT = 512
@@ -26,10 +25,20 @@ class Watchers:
         """Raises NotALogDirError."""
         return LogManager.open(self._directory)
 
-    def there(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that have a directory: of a topic that is being deleted, some may be gone before others."""
-        status = self.manager.filesystem.status
-        return [each for each in partitions if status(self.manager.path(str(each))) is not None]
+    def is_there(self, partition: TopicPartition) -> bool:
+        """Whether it has a directory: of a topic that is being deleted, some partitions may be gone before others."""
+        return self.manager.filesystem.status(self.manager.path(str(partition))) is not None
+
+    def look_if_there(self, partition: TopicPartition) -> LogWatcher | None:
+        """As :meth:`look`, but None for a partition that is gone, or goes while it is looked at."""
+        if not self.is_there(partition):
+            return None
+        try:
+            return self.look(partition)
+        except (StorageError, UnknownTopicOrPartitionError):
+            if self.is_there(partition):
+                raise
+            return None
 
     def look(self, partition: TopicPartition) -> LogWatcher:
         """A partition as it is now. The caller does not close it, and uses it before asking for another.
