@@ -10,7 +10,7 @@ import sys
 import typer
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.cli import dump_log, groups, topics
+from pyspark_commitlog.cli import dump_log, groups, topics, transactions
 
 app = typer.Typer(
     name="commitlog",
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("dump-log")(dump_log.dump_log)
 app.command("topics")(topics.topics)
 app.command("groups")(groups.groups)
+app.command("transactions")(transactions.transactions)
 
 
 @app.callback()

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 
 
+WIDEST = 10_000  # columns of text
+
+
 class Column(NamedTuple):
     """A column, and how wide it is in plain text at least, as in Kafka's tool."""
 
@@ -39,10 +42,13 @@ def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) 
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
+        table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    wide = console.measure(table, options=console.options.update(max_width=WIDEST))
+    console.width = max(console.width, wide.maximum)  # a name cut short helps nobody: the terminal breaks lines
+    console.print(table)
 
 
 def print_json(rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,0 +1,126 @@
+"""``commitlog transactions``: what is open, how old it is, and what waits for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import LogManager, TransactionalWriter, TransactionCoordinator
+from tests.cli.in_process import commitlog
+from tests.support import broker_dirs
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import append, write_transactional
+from tests.support.transactions import encoded
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    """With topic t of two partitions."""
+    path = directory_with_internal_topics(tmp_path)
+    with LogManager.open(path) as manager:
+        manager.create_topic("t", partitions=2)
+    return path
+
+
+def listed(directory: object) -> list[dict[str, Any]]:
+    done = commitlog("transactions", "--log-dir", directory, "--json")
+    assert (done.code, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_no_open_transaction_is_said_and_is_no_failure(directory: str) -> None:
+    done = commitlog("transactions", "--log-dir", directory)
+    assert (done.code, done.stdout, done.stderr) == (0, "no open transactions\n", "")
+    assert commitlog("transactions", "--log-dir", directory, "--json").stdout == ""
+
+
+def test_an_open_transaction_shows_what_it_holds_back_and_a_committed_one_is_gone(directory: str) -> None:
+    with LogManager.open(directory) as manager, TransactionCoordinator.open(manager, "copy") as coordinator:
+        append(manager.open_log("t", 0), b"before")
+        transaction = coordinator.begin([("t", 0), ("t", 1)])
+        assert [each["partitions"] for each in listed(directory)] == [[]]
+        writer = TransactionalWriter(manager, transaction)
+        writer.append("t", 0, encoded(b"a", b"b"))
+        writer.flush()
+        append(manager.open_log("t", 0), b"behind")
+        [found] = listed(directory)
+        assert (found["transactional_id"], found["state"], found["epoch"]) == ("copy", "Ongoing", transaction.epoch)
+        assert (found["producer_id"], found["timeout_ms"]) == (transaction.producer_id, 900_000)
+        assert 0 <= found["age_ms"] < 900_000
+        assert found["partitions"] == [
+            {
+                **{"topic": "t", "partition": 0, "first_offset": 1, "last_stable_offset": 1},
+                **{"log_end_offset": 4, "held_back": 3},
+            }
+        ]
+        coordinator.abort(transaction)
+        assert listed(directory) == []
+
+
+def test_the_table_has_a_row_for_each_partition(directory: str) -> None:
+    with LogManager.open(directory) as manager, TransactionCoordinator.open(manager, "copy") as coordinator:
+        writer = TransactionalWriter(manager, coordinator.begin([("t", 0), ("t", 1)]))
+        for partition in (0, 1):
+            writer.append("t", partition, encoded(b"a"))
+        writer.flush()
+        [header, *rows] = [
+            line.split() for line in commitlog("transactions", "--log-dir", directory).stdout.split("\n")[1:-1]
+        ]
+    assert (header[0], header[-1]) == ("TRANSACTIONAL-ID", "HELD-BACK")
+    assert [row[0] for row in rows] == ["copy", "copy"]
+    assert [row[6:] for row in rows] == [["t", "0", "0", "0", "1", "1"], ["t", "1", "0", "0", "1", "1"]]
+
+
+def test_of_two_in_a_partition_the_first_holds_back(directory: str) -> None:
+    with LogManager.open(directory) as manager:
+        log = manager.open_log("t", 0)
+        write_transactional(log, 7, 0, b"x")
+        write_transactional(log, 8, 0, b"y")
+    found = {each["producer_id"]: each for each in listed(directory)}
+    assert {each["state"] for each in found.values()} == {"Unknown"}
+    assert [found[n]["partitions"][0]["held_back"] for n in (7, 8)] == [2, None]
+    assert [found[n]["transactional_id"] for n in (7, 8)] == [None, None]
+    assert [found[n]["timeout_ms"] for n in (7, 8)] == [None, None]
+
+
+def test_what_a_broker_left_open_is_found_by_its_transactional_id() -> None:
+    [found] = listed(broker_dirs.stage("transactions/final") / "log")
+    assert (found["transactional_id"], found["producer_id"], found["epoch"]) == ("beta", 1, 0)
+    assert (found["state"], found["timeout_ms"]) == ("Ongoing", 900_000)
+    assert found["age_ms"] > 0
+    assert [(each["topic"], each["first_offset"]) for each in found["partitions"]] == [("txn", 1613)]
+
+
+def test_without_the_brokers_transaction_state_its_producer_is_unknown(tmp_path: Path) -> None:
+    log_dir = tmp_path / "log"
+    ignored = shutil.ignore_patterns("__transaction_state-*")
+    shutil.copytree(broker_dirs.stage("transactions/final") / "log", log_dir, ignore=ignored)
+    [found] = listed(log_dir)
+    assert (found["transactional_id"], found["producer_id"], found["state"]) == (None, 1, "Unknown")
+    assert [each["first_offset"] for each in found["partitions"]] == [1613]
+    done = commitlog("transactions", "--log-dir", log_dir, terminal=True)
+    assert done.code == 0
+    assert "Unknown" in done.stdout
+
+
+def test_looking_writes_nothing() -> None:
+    log_dir = broker_dirs.stage("transactions/final") / "log"
+    before = {path: path.stat().st_mtime_ns for path in log_dir.rglob("*")}
+    commitlog("transactions", "--log-dir", log_dir)
+    assert {path: path.stat().st_mtime_ns for path in log_dir.rglob("*")} == before
+
+
+def test_a_missing_directory_is_one_line() -> None:
+    done = commitlog("transactions", "--log-dir", "/nowhere")
+    assert (done.code, done.stdout, done.stderr) == (1, "", "commitlog: /nowhere: no such directory\n")
+
+
+def test_wrong_use_and_help_say_what_is_right() -> None:
+    done = commitlog("transactions")
+    assert done.code == 2
+    assert "--log-dir" in done.stderr
+    assert "Superseded" in commitlog("transactions", "--help").stdout
