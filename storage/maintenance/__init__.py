@@ -4,8 +4,9 @@
 be a plain loop (:func:`in_this_process`), and answer a :class:`PartitionOutcome` each. What is wrong with one partition
 is told, and keeps nobody from the others.
 
-:mod:`.settings` is what a run is told, :mod:`.outcome` what it answers, :mod:`.directory` the runs; the others are the
-work on one log: :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`, :mod:`.verifying`.
+:mod:`.settings` is what a run is told, :mod:`.outcome` what it answers, :mod:`.directory` the runs. The work on one log
+is in :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding` and :mod:`.verifying`; :mod:`.transactions` is what
+retention does first.
 """
 
 from pyspark_commitlog.storage.maintenance.directory import (
@@ -16,7 +17,7 @@ from pyspark_commitlog.storage.maintenance.directory import (
     retain_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, told
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
 from pyspark_commitlog.storage.maintenance.settings import (
     ConfigOverrides,
     MaintenanceRun,
@@ -38,6 +39,5 @@ __all__ = [
     "rebuild_partitions",
     "retain_partitions",
     "select_partitions",
-    "told",
     "verify_partitions",
 ]

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from pyspark_commitlog.storage.maintenance import compacting, rebuilding, retaining, verifying
+from pyspark_commitlog.storage.maintenance import compacting, rebuilding, retaining, transactions, verifying
 from pyspark_commitlog.storage.maintenance.locking import maintenance_lock
-from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt, of_directory
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition, Selection
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.rebuild import SegmentSurvey
@@ -40,9 +40,12 @@ def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[I
 def retain_partitions(
     run: MaintenanceRun, selection: Selection, runner: Runner, *, keep_for_groups: Sequence[str] = ()
 ) -> Iterator[PartitionOutcome]:
-    """Retention, one log a task."""
+    """Retention, one log a task, once the transactions of dead queries are ended, which hold it back."""
     with run.manager() as manager:
+        failure = transactions.resolve(run, manager)
         groups = retaining.GroupsKept.read(manager, keep_for_groups)
+    if failure is not None:
+        yield failure
     yield from runner("logs", partial(retaining.retain_partition, run, groups=groups), selection.partitions)
 
 
@@ -56,7 +59,7 @@ def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
     """Verification, one segment a task; checkpoints at the root that are damaged come first."""
-    yield from map(verifying.checkpoint_outcome, selection.damage)
+    yield from (of_directory("checkpoint", error) for error in selection.damage)
     plans = list(runner("logs listed", partial(verifying.plan_partition, run), selection.partitions))
     tasks = [verifying.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
     results = list(runner("segments", partial(verifying.verify_one_segment, run), tasks))

@@ -38,7 +38,7 @@ class Report(Protocol):
 class PartitionOutcome:
     """One partition's."""
 
-    topic: str
+    topic: str  # empty, and the partition -1, for what is of no partition
     partition: int
     status: OutcomeStatus
     text: str
@@ -64,12 +64,14 @@ def attempt(partition: Partition, work: Callable[[], T]) -> T | PartitionOutcome
     """The result of ``work``, or the outcome that says what is wrong: no reason not to go on with other partitions."""
     try:
         return work()
-    except CorruptionError as error:
-        return _wrong(partition, OutcomeStatus.DAMAGED, str(error))
-    except LogStoreError as error:
-        return _wrong(partition, OutcomeStatus.FAILED, str(error))
-    except OSError as error:
-        return _wrong(partition, OutcomeStatus.FAILED, told(error))
+    except (LogStoreError, OSError) as error:
+        return _wrong(partition, *_judged(error))
+
+
+def of_directory(what: str, error: LogStoreError | OSError) -> PartitionOutcome:
+    """What is wrong with the directory itself, and so with no partition."""
+    status, reason = _judged(error)
+    return PartitionOutcome("", -1, status, f"{what}: {status.value}: {reason}", {"error": reason})
 
 
 def damaged(partition: Partition, damage: Sequence[CorruptionError]) -> PartitionOutcome:
@@ -81,7 +83,13 @@ def _wrong(partition: Partition, status: OutcomeStatus, error: str) -> Partition
     return PartitionOutcome(*partition.key, status, f"{partition}: {status.value}: {error}", {"error": error})
 
 
-def told(error: OSError) -> str:
+def _judged(error: LogStoreError | OSError) -> tuple[OutcomeStatus, str]:
+    if isinstance(error, OSError):
+        return OutcomeStatus.FAILED, _told(error)
+    return OutcomeStatus.DAMAGED if isinstance(error, CorruptionError) else OutcomeStatus.FAILED, str(error)
+
+
+def _told(error: OSError) -> str:
     """An error of the system, with its file and what to do where that is plain."""
     advice = {
         errno.ENOSPC: "; make room, nothing was lost",

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, attempt
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.verify import (
@@ -105,8 +104,3 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
         "what": finding.what,
         "advice": finding.advice,
     }
-
-
-def checkpoint_outcome(error: CorruptionError) -> PartitionOutcome:
-    """A checkpoint at the root that cannot be read; it is of no partition."""
-    return PartitionOutcome("", -1, OutcomeStatus.DAMAGED, f"damaged: {error}", {"error": str(error)})

@@ -1,0 +1,44 @@
+"""Transactions whose query is dead: until they are ended, nothing behind them is retained or compacted."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark_commitlog.storage.errors import LogStoreError
+from pyspark_commitlog.storage.format.internal import TRANSACTION_STATE_TOPIC
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, of_directory
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.transactions import Resolution, ResolvedTransaction, resolve_dead_transactions
+
+logger = logging.getLogger(__name__)
+
+
+def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
+    """End those of the whole directory, and log each that was found open; the outcome where that failed.
+
+    In a directory without coordinators nobody knows how one should end, and none is looked for; retention reports the
+    offset from which on one is open.
+    """
+    if not manager.internal_partitions(TRANSACTION_STATE_TOPIC):
+        return None
+    try:
+        found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)
+    except (LogStoreError, OSError) as error:
+        return of_directory("open transactions", error)
+    for each in found:
+        logger.warning("%s", _told(each, dry_run=run.dry_run))
+    return None
+
+
+def _told(found: ResolvedTransaction, *, dry_run: bool) -> str:
+    transaction = found.transaction
+    done = f"{'would be ' if dry_run and found.resolution is not Resolution.LEFT else ''}{found.resolution.value}"
+    where = ", ".join(
+        f"{each.topic}-{each.partition} from offset {each.first_offset}" + (" (held back)" if each.holds_back else "")
+        for each in transaction.partitions
+    )
+    return (
+        f"open transaction of {transaction.transactional_id!r}, producer {transaction.producer_id}, epoch "
+        f"{transaction.epoch}, state {transaction.state}: {done}: {found.reason}; {where or 'no records'}"
+    )
