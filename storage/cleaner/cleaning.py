@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -235,15 +236,20 @@ class _Round:
         """
         found: dict[int, FileStatus] = {segment.base_offset: segment.status() for segment in group}
         output = Output(log.context, group[0].base_offset)
-        try:
-            self._clean_segments(group, rules, transactions, output)
-            new = output.finish(found[group[-1].base_offset].modified_ms)
-            self.check()
-        except BaseException:
-            output.discard()
-            raise
+        with ExitStack() as replacing:
+            try:
+                self._clean_segments(group, rules, transactions, output)
+                new = output.finish(found[group[-1].base_offset].modified_ms)
+                self.check()
+                segments = replacing.enter_context(log.replacing_segments(found))
+            except BaseException:
+                output.discard()
+                raise
+            old = swap_in(log.context, segments, new, output.reach, found)
+        if not log.context.config.file_delete_delay_ms:
+            for segment in old:
+                segment.remove_files()
         self.counts.bytes_written += sum(segment.size for segment in new)
-        swap_in(log, new, found)
         return len(new)
 
     def _clean_segments(

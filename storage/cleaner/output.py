@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,8 @@ from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import LogContext
+
+logger = logging.getLogger(__name__)
 
 
 class Output:
@@ -46,8 +49,13 @@ class Output:
             self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)
 
     def _begin(self, base_offset: int) -> None:
-        LogSegment(self.context, base_offset, names.CLEANED).remove_files()
-        self.segments.append(LogSegment.create(self.context, base_offset, names.CLEANED))
+        leftover = LogSegment(self.context, base_offset, names.CLEANED)
+        leftover.remove_files()
+        try:
+            self.segments.append(LogSegment.create(self.context, base_offset, names.CLEANED))
+        except OSError:
+            _remove(leftover)  # what there is of it
+            raise
 
     def _fitting(self, headers: BatchHeaders) -> int:
         """How many of the batches the newest segment surely takes; one at least if it is empty."""
@@ -57,6 +65,11 @@ class Output:
         beyond = np.flatnonzero(too_much | too_far)
         count = int(beyond[0]) if len(beyond) else len(headers)
         return min(count, segment.offset_index.room, segment.time_index.room)
+
+    @property
+    def reach(self) -> int:
+        """Behind the last batch, or behind the base offset of the newest segment, if it is empty."""
+        return max(self._next_offset, self.segments[-1].base_offset + 1)
 
     def finish(self, modified_ms: int) -> list[LogSegment]:
         """Close the segments and give them the time of what they were made of; all is on the disk when it returns."""
@@ -68,6 +81,14 @@ class Output:
         return self.segments
 
     def discard(self) -> None:
-        """Remove what was written: the originals are all there."""
+        """Remove what was written, as far as the disk lets: the originals are all there, opening removes the rest."""
         for segment in reversed(self.segments):
-            segment.remove_files()
+            _remove(segment)
+
+
+def _remove(segment: LogSegment) -> None:
+    """Where not even this is possible, the error that led here is the one to tell."""
+    try:
+        segment.remove_files()
+    except OSError as error:
+        logger.warning("%s; a file of a compaction that failed stays until the log is opened again", error)
