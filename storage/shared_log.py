@@ -141,20 +141,28 @@ class SharedLog(LogReader):
         """Hold the maintenance lock; swaps that were not finished are, and the log is as other processes left it.
 
         ``work``, what is done and since when, is kept in the lock file and told to whoever comes meanwhile.
-        Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds.
+        Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError
+        where the disk fails.
         """
         path = self._lock_path(MAINTENANCE_LOCK_FILE)
-        lock = self._maintenance_lock(path)
-        if lock is None:
-            raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
-        with lock:
-            with self._writing():
-                with self.context.filesystem.open(path, "write") as note:
-                    note.truncate(0)
-                    note.write(0, work.encode())
-                self.segments.close()
-                self._take(self._loader().load(may_finish_swaps=True))
-            yield
+        try:
+            lock = self._maintenance_lock(path)
+            if lock is None:
+                raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
+            with lock:
+                self._begin_maintenance(path, work)
+                yield
+        except OSError as error:
+            told = work or "maintenance"
+            raise StorageError(f"{self.context.directory}: {told} failed: {error}; run again, it goes on") from error
+
+    def _begin_maintenance(self, path: str, work: str) -> None:
+        with self._writing():
+            with self.context.filesystem.open(path, "write") as note:
+                note.truncate(0)
+                note.write(0, work.encode())
+            self.segments.close()
+            self._take(self._loader().load(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
         """Return when nobody maintains the log; another process may begin to before the caller does."""
