@@ -7,7 +7,7 @@ A checkpoint of ``format("kafka")`` is read on, and the other way round.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -97,18 +97,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._watchers.manager)
-            sights = (
-                {each: self._sight(self._watchers.look(each)) for each in wanted}
-                if self._target is None
-                else self._target
-            )
+            sights = self._sights(wanted) if self._target is None else self._target
+            self._check_there(wanted, sights)
             ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             self._committed = self._initial  # nothing was read yet: nothing to commit
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._sights()
+        self._target = self._look()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Tells Spark that there is a limit: where it then asks for all (Trigger.Once), there is none.
@@ -129,7 +126,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return offsets_to_nested(self._latest)
         begun = _offsets(start)
         self._commit(begun)
-        sights = self._sights() if self._target is None else self._target
+        sights = self._look() if self._target is None else self._target
         self._latest = {each: sight.latest(begun.get(each)) for each, sight in sights.items()}
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_nested(self._latest)
@@ -143,16 +140,24 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self) -> Nested | None:  # noqa: N802
         return offsets_to_nested(self._latest) if self._latest else None
 
-    def _sights(self) -> dict[TopicPartition, Sight]:
-        wanted = self._options.subscription.partitions_there(self._watchers.manager)
-        looks = ((each, self._watchers.look_if_there(each)) for each in wanted)
-        return {each: self._sight(log) for each, log in looks if log is not None}
+    def _look(self) -> dict[TopicPartition, Sight]:
+        """All partitions that are there to be read."""
+        return self._sights(self._options.subscription.partitions_there(self._watchers.manager))
 
-    def _sight(self, log: LogWatcher) -> Sight:
-        return Sight(log.log_start_offset, log.log_end_offset, log.stable_end(self._options.isolation))
+    def _sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
+        isolation = self._options.isolation
+        return {
+            each: Sight(log.log_start_offset, log.log_end_offset, log.stable_end(isolation))
+            for each, log in self._watchers.look(partitions).items()
+        }
+
+    def _check_there(self, wanted: Sequence[TopicPartition], found: Container[TopicPartition]) -> None:
+        missing = ", ".join(str(each) for each in wanted if each not in found)
+        if missing:
+            raise UnknownTopicOrPartitionError(f"{self._options.directory}: no directories of partitions {missing}")
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
-        found = self._watchers.look(partition).offset_for_timestamp(timestamp_ms, self._options.isolation)
+        found = self._watchers.seen(partition).offset_for_timestamp(timestamp_ms, self._options.isolation)
         return None if found is None else found.offset
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
@@ -164,7 +169,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
             ends = {
-                each: self._watchers.look(each).offset_within(begins[each], end, most[each])
+                each: self._watchers.seen(each).offset_within(begins[each], end, most[each])
                 for each, end in ends.items()
             }
         return ends
@@ -176,17 +181,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
-        ranges = {each: self._range(each, begun.get(each), end) for each, end in ended.items()}
-        gone = [each for each in begun if each not in ended] + [each for each, part in ranges.items() if part is None]
+        there = self._watchers.look(ended)
+        gone = sorted((begun.keys() | ended.keys()) - there.keys())
         if gone:
-            self._report_gone(sorted(gone))
-        return plan([part for part in ranges.values() if part is not None], self._options.tasks, self._bytes_of)
+            self._report_gone(gone)
+        ranges = [self._range((each, log), begun.get(each), ended[each]) for each, log in there.items()]
+        return plan(ranges, self._options.tasks, self._bytes_of)
 
-    def _range(self, partition: TopicPartition, start: int | None, end: int) -> OffsetRange | None:
-        """None where the partition is gone."""
-        log = self._watchers.look_if_there(partition)
-        if log is None:
-            return None
+    def _range(self, place: tuple[TopicPartition, LogWatcher], start: int | None, end: int) -> OffsetRange:
+        partition, log = place
         first, behind = log.log_start_offset, log.log_end_offset
         if start is not None and end < start:
             self._lost(
@@ -214,12 +217,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     def _bytes_of(self, part: OffsetRange) -> int:
-        return self._watchers.look(part.source).bytes_between(part.start, part.end)
+        return self._watchers.seen(part.source).bytes_between(part.start, part.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker; logs that it has read before are open there."""
         assert isinstance(partition, OffsetRange)
-        log = _of_this_process(self._options.directory).look_if_there(partition.source)
+        log = _of_this_process(self._options.directory).look([partition.source]).get(partition.source)
         if log is None:
             self._report_gone([partition.source])
             return

@@ -1,65 +1,115 @@
-"""The logs that one process reads again and again: opened once, brought up to date at every use."""
+"""The logs that one process reads again and again: opened once, brought up to date at every look."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.storage import LogManager, LogWatcher, StorageError, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage import LogManager, LogWatcher, Marks, StorageError, UnknownTopicOrPartitionError
 
-# Logs kept open. Each holds one or a few files; beyond that the one used longest ago is closed, and costs an opening.
+# Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512
 
 
+class _Known(NamedTuple):
+    """A log, and what it was opened as: another directory, or other settings, are another log."""
+
+    watcher: LogWatcher
+    inode: int
+    configs: Mapping[str, str]
+
+
 class Watchers:
-    """Logs of one directory, open to read. Belongs to one thread."""
+    """Logs of one directory, to read. Belongs to one thread."""
 
     def __init__(self, directory: str, kept: int = KEPT) -> None:
         """Opens nothing, and may be pickled as long as nothing was asked for."""
         self._directory = directory
         self._kept = kept
-        self._open: dict[TopicPartition, LogWatcher] = {}  # the one used last comes last
+        self._known: dict[TopicPartition, _Known] = {}
+        self._with_files: dict[TopicPartition, None] = {}  # the one used last comes last
 
     @cached_property
     def manager(self) -> LogManager:
         """Raises NotALogDirError."""
         return LogManager.open(self._directory)
 
-    def is_there(self, partition: TopicPartition) -> bool:
-        """Whether it has a directory: of a topic that is being deleted, some partitions may be gone before others."""
-        return self.manager.filesystem.status(self.manager.path(str(partition))) is not None
+    def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
+        """Those of ``partitions`` that are there, as they are now; theirs to read until the next look, not to close.
 
-    def look_if_there(self, partition: TopicPartition) -> LogWatcher | None:
-        """As :meth:`look`, but None for a partition that is gone, or goes while it is looked at."""
-        if not self.is_there(partition):
-            return None
-        try:
-            return self.look(partition)
-        except (StorageError, UnknownTopicOrPartitionError):
-            if self.is_there(partition):
-                raise
-            return None
-
-    def look(self, partition: TopicPartition) -> LogWatcher:
-        """A partition as it is now. The caller does not close it, and uses it before asking for another.
-
-        Raises UnknownTopicOrPartitionError, and StorageError where its directory is gone.
+        What lies at the root is read once for all of them. A partition that goes meanwhile is not there.
         """
-        known = self._open.pop(partition, None)
-        if known is None:
-            known = self.manager.open_watcher(*partition)
-        else:
-            known.catch_up()
-        self._open[partition] = known
-        while len(self._open) > self._kept:
-            self._open.pop(next(iter(self._open))).close()
-        return known
+        marks, configs, found = self.manager.all_marks(), dict[str, Mapping[str, str] | None](), {}
+        for partition in partitions:
+            if partition.topic not in configs:
+                configs[partition.topic] = self._configs(partition.topic)
+            of_topic = configs[partition.topic]
+            watcher = None if of_topic is None else self._look(partition, of_topic, marks.get(partition, Marks()))
+            if watcher is not None:
+                found[partition] = watcher
+        return found
+
+    def seen(self, partition: TopicPartition) -> LogWatcher:
+        """A partition as the last look found it."""
+        self._use(partition)
+        return self._known[partition].watcher
 
     def close(self) -> None:
-        """Give everything back; the next use opens it again."""
-        for watcher in self._open.values():
-            watcher.close()
-        self._open.clear()
+        """Give everything back; the next look opens it again."""
+        for known in self._known.values():
+            known.watcher.close()
+        self._known.clear()
+        self._with_files.clear()
         manager = self.__dict__.pop("manager", None)
         if manager is not None:
             manager.close()
+
+    def _configs(self, topic: str) -> Mapping[str, str] | None:
+        try:
+            return self.manager.topic(topic).configs
+        except UnknownTopicOrPartitionError:
+            return None
+
+    def _look(self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks) -> LogWatcher | None:
+        try:
+            return self._open_or_catch_up(partition, configs, marks)
+        except (StorageError, UnknownTopicOrPartitionError):
+            if self._inode(partition) is not None:
+                raise
+            return None
+
+    def _open_or_catch_up(
+        self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks
+    ) -> LogWatcher | None:
+        inode, known = self._inode(partition), self._known.get(partition)
+        if known is not None and (known.inode, known.configs) != (inode, configs):
+            self._forget(partition)
+            known = None
+        if inode is None:
+            return None
+        if known is None:
+            known = _Known(self.manager.open_watcher(*partition), inode, configs)
+            self._known[partition] = known
+        else:
+            known.watcher.catch_up(marks)
+        self._use(partition)
+        return known.watcher
+
+    def _inode(self, partition: TopicPartition) -> int | None:
+        """Of the directory; None where there is none: of a topic that is deleted, some partitions go before others."""
+        status = self.manager.filesystem.status(self.manager.path(str(partition)))
+        return None if status is None else status.inode
+
+    def _use(self, partition: TopicPartition) -> None:
+        self._with_files.pop(partition, None)
+        self._with_files[partition] = None
+        while len(self._with_files) > self._kept:
+            longest_unused = next(iter(self._with_files))
+            del self._with_files[longest_unused]
+            self._known[longest_unused].watcher.close()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._known.pop(partition).watcher.close()
+        self._with_files.pop(partition, None)

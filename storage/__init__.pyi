@@ -74,6 +74,7 @@ from .manager import TopicDescription as TopicDescription
 from .producers import Origin as Origin
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
+from .reader import Marks as Marks
 from .reader import SegmentDescription as SegmentDescription
 from .refusals import Compression as Compression
 from .refusals import Refused as Refused

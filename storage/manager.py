@@ -371,9 +371,16 @@ class LogManager:
 
     def marks(self, partition: TopicPartition) -> Marks:
         """What the checkpoints say of a partition."""
+        return self.all_marks().get(partition, Marks())
+
+    def all_marks(self) -> dict[TopicPartition, Marks]:
+        """What the checkpoints say of each partition they name."""
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
-        return Marks(recovery_points.get(partition, 0), log_starts.get(partition, 0))
+        return {
+            partition: Marks(recovery_points.get(partition, 0), log_starts.get(partition, 0))
+            for partition in recovery_points.keys() | log_starts.keys()
+        }
 
     def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
         """Replace what the checkpoints say of some partitions; others keep theirs."""

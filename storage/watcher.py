@@ -12,7 +12,7 @@ import numpy as np
 
 from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.loader import LoadedLog
-from pyspark_commitlog.storage.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reader import Isolation, LogReader, Marks
 from pyspark_commitlog.storage.recovery import replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES
@@ -34,21 +34,23 @@ class LogWatcher(LogReader):
     def _directory(self) -> FileStatus | None:
         return self.context.filesystem.status(self.context.directory)
 
-    def catch_up(self) -> None:
+    def catch_up(self, marks: Marks | None = None) -> None:
         """See what was appended, deleted or replaced since.
 
         Costs what was appended; a whole look, as :meth:`refresh`, where files came or went, which a roll, a compaction,
-        retention and a recovery all do. Raises StorageError where the directory is gone.
+        retention and a recovery all do. ``marks``: what the checkpoints say, where the caller has read them just now.
+        Raises StorageError where the directory is gone.
         """
-        if not len(self.segments) or self._directory() != self._known_directory or not self._take_in_appended():
+        is_same = len(self.segments) > 0 and self._directory() == self._known_directory
+        if not is_same or not self._take_in_appended(marks):
             self.refresh()
 
-    def _take_in_appended(self) -> bool:
+    def _take_in_appended(self, marks: Marks | None) -> bool:
         """False where the active segment was cut."""
         active = self.segments.active
         if active.file_size < active.size:
             return False
-        self._marks = self.checkpoints.read()
+        self._marks = self.checkpoints.read() if marks is None else marks
         self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
         for window in active.take_in(self._marks.recovery_point):
             replay(active, window, self.producers, index_aborts=False)

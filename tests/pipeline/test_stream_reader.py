@@ -17,9 +17,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_commitlog.pipeline.columns import schema_of
+from pyspark_commitlog.pipeline.offsets import TopicPartition
 from pyspark_commitlog.pipeline.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.planning import OffsetRange
 from pyspark_commitlog.pipeline.stream_reader import UNDECIDED, CommitLogStreamReader
+from pyspark_commitlog.pipeline.watchers import Watchers
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     GroupOffsets,
@@ -27,11 +29,12 @@ from pyspark_commitlog.storage import (
     LogDirLockedError,
     LogManager,
     OffsetOutOfRangeError,
+    Origin,
     UnknownTopicOrPartitionError,
 )
 from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
-from tests.support.logs import end_transaction, records, write_transactional
+from tests.support.logs import end_transaction, records, replicated, write_transactional
 
 ALL = ReadAllAvailable()
 
@@ -357,6 +360,34 @@ def test_log_is_opened_once_however_many_micro_batches_read_it(logs: Logs, monke
         start = end
     looks_and_reads = 2
     assert len(opened) <= 2 * looks_and_reads
+
+
+def test_topic_that_was_made_anew_is_read_with_its_new_settings(logs: Logs) -> None:
+    reader = logs.reader()
+    assert read(reader, {"a": {"0": 69}}, {"a": {"0": 70}}) == {"a-0": [69]}
+    logs.drop("a")
+    logs.create("a", cleanup_policy="compact")
+    log = logs.manager.open_log("a", 0)
+    for n in range(5):
+        log.append(replicated(b"%d" % (n * 20), base_offset=n * 20), origin=Origin.REPLICATION)
+        log.roll()
+    assert read(reader, {"a": {"0": 1}}, {"a": {"0": 81}}) == {"a-0": [20, 40, 60, 80]}
+
+
+def test_only_so_many_logs_keep_their_files_open(logs: Logs) -> None:
+    watchers = Watchers(logs.directory, kept=1)
+    found = watchers.look([TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2)])
+    assert [str(each) for each in found] == ["a-0", "a-1"]
+
+    def with_files() -> list[bool]:
+        return ["_file" in vars(log.segments.active) for log in found.values()]
+
+    assert with_files() == [False, True]
+    assert watchers.seen(TopicPartition("a", 0)).offset_within(0, 70, 1) == 70
+    assert with_files() == [True, False]
+    assert watchers.look(found) == found, "what is known of a log stays"
+    watchers.close()
+    assert with_files() == [False, False]
 
 
 # What is lost
