@@ -47,6 +47,18 @@ class LogFollower(LogReader):
         except CorruptRecordError:  # a write that goes on, or that nobody ended: the next writer cuts it off
             return
 
+    def pass_over(self, first_offset: int, end_offset: int, size: int) -> bool:
+        """Take as seen what the caller appended itself, under the log's lock: plain batches of ``size`` bytes in all.
+
+        False, and nothing is taken, where they do not lie right behind what was seen.
+        """
+        active = self.segments.active if len(self.segments) else None
+        if active is None or first_offset != self._log_end_offset or active.file_size != active.size + size:
+            return False
+        active.extend(active.size + size)
+        self._log_end_offset = self.producers.map_end_offset = end_offset
+        return True
+
     def decided_from(self, offset: int) -> Iterator[FetchData]:
         """The log from ``offset`` on, as far as it was seen; what is of open transactions is not visible."""
         end = self._log_end_offset

@@ -13,10 +13,11 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from pyspark_commitlog.storage.fetch import FetchData
+from pyspark_commitlog.storage.follower import LogFollower
 from pyspark_commitlog.storage.format.tables import Bools
+from pyspark_commitlog.storage.log import AppendInfo
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.recovery import read_markers
-from pyspark_commitlog.storage.follower import LogFollower
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -73,6 +74,16 @@ class LatestByKey(Generic[K, V]):
         if not self._log.is_current():
             self._refresh(self._log)
         return self.values
+
+    def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
+        """Take over one record that the caller appended outside transactions, under the log's lock, without reading it.
+
+        Only right behind a :meth:`catch_up` under the same lock.
+        """
+        end_offset = where.last_offset + 1
+        if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
+            self._apply({key: _Record(where.last_offset, value)})
+            self._next_offset = end_offset
 
     def _refresh(self, log: LogFollower) -> None:
         """Go on where the log was read up to; from its start where compaction may have come between, or it was cut.

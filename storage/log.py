@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format import control, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
-from pyspark_commitlog.storage.producers import Origin, ProducerBatch, ProducerUpdate, snapshots_outside
+from pyspark_commitlog.storage.producers import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers
 from pyspark_commitlog.storage.refusals import target_compression, validate_columns
@@ -188,17 +188,19 @@ class Log(SharedLog):
         """
         with self._writing():
             known = self.producers.last_entry(producer.id)
+            epoch_known = known.coordinator_epoch if known else 0
+            marker = Marker(commit, max(coordinator_epoch, epoch_known), self.context.clock.now_ms())
             buffer = control.end_transaction_marker(
                 commit=commit,
                 offset=self._log_end_offset,
                 leader_epoch=self.leader_epoch,
-                timestamp_ms=self.context.clock.now_ms(),
+                timestamp_ms=marker.timestamp,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
-                coordinator_epoch=max(coordinator_epoch, known.coordinator_epoch if known else 0),
+                coordinator_epoch=marker.coordinator_epoch,
             )
             window = Window(0, buffer, formats.scan(buffer).headers)
-            update = self.producers.prepare(window.headers, Origin.COORDINATOR, read_markers(window)[0])
+            update = self.producers.prepare(window.headers, Origin.COORDINATOR, {self._log_end_offset: marker})
             self._write(window, Origin.COORDINATOR, update, NO_TIMESTAMP)
 
     def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:

@@ -109,7 +109,9 @@ class TransactionStates:
                 )
             check_legal(transactional_id, found, value)
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
-            log.append_encoded(keyed_batches([entry], self.manager.clock.now_ms(), log.context.config), sync=sync)
+            batches = keyed_batches([entry], self.manager.clock.now_ms(), log.context.config)
+            info = log.append_encoded(batches, sync=sync)
+            self._latest(partition_for(transactional_id, self._partitions)).wrote(*entry, info)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """What markers say of their coordinator: the leader epoch of its partition, as a broker has it."""

@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pyspark_commitlog.storage.errors import OutcomeUnknownError
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.transactions import TransactionCoordinator, resolve_dead_transactions
+from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.transactions import PLACES, Query, content, expected, make_topics, manage
 
@@ -128,8 +132,35 @@ def test_the_power_may_go_while_the_next_start_brings_a_transaction_to_its_end(s
     check_restarts(scenario, Effort(every=16, seeds=1), Effort(every=16, seeds=1))
 
 
+def check_ended_by_others(effort: Effort) -> None:
+    """A process that has the states open meanwhile ends what a killed driver decided, but did not sync."""
+
+    def program(disk: MemoryFileSystem) -> None:
+        others = manage(disk)
+        TransactionCoordinator.open(others, "another").begin(PLACES)
+        failing = FaultyFileSystem(disk)
+        dead = Query(failing, LogManager.open("/logs", clock=disk.clock, filesystem=failing), manage(disk)).start()
+        transaction = dead.begin()
+        parts = dead.write(transaction, 1)
+        failing.rules.append(fail("sync", "*/__transaction_state-0/*.log"))
+        with pytest.raises(OutcomeUnknownError):
+            dead.commit(transaction, 1, parts)
+        disk.lose_locks()
+        resolve_dead_transactions(others)
+        assert content(others, 0) == expected(0, range(2))
+
+    for n, (operation, disk) in enumerate(crash_points(program, disk_with_a_batch({}), every=effort.every)):
+        for seed in range(n, n + effort.seeds):
+            check(disk.crash(seed), 1, f"ended by another process: {operation}, seed {seed}")
+
+
+def test_another_process_that_ends_a_transaction_has_its_decision_on_the_disk_first() -> None:
+    check_ended_by_others(QUICK)
+
+
 def torture(effort: Effort) -> None:
     """Everything above, with more of the possible disks."""
+    check_ended_by_others(effort)
     for scenario in SCENARIOS:
         check_power_cuts(scenario, effort)
         check_kills(scenario, effort)

@@ -27,7 +27,17 @@ from pyspark_commitlog.storage.transactions import (
     resolve_dead_transactions,
 )
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.kafka import Broker, ProducerRecord, SendOffsets, Step, dump_log, java_consume, java_produce, mount
+from tests.support.kafka import (
+    Action,
+    Broker,
+    ProducerRecord,
+    SendOffsets,
+    Step,
+    dump_log,
+    java_consume,
+    java_produce,
+    mount,
+)
 from tests.support.kafka_admin import committed_offsets
 from tests.support.logs import committed
 from tests.support.transactions import TOPIC, encoded
@@ -149,7 +159,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 def go_on(broker: Broker) -> None:
     """Java producers with a transactional id of ours, with the one left open, and with another."""
     for name in ("going on", "dead", "a broker's own"):
-        steps = [
+        steps: list[Action] = [
             Step.BEGIN,
             ProducerRecord(b"java, " + name.encode(), partition=0),
             SendOffsets(name, {PLACES[0]: 7}),
