@@ -1,0 +1,41 @@
+"""The examples in conf/schedule and docs/scheduling.md call jobs that there are, with options that they take."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.pipeline.maintenance import arguments
+from pyspark_commitlog.storage import ConfigOverrides
+
+ROOT = Path(__file__).parents[2]
+CALL = re.compile(r"jobs/(\w+)\.py((?: +(?:'[^']*'|--?[\w-]+|[^\s'|`]+))*)")
+
+
+def calls(path: Path) -> list[tuple[str, list[str]]]:
+    """Job and options of each call in a file, in the order of the file; a line's comment stands behind three blanks."""
+    lines = [line.strip().split("   ")[0] for line in path.read_text().splitlines()]
+    return [
+        (job, shlex.split(options)) for line in lines for job, options in CALL.findall(line) if "--log-dir" in options
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [
+        ("conf/schedule/crontab", ["retain", "compact", "verify"]),
+        ("conf/schedule/cronjob.yaml", ["retain"]),
+        ("docs/scheduling.md", ["retain", "retain", "compact", "compact", "verify"]),
+    ],
+)
+def test_the_options_of_an_example_are_known(name: str, jobs: list[str]) -> None:
+    found = calls(ROOT / name)
+    assert [job for job, _ in found] == jobs
+    for job, options in found:
+        assert (ROOT / "jobs" / f"{job}.py").exists()
+        parser = arguments("")
+        parser.add_argument("--keep-for-groups")
+        ConfigOverrides.parse(parser.parse_args(options).config)
