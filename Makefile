@@ -13,7 +13,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test lint types unit install java python bench wheel clean
+.PHONY: help demo test lint types unit torture install java python bench wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -32,6 +32,9 @@ types: install  ## mypy, strict
 
 unit: install  ## the tests, two at a time
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+torture: java install  ## kill a query 200 times, look that each row is there once (TORTURE_ARGS="--minutes 10 --seed 1")
+	$(BIN)/python -m tests.torture $(TORTURE_ARGS)
 
 bench: java install  ## write and read speed beside Spark's own floor
 	@$(BIN)/python benchmarks/throughput.py
