@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_commitlog.pipeline.arrow import to_batch
 from pyspark_commitlog.pipeline.offsets import Ends, Logs, TopicPartition, check_start_before_end
 from pyspark_commitlog.pipeline.options import ReadOptions
+from pyspark_commitlog.pipeline.planning import OffsetRange
+from pyspark_commitlog.pipeline.reading import batches_of
 from pyspark_commitlog.storage import Isolation, LogManager
-
-
-@dataclass
-class OffsetRange(InputPartition):
-    """One task's part: records of ``source`` with ``start`` <= offset < ``end``.
-
-    Offsets, never positions: a segment may be replaced between planning and reading.
-    """
-
-    source: TopicPartition
-    start: int
-    end: int
 
 
 class CommitLogReader(DataSourceReader):
@@ -46,12 +34,8 @@ class CommitLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        asked = [name for name in self._schema.names if name in ("key", "value", "headers")]
         with LogManager.open(self._options.directory) as manager, manager.open_reader(*partition.source) as reader:
-            for records in reader.records(
-                partition.start, partition.end, isolation=self._options.isolation, columns=asked
-            ):
-                yield to_batch(records, partition.source, self._schema)
+            yield from batches_of(reader, partition, self._options, self._schema)
 
 
 def _ends(manager: LogManager, source: TopicPartition, isolation: Isolation) -> Ends:

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
 from pyspark_commitlog.pipeline.batch_writer import CommitLogWriter, WriteOptions, refuse_overwrite, refuse_stream
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
-from pyspark_commitlog.pipeline.schema import arrow_schema
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
 
 
@@ -37,12 +36,12 @@ class CommitLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options, Use.BATCH)
         options.tell_notices()
-        return CommitLogReader(options, arrow_schema(schema))
+        return CommitLogReader(options, options.columns.arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         options = ReadOptions.parse(self.options, Use.STREAM)
         options.tell_notices()
-        return CommitLogStreamReader(options, arrow_schema(schema))
+        return CommitLogStreamReader(options, options.columns.arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

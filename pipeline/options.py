@@ -16,9 +16,12 @@ from functools import cache
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.pipeline.columns import READ_TYPES, nearest
+from pyspark_commitlog.pipeline.decoding import Decode
 from pyspark_commitlog.pipeline.limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
@@ -33,7 +36,7 @@ from pyspark_commitlog.pipeline.offsets import (
     timestamps_from_json,
 )
 from pyspark_commitlog.pipeline.planning import TaskLimits
-from pyspark_commitlog.pipeline.schema import read_schema
+from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
 from pyspark_commitlog.storage import InvalidConfigError, Isolation
 
@@ -109,13 +112,6 @@ class Mode(Enum):
     DROP_MALFORMED = "dropmalformed"
 
 
-class Decode(Enum):
-    """Internal topics as columns: ``decode``."""
-
-    OFFSETS = "offsets"
-    TRANSACTIONS = "transactions"
-
-
 class Columns(NamedTuple):
     """The columns of a read."""
 
@@ -129,21 +125,35 @@ class Columns(NamedTuple):
         given = Given.of(options)
         text = given.text("columns")
         names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-        there = read_schema(include_headers=True).names
+        decode = given.choice("decode", None, {each.value: each for each in Decode})
+        there = list(READ_TYPES if decode is None else decode.columns)
         for name in names or ():
             if name not in there:
                 raise InvalidConfigError(
                     f"option columns: there is no column {name!r}{nearest(name, there)}; there are {', '.join(there)}"
                 )
-        decode = given.choice("decode", None, {each.value: each for each in Decode})
         return cls(given.flag("includeHeaders", False), names, decode)
 
     def schema(self) -> StructType:
-        """Of the DataFrame, where nothing is decoded."""
-        if self.names is None:
-            return read_schema(self.include_headers)
-        every = read_schema(include_headers=True)
-        return StructType([every[name] for name in self.names])
+        """Of the DataFrame."""
+        if self.decode is not None:
+            columns = self.decode.columns
+            return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
+        return read_schema(self.include_headers) if self.names is None else schema_with(self.names)
+
+    def arrow_schema(self, schema: StructType) -> pa.Schema:
+        """Of the batches, for a DataFrame's ``schema``; raises InvalidConfigError for columns there are not."""
+        if self.decode is None:
+            return arrow_schema(schema)
+        columns = self.decode.columns
+        every = from_arrow_schema(pa.schema(list(columns.items())))
+        for field in schema.fields:
+            if field.name not in columns or field.dataType != every[field.name].dataType:
+                raise InvalidConfigError(
+                    f"with option decode there is no column {field.name} of type {field.dataType.simpleString()}; "
+                    f"there are {every.simpleString()}"
+                )
+        return pa.schema([(field.name, columns[field.name]) for field in schema.fields])
 
 
 @dataclass(frozen=True)

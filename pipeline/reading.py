@@ -5,11 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 
+import pyarrow as pa
+
+from pyspark_commitlog.pipeline.arrow import to_batch
+from pyspark_commitlog.pipeline.columns import IN_RECORDS
+from pyspark_commitlog.pipeline.decoding import DECODED_FROM
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange
 from pyspark_commitlog.storage import CorruptionError, LogReader, OffsetOutOfRangeError, Records, salvaged_records
 
 logger = logging.getLogger(__name__)
+
+
+def batches_of(log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`."""
+    decode = options.columns.decode
+    asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
+    make = decode.to_batch if decode else to_batch
+    for records in records_of(log, part, options, asked):
+        yield make(records, part.source, schema)
 
 
 def records_of(log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str]) -> Iterator[Records]:

@@ -23,8 +23,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_commitlog.pipeline.arrow import to_batch
-from pyspark_commitlog.pipeline.columns import IN_RECORDS
 from pyspark_commitlog.pipeline.limits import TriggerDelay, TriggerLimits, lags, shares
 from pyspark_commitlog.pipeline.offsets import (
     Ends,
@@ -36,7 +34,7 @@ from pyspark_commitlog.pipeline.offsets import (
 )
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
-from pyspark_commitlog.pipeline.reading import records_of
+from pyspark_commitlog.pipeline.reading import batches_of
 from pyspark_commitlog.pipeline.watchers import Watchers
 from pyspark_commitlog.storage import (
     CommittedOffset,
@@ -226,9 +224,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if log is None:
             self._report_gone([partition.source])
             return
-        asked = [name for name in self._schema.names if name in IN_RECORDS]
-        for records in records_of(log, partition, self._options, asked):
-            yield to_batch(records, partition.source, self._schema)
+        yield from batches_of(log, partition, self._options, self._schema)
         log.rest(partition.start, partition.end)
 
     # Afterwards

@@ -35,6 +35,11 @@ from .filesystem import FileSystem as FileSystem
 from .filesystem import LocalFileSystem as LocalFileSystem
 from .format.fields import Codec as Codec
 from .format.fields import TimestampType as TimestampType
+from .format.internal import OffsetCommitKey as OffsetCommitKey
+from .format.internal import OffsetCommitValue as OffsetCommitValue
+from .format.internal import TransactionLogValue as TransactionLogValue
+from .format.internal import decode_group_key as decode_group_key
+from .format.internal import decode_transaction_key as decode_transaction_key
 from .format.tables import BatchHeaders as BatchHeaders
 from .format.tables import BinaryColumn as BinaryColumn
 from .format.tables import HeadersColumn as HeadersColumn
@@ -97,6 +102,7 @@ from .transactions import Transaction as Transaction
 from .transactions import TransactionalWriter as TransactionalWriter
 from .transactions import TransactionCoordinator as TransactionCoordinator
 from .transactions import TransactionPart as TransactionPart
+from .transactions import expire_transactional_ids as expire_transactional_ids
 from .transactions import open_transactions as open_transactions
 from .transactions import resolve_dead_transactions as resolve_dead_transactions
 from .watcher import LogWatcher as LogWatcher

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
+from pyspark_commitlog.pipeline.decoding import Decode
 from pyspark_commitlog.pipeline.limits import TriggerLimits
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
@@ -19,7 +21,6 @@ from pyspark_commitlog.pipeline.offsets import (
 )
 from pyspark_commitlog.pipeline.options import (
     Columns,
-    Decode,
     Mode,
     ReadOptions,
     Use,
@@ -72,7 +73,6 @@ def test_every_option_is_read() -> None:
             "columns": "value, offset,headers",
             "pushFilters": "true",
             "mode": "DROPMALFORMED",
-            "decode": "offsets",
             "kafka.isolation.level": "read_uncommitted",
             "kafka.group.id": "g",
         },
@@ -81,11 +81,20 @@ def test_every_option_is_read() -> None:
     assert options.loss == DataLoss(fails=False)
     assert options.tasks == TaskLimits(7, 1000)
     assert options.limits == TriggerLimits(100, 10, 90_000, 1 << 20)
-    assert options.columns == Columns(True, ("value", "offset", "headers"), Decode.OFFSETS)
+    assert options.columns == Columns(True, ("value", "offset", "headers"), None)
     assert options.columns.schema().names == ["value", "offset", "headers"]
     assert (options.push_filters, options.mode) == (True, Mode.DROP_MALFORMED)
     assert (options.isolation, options.group_id) == (Isolation.READ_UNCOMMITTED, "g")
     assert options.notices == ()
+
+
+def test_decoded_topics_have_columns_of_their_own() -> None:
+    columns = ReadOptions.parse(GIVEN | {"decode": "Offsets", "columns": "offset,group"}).columns
+    assert columns == Columns(False, ("offset", "group"), Decode.OFFSETS)
+    assert columns.schema().simpleString() == "struct<offset:bigint,group:string>"
+    assert columns.arrow_schema(columns.schema()).names == ["offset", "group"]
+    with pytest.raises(InvalidConfigError, match="no column value of type binary"):
+        columns.arrow_schema(StructType.fromDDL("value binary"))
 
 
 def test_option_names_and_words_are_read_in_any_case() -> None:
