@@ -94,7 +94,7 @@ def test_decoded_topics_have_columns_of_their_own() -> None:
     assert columns.schema().simpleString() == "struct<offset:bigint,group:string>"
     assert columns.arrow_schema(columns.schema()).names == ["offset", "group"]
     with pytest.raises(InvalidConfigError, match="no column value of type binary"):
-        columns.arrow_schema(StructType.fromDDL("value binary"))
+        columns.arrow_schema(StructType().add("value", "binary"))
 
 
 def test_option_names_and_words_are_read_in_any_case() -> None:
