@@ -73,8 +73,11 @@ class LogFollower(LogReader):
         self.producers.on_high_watermark(self._log_end_offset)
 
     def is_current(self) -> bool:
-        """Whether the active segment still is; else it was rolled, cut or made anew, and only a refresh sees more."""
-        if not self._is_same_file():
+        """Whether :meth:`follow` sees all there is; where segments were rolled, cut or made anew, only a refresh does.
+
+        So it may where bytes are left of which no batch can be made: a torn write, or the log was cut and went on.
+        """
+        if not self._is_same_file() or self.segments.active.size < self.segments.active.file_size:
             return False
         if self._log_end_offset == self.segments.active.base_offset:
             return True

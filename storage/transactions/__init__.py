@@ -6,6 +6,7 @@ from pyspark_commitlog.storage.transactions.dead import (
     OpenTransaction,
     Resolution,
     ResolvedTransaction,
+    expire_transactional_ids,
     open_transactions,
     resolve_dead_transactions,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "TransactionCoordinator",
     "TransactionPart",
     "TransactionalWriter",
+    "expire_transactional_ids",
     "open_transactions",
     "resolve_dead_transactions",
 ]

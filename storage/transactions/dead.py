@@ -8,6 +8,7 @@ carried out, whoever decided it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.coordinator import TransactionalIdLock
 from pyspark_commitlog.storage.transactions.ending import Ending, open_logs, write_marker
 from pyspark_commitlog.storage.transactions.states import LEFT, PREPARED, TransactionStates, told
+
+TRANSACTIONAL_ID_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms: seven days
 
 
 class OpenPartition(NamedTuple):
@@ -211,3 +214,25 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
             if known is not None and known.in_transaction and known.epoch == found.epoch:
                 write_marker(log, successor, commit=False, coordinator_epoch=coordinator_epoch)
                 log.flush()
+
+
+# Forgetting
+
+
+def expire_transactional_ids(
+    manager: LogManager, *, now_ms: int | None = None, expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS
+) -> list[str]:
+    """Forget the transactional ids that ended nothing for so long (``transactional.id.expiration.ms``); their names.
+
+    Each batch write without one of its own leaves one. Those that somebody holds stay, as do those with an open
+    transaction; one that comes back later begins anew, with another producer id.
+    """
+    now_ms = manager.clock.now_ms() if now_ms is None else now_ms
+    states, forgotten = TransactionStates(manager), []
+    for transactional_id, value in states.all():
+        is_idle = now_ms - value.transaction_last_update_timestamp_ms >= expiration_ms
+        if is_idle and value.transaction_status not in LEFT:
+            with suppress(LogDirLockedError), TransactionalIdLock.take(manager, transactional_id, "expiration"):
+                if states.forget(transactional_id, value):
+                    forgotten.append(transactional_id)
+    return forgotten

@@ -113,6 +113,17 @@ class TransactionStates:
             info = log.append_encoded(batches, sync=sync)
             self._latest(partition_for(transactional_id, self._partitions)).wrote(*entry, info)
 
+    def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
+        """Write a tombstone if ``expected`` is the newest; not synced: what comes back is forgotten the next time."""
+        log = self._log(transactional_id)
+        with log.exclusively():
+            if not _is_same(self.newest(transactional_id), expected):
+                return False
+            entry = (TransactionLogKey(transactional_id).encode(), None)
+            now_ms = self.manager.clock.now_ms()
+            log.append_encoded(keyed_batches([entry], now_ms, log.context.config), sync=False)
+            return True
+
     def coordinator_epoch(self, transactional_id: str) -> int:
         """What markers say of their coordinator: the leader epoch of its partition, as a broker has it."""
         return self._log(transactional_id).leader_epoch

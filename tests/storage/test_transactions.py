@@ -36,6 +36,7 @@ from pyspark_commitlog.storage.transactions import (
     TransactionalWriter,
     TransactionCoordinator,
     TransactionPart,
+    expire_transactional_ids,
     open_transactions,
     resolve_dead_transactions,
 )
@@ -619,3 +620,23 @@ def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFi
     assert found.resolution is Resolution.LEFT
     assert found.transaction.partitions[0].holds_back
     assert manage(disk).open_reader(TOPIC, 0).last_stable_offset == 0
+
+
+def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
+    query: Query, disk: MemoryFileSystem
+) -> None:
+    query.run_batch(0)
+    for name in ("once", "left open"):
+        with TransactionCoordinator.open(manage(disk), name) as coordinator:
+            transaction = coordinator.begin(PLACES)
+            if name == "once":
+                coordinator.commit(transaction, [])
+    assert expire_transactional_ids(manage(disk)) == []
+    clock_of(disk).advance(7 * 86_400_000)
+    assert expire_transactional_ids(manage(disk)) == ["once"]
+    assert expire_transactional_ids(manage(disk)) == []
+    assert TransactionStates(manage(disk)).newest("once") is None
+    with TransactionCoordinator.open(manage(disk), "once") as coordinator:
+        assert coordinator.begin(PLACES).producer == Producer(FIRST_PRODUCER_ID + 3, 0)
+    query.run_batch(1)
+    assert content(manage(disk), 0) == expected(0, range(2))
