@@ -22,7 +22,7 @@ from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, config
 from tests.support.memory_filesystem import MemoryFileSystem
 
-PARTITIONS = [f"v{magic}-compacted-{partition}" for magic in range(3) for partition in range(2)]
+PARTITIONS = [f"v{magic}-compacted-{partition}" for magic in (0, 1) for partition in range(2)]
 CODECS = {0: (Codec.NONE, Codec.GZIP, Codec.SNAPPY), 1: (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)}
 Pairs = Sequence[tuple[bytes, bytes | None]]
 
