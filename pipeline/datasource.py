@@ -40,7 +40,6 @@ class CommitLogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         options = ReadOptions.parse(self.options, Use.STREAM)
-        options.tell_notices()
         return CommitLogStreamReader(options, options.columns.arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

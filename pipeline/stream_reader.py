@@ -89,7 +89,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         another by then, because the log grew, would leave out or repeat records: it is UNDECIDED, and what it comes to
         is the end of a first micro-batch without records.
         """
-        self._check_group()
+        self._begin()
         return UNDECIDED if self._options.starting.drifts else offsets_to_nested(self._initial_offsets())
 
     def _initial_offsets(self) -> Offsets:
@@ -118,7 +118,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
     def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:  # noqa: N802
-        self._check_group()
+        self._begin()
         if start == UNDECIDED:
             self._latest = self._initial_offsets()
             return offsets_to_nested(self._latest)
@@ -246,8 +246,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             GroupOffsets(self._watchers.manager).commit(group, offsets)
             self._committed = ended
 
-    def _check_group(self) -> None:
-        """Raise LogDirLockedError at once, not when the first micro-batch is done, where nothing can be committed."""
+    def _begin(self) -> None:
+        """Say what is to be said before the first micro-batch, in the process that lives as long as the query.
+
+        Raises LogDirLockedError where nothing can be committed for a group: not only when a micro-batch is done.
+        """
+        self._options.tell_notices()
         if self._options.group_id is not None:
             self._watchers.manager.check_writable()
 

@@ -176,6 +176,20 @@ def test_topic_that_does_not_exist_is_refused(logs: Logs) -> None:
         logs.reader(subscribe="aa").initialOffset()
 
 
+def test_partition_without_its_directory_is_told(logs: Logs) -> None:
+    logs.manager.close()
+    shutil.rmtree(Path(logs.directory) / "a-1")
+    with pytest.raises(UnknownTopicOrPartitionError, match="no directories of partitions a-1"):
+        logs.reader().initialOffset()
+
+
+def test_options_that_change_nothing_are_noticed_once(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+    reader = logs.reader(kafka_noticed_once="1")
+    for _ in range(2):
+        reader.latestOffset(reader.initialOffset(), ALL)
+    assert caplog.text.count("kafka.noticed.once") == 1
+
+
 # How far
 
 
