@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import NamedTuple, Protocol, Self, TypeVar
-
-import numpy as np
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
 from pyspark_commitlog.storage.config import LogConfig
@@ -23,18 +20,18 @@ from pyspark_commitlog.storage.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
+from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
-from pyspark_commitlog.storage.outcomes import AbortedTransaction, Outcomes, aborted_runs
+from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
 from pyspark_commitlog.storage.producers import Marker
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import LogContext, OffsetAndTimestamp, Window
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
-ALL_COLUMNS = ("key", "value", "headers")
 REOPEN_ATTEMPTS = 5  # a log whose files vanish five times in a row during one read is being deleted
 
 T = TypeVar("T")
@@ -84,30 +81,6 @@ class SegmentDescription(NamedTuple):
     next_offset: int  # the base offset of the next segment, or the log end
     size: int  # bytes of the .log
     largest_timestamp: int  # ms; -1: no record has one
-
-
-@dataclass(frozen=True)
-class FetchData:
-    """Whole batches of one segment, as they lie there; the first may begin below the offset asked for."""
-
-    segment: LogSegment
-    window: Window
-    visible: Bools  # shape (batches,): neither control batches nor, for read_committed, aborted ones
-    aborted: tuple[AbortedTransaction, ...]  # of read_committed; in the order of their offsets
-
-    @property
-    def next_offset(self) -> int:
-        """Where to read on."""
-        return int(self.window.headers.table["last_offset"][-1]) + 1
-
-    def records(self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS) -> Records:
-        """The visible records with ``start <= offset < end``; checksums are verified here.
-
-        Raises CorruptRecordError or InvalidRecordError with path and position.
-        """
-        rows = np.flatnonzero(self.visible & (self.window.headers.table["base_offset"] < end))
-        records = self.segment.decode(self.window, rows, tuple(columns)).records
-        return records.between(start, end)
 
 
 class LogReader:
@@ -267,7 +240,7 @@ class LogReader:
         if window is None or (len(window.buffer) > max_bytes and not min_one_message):
             return None
         segment.check_order(window)
-        return self._fetch_data(segment, window, isolation)
+        return self.fetch_data(segment, window, isolation)
 
     def _find(self, offset: int) -> tuple[LogSegment, int] | None:
         """Where the first batch lies that reaches ``offset``.
@@ -297,7 +270,8 @@ class LogReader:
         position = segment.position_reaching(bound)
         return segment.size if position is None else position
 
-    def _fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
+    def fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
+        """The batches of a window, and which of them ``isolation`` shows."""
         visible = ~window.headers.is_control
         if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
             return FetchData(segment, window, visible, ())
@@ -313,14 +287,18 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_COMMITTED,
         columns: Collection[str] = ALL_COLUMNS,
+        timespan: Timespan = ALL_TIMES,
         fetch_bytes: int = FETCH_BYTES,
     ) -> Iterator[Records]:
         """Exactly the records with ``start <= offset < end`` that ``isolation`` shows, in pieces, in order.
 
-        Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
+        With a ``timespan``, segments and batches that have no record of it are passed over; of others every record
+        comes. Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
         """
-        for data in self._fetches(start, end, self.end_offset(isolation), isolation, fetch_bytes):
-            records = data.records(start, end, columns)
+        bound = self.end_offset(isolation)
+        start = self._passing_over(start, timespan)
+        for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
+            records = data.records(start, end, columns, timespan)
             if len(records):
                 yield records
 
@@ -334,7 +312,15 @@ class LogReader:
         for data in self._fetches(start, end, end, Isolation.READ_COMMITTED, FETCH_BYTES):
             yield data.records(start, end, columns)
 
-    def _fetches(self, start: int, end: int, bound: int, isolation: Isolation, max_bytes: int) -> Iterator[FetchData]:
+    def _fetches(
+        self,
+        start: int,
+        end: int,
+        bound: int,
+        isolation: Isolation,
+        max_bytes: int,
+        timespan: Timespan = ALL_TIMES,
+    ) -> Iterator[FetchData]:
         """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``."""
         offset = start
         while offset < min(end, bound):
@@ -342,7 +328,21 @@ class LogReader:
             if data is None:
                 return
             yield data
-            offset = data.next_offset
+            offset = self._passing_over(data.next_offset, timespan)
+
+    def _passing_over(self, offset: int, timespan: Timespan) -> int:
+        """Where to read on: behind the segments from ``offset`` on whose records are all older than ``timespan``."""
+        if timespan.first == INT64_MIN:
+            return offset
+        return self._looking_again(lambda: self._behind_older(offset, timespan.first))
+
+    def _behind_older(self, offset: int, timestamp_ms: int) -> int:
+        for segment in self.segments.reaching(offset):
+            following = self.segments.higher(segment.base_offset)
+            if segment.largest.timestamp >= timestamp_ms or following is None:
+                break
+            offset = max(offset, following.base_offset)
+        return offset
 
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
         """Which batches of a window belong to an aborted transaction, or to one that is open."""
