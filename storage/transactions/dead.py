@@ -154,11 +154,11 @@ def resolve_dead_transactions(
     transactional id has left behind, are aborted; those of producers that no transactional id has are only reported.
     Nothing is done while another holds the lock of the transactional id. With ``dry_run`` no log is written to.
     """
-    states = TransactionStates(manager)
-    return [_resolve(states, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]
+    return [resolve(manager, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]
 
 
-def _resolve(states: TransactionStates, found: OpenTransaction, *, dry_run: bool) -> ResolvedTransaction:
+def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = False) -> ResolvedTransaction:
+    """The same for one transaction, which may have gone on since it was found."""
     if found.transactional_id is None:
         reason = "no transactional id has this producer: a broker's, whose __transaction_state is not here"
         return ResolvedTransaction(found, Resolution.LEFT, reason)
@@ -166,11 +166,11 @@ def _resolve(states: TransactionStates, found: OpenTransaction, *, dry_run: bool
         reason = f"its transaction.timeout.ms of {found.timeout_ms} is not over"
         return ResolvedTransaction(found, Resolution.LEFT, reason)
     try:
-        lock = TransactionalIdLock.take(states.manager, found.transactional_id, "the retention of dead transactions")
+        lock = TransactionalIdLock.take(manager, found.transactional_id, "the retention of dead transactions")
     except LogDirLockedError as error:
         return ResolvedTransaction(found, Resolution.LEFT, str(error))
     with lock:
-        return _resolve_locked(states, found, found.transactional_id, dry_run=dry_run)
+        return _resolve_locked(TransactionStates(manager), found, found.transactional_id, dry_run=dry_run)
 
 
 def _resolve_locked(
@@ -195,12 +195,12 @@ def _resolve_locked(
 
 
 def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
-    """Whether the state still is the one that the transaction was judged by."""
+    """Whether the state still is the one the transaction was judged by: it may have begun, or been decided, since."""
     if newest.producer_id != found.producer_id:
-        return found.state == "Superseded"
+        return False
+    is_of_it = newest.transaction_status in LEFT and _epoch_of_records(newest, {found.epoch: ()}) == found.epoch
     if found.state == "Superseded":
-        return newest.producer_epoch > found.epoch
-    is_of_it = newest.producer_epoch in (found.epoch, found.epoch + 1)
+        return newest.producer_epoch > found.epoch and not is_of_it
     return is_of_it and told(newest).split()[0] == found.state
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ from pyspark_commitlog.storage.transactions import (
     open_transactions,
     resolve_dead_transactions,
 )
+from pyspark_commitlog.storage.transactions.dead import resolve
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
 from tests.support.clock import ManualClock
@@ -610,6 +612,40 @@ def test_an_epoch_that_its_transactional_id_has_left_behind_is_aborted(disk: Mem
     log = manage(disk).open_reader("u", 0)
     assert log.last_stable_offset == log.log_end_offset == 2
     assert resolve_dead_transactions(manage(disk)) == []
+
+
+@pytest.mark.parametrize("is_decided", [False, True], ids=["ongoing", "decided"])
+def test_a_transaction_that_was_begun_and_decided_while_others_looked_is_not_taken_for_an_old_one(
+    faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem, is_decided: bool
+) -> None:
+    """Who read the states before it began, and the partitions after it wrote, sees records that no state explains."""
+    filesystem, query = faulty
+    query.run_batch(0)
+    transaction = query.begin()
+    parts = query.write(transaction, 1)
+    (found,) = open_transactions(manage(disk))
+    if is_decided:
+        filesystem.rules.append(fail("write", "*/t-*/*.log"))
+        with pytest.raises(StorageError):
+            query.commit(transaction, 1, parts)
+    disk.lose_locks()
+    seen = replace(found, state="Superseded")
+    assert resolve(manage(disk), seen).resolution is Resolution.LEFT
+    Query.on(disk).run(3)
+    assert [content(manage(disk), partition) for partition in (0, 1)] == [expected(p, range(3)) for p in (0, 1)]
+
+
+def test_a_transaction_that_followed_the_old_one_meanwhile_is_left_alone(disk: MemoryFileSystem) -> None:
+    for _ in range(2):
+        with Query.on(disk).start().coordinator as planning:
+            planning.begin(PLACES)
+        clock_of(disk).advance(900_001)
+    (found,) = open_transactions(manage(disk))
+    with Query.on(disk).start().coordinator as planning:
+        transaction = planning.begin(PLACES)
+    older = replace(found, epoch=transaction.epoch - 1)
+    assert resolve(manage(disk), older).resolution is Resolution.LEFT
+    TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, [])
 
 
 def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFileSystem) -> None:
