@@ -10,7 +10,7 @@ import sys
 import typer
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.cli import dump_log, groups, topics, transactions
+from pyspark_commitlog.cli import dump_log, groups, metrics, topics, transactions
 
 app = typer.Typer(
     name="commitlog",
@@ -25,6 +25,7 @@ app.command("dump-log")(dump_log.dump_log)
 app.command("topics")(topics.topics)
 app.command("groups")(groups.groups)
 app.command("transactions")(transactions.transactions)
+app.command("metrics")(metrics.metrics)
 
 
 @app.callback()

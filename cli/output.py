@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import typer
 
-
 WIDEST = 10_000  # columns of text
 
 

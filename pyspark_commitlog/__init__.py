@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.datasource import CommitLogDataSource, DefaultSource
+    from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
     from pyspark_commitlog.pipeline.read_table import read_table, tail
     from pyspark_commitlog.pipeline.sink import commitlog_sink
 
-__all__ = ["CommitLogDataSource", "DefaultSource", "commitlog_sink", "read_table", "tail"]
+__all__ = ["CommitLogDataSource", "CommitLogMetrics", "DefaultSource", "commitlog_sink", "read_table", "tail"]
 
 _HOMES = {
     "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
+    "CommitLogMetrics": "pyspark_commitlog.pipeline.metrics",
     "DefaultSource": "pyspark_commitlog.pipeline.datasource",
     "commitlog_sink": "pyspark_commitlog.pipeline.sink",
     "read_table": "pyspark_commitlog.pipeline.read_table",

@@ -1,0 +1,236 @@
+"""The listener: what Spark says of a micro-batch becomes metrics when somebody asks, and goes with the query."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+
+from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
+from pyspark_commitlog.storage import LogManager
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import append
+from tests.support.prometheus import Page
+
+ID, RUN = "85a2e94a-e469-46db-9053-a31e6c79721d", "97612643-69ea-409b-b53d-1d5a3649e95d"
+PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@741f9e8b"
+
+
+def source(end: object, latest: object, description: str = PYTHON) -> dict[str, Any]:
+    rates = {"numInputRows": 2, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.8}
+    return {"description": description, "startOffset": None, "endOffset": end, "latestOffset": latest, **rates}
+
+
+def progress(*sources: dict[str, Any], **changes: Any) -> QueryProgressEvent:
+    """As Spark 4.2 tells it of a query that reads topic ``orders``."""
+    told = {
+        **{"id": ID, "runId": RUN, "name": "copy", "timestamp": "2026-11-21T05:59:17.826Z"},
+        **{"batchId": 3, "batchDuration": 2601, "durationMs": {"triggerExecution": 2601}, "stateOperators": []},
+        **{"numInputRows": 4, "inputRowsPerSecond": 0.5, "processedRowsPerSecond": 0.8},
+        "sources": sources or (source({"orders": {"0": 2, "1": 3}}, {"orders": {"0": 5, "1": 3}}),),
+        "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
+    }
+    return QueryProgressEvent.fromJson({"progress": {**told, **changes}})
+
+
+def terminated(run_id: str = RUN) -> QueryTerminatedEvent:
+    return QueryTerminatedEvent.fromJson({"id": ID, "runId": run_id, "exception": None, "errorClassOnException": None})
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> CommitLogMetrics:
+    return CommitLogMetrics(port=None, registry=registry)
+
+
+def page(registry: CollectorRegistry, *labels: str) -> Page:
+    return Page(generate_latest(registry).decode(), *labels)
+
+
+# --- without Spark
+
+
+def test_a_query_is_a_group_and_its_lag_what_it_could_have_read(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    assert page(registry).samples == {}
+    metrics.onQueryProgress(progress())
+    found = page(registry, "group", "topic", "partition")
+    assert found["kafka_consumergroup_group_offset"] == {("copy", "orders", "0"): 2, ("copy", "orders", "1"): 3}
+    assert found["kafka_consumergroup_group_lag"] == {("copy", "orders", "0"): 3, ("copy", "orders", "1"): 0}
+    assert found["kafka_consumergroup_group_sum_lag"] == {("copy",): 3}
+    assert "kafka_consumergroup_group_lag_seconds" not in found
+    who = page(registry, "cluster_name", "consumer_id", "client_id", "partition")
+    assert ("spark", RUN, ID, "0") in who["kafka_consumergroup_group_lag"]
+
+
+def test_rows_rates_and_times_of_the_last_micro_batch_are_told(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.onQueryProgress(progress(batchId=2))
+    metrics.onQueryProgress(progress())
+    found = page(registry, "group")
+    told = {
+        name: values[("copy",)] for name in found.samples if name.startswith("commitlog_") and (values := found[name])
+    }
+    assert told == {
+        "commitlog_query_batch_id": 3,
+        "commitlog_query_input_rows": 4,
+        "commitlog_query_input_rows_per_second": 0.5,
+        "commitlog_query_processed_rows_per_second": 0.8,
+        "commitlog_query_batch_seconds": 2.601,
+    }
+    metrics.onQueryProgress(progress(sink={"description": "memory", "numOutputRows": 9}))
+    assert page(registry, "group")["commitlog_query_output_rows"] == {("copy",): 9}
+
+
+def test_a_query_without_a_name_is_its_id(metrics: CommitLogMetrics, registry: CollectorRegistry) -> None:
+    metrics.onQueryProgress(progress(name=None))
+    assert page(registry, "group")["commitlog_query_batch_id"] == {(ID,): 3}
+
+
+def test_a_query_that_ended_is_told_no_more_and_others_are(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.onQueryProgress(progress())
+    metrics.onQueryProgress(progress(name="other", runId="11111111-69ea-409b-b53d-1d5a3649e95d"))
+    metrics.onQueryTerminated(terminated())
+    assert page(registry, "group")["commitlog_query_batch_id"] == {("other",): 3}
+    metrics.onQueryTerminated(terminated())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(
+            source({"orders": {"0": 1}}, {"orders": {"0": 9}}, "KafkaV2[Subscribe[orders]]"), id="of a broker"
+        ),
+        pytest.param(source({"seconds": 7}, {"seconds": 9}), id="of another Python source"),
+        pytest.param(source(7, 9), id="numbers"),
+        pytest.param(source(None, None), id="nothing yet"),
+        pytest.param(source({"startingOffsets": "latest"}, None), id="not begun"),
+        pytest.param(source("x{", "["), id="no JSON"),
+    ],
+)
+def test_sources_that_are_none_of_ours_have_no_lag(
+    other: dict[str, Any], metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.onQueryProgress(progress(other))
+    assert "kafka_consumergroup_group_lag" not in page(registry)
+    metrics.onQueryProgress(progress(other, source({"orders": {"0": 2}}, {"orders": {"0": 5}})))
+    assert page(registry, "topic")["kafka_consumergroup_group_lag"] == {("orders",): 3}
+
+
+def test_of_two_reads_of_a_partition_the_one_behind_counts(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    reads = [source({"orders": {"0": end}}, {"orders": {"0": latest}}) for end, latest in ((4, 5), (2, 7), (6, 6))]
+    metrics.onQueryProgress(progress(*reads))
+    assert page(registry, "topic")["kafka_consumergroup_group_lag"] == {("orders",): 5}
+
+
+def test_with_the_directory_lag_goes_to_the_log_end_and_has_a_time(tmp_path: Path, registry: CollectorRegistry) -> None:
+    path = directory_with_internal_topics(tmp_path / "events")
+    with LogManager.open(path) as manager:
+        manager.create_topic("orders", partitions=2)
+        append(manager.open_log("orders", 0), *[b"v"] * 8)
+        append(manager.open_log("orders", 1), *[b"v"] * 3)
+    metrics = CommitLogMetrics(port=None, log_dir=path, registry=registry)
+    metrics.onQueryProgress(progress())
+    found = page(registry, "group", "partition")
+    assert found["kafka_consumergroup_group_lag"] == {("copy", "0"): 6, ("copy", "1"): 0}
+    seconds = found["kafka_consumergroup_group_lag_seconds"]
+    assert seconds["copy", "0"] > 0
+    assert seconds["copy", "1"] == 0
+    assert found["commitlog_query_batch_id"] == {("copy",): 3}
+    clusters = page(registry, "cluster_name", "partition", "topic")
+    assert clusters["commitlog_query_batch_id"] == {("events",): 3}
+    assert clusters["kafka_partition_latest_offset"]["events", "0", "orders"] == 8
+    metrics.onQueryTerminated(terminated())
+    assert "kafka_consumergroup_group_lag" not in page(registry)
+    metrics.close()
+    assert page(registry).samples == {}
+
+
+def test_it_answers_until_it_is_closed(registry: CollectorRegistry) -> None:
+    metrics = CommitLogMetrics(port=0, address="127.0.0.1", registry=registry)
+    metrics.onQueryProgress(progress())
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
+        assert "commitlog_query_batch_id" in answer.read().decode()
+    with pytest.raises(OSError, match="in use"):
+        CommitLogMetrics(port=metrics.port, address="127.0.0.1", registry=CollectorRegistry())
+    metrics.close()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60)
+    metrics.close()
+
+
+def test_a_look_that_takes_long_does_not_hold_up_the_listener(tmp_path: Path, registry: CollectorRegistry) -> None:
+    metrics = CommitLogMetrics(port=None, log_dir=str(tmp_path), registry=registry)
+    [_, directory] = metrics._collectors
+    with directory._turn:  # as while it looks
+        teller = threading.Thread(target=metrics.onQueryProgress, args=[progress(batchId=4)], daemon=True)
+        teller.start()
+        teller.join(60)
+        assert not teller.is_alive()
+    assert page(registry)["commitlog_query_batch_id"] == {(): 4}
+
+
+# --- with Spark
+
+
+def test_a_query_that_runs_is_told_and_goes_when_it_ends(
+    spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
+) -> None:
+    path = directory_with_internal_topics(tmp_path / "events")
+    with LogManager.open(path) as manager:
+        manager.create_topic("orders", partitions=2)
+        for partition in (0, 1):
+            append(manager.open_log("orders", partition), *[b"v"] * 5)
+    metrics = CommitLogMetrics(port=None, registry=registry)
+    spark.streams.addListener(metrics)
+    try:
+        stream = spark.readStream.format("commitlog").options(subscribe="orders", startingOffsets="earliest").load(path)
+        query = stream.writeStream.queryName("told").format("noop").trigger(processingTime="1 second").start()
+        try:
+            soon(lambda: ("told",) in page(registry, "group")["commitlog_query_batch_id"], KeyError)
+            found = page(registry, "group", "topic", "partition")
+            places = {("told", "orders", "0"), ("told", "orders", "1")}
+            assert found["kafka_consumergroup_group_offset"] == dict.fromkeys(places, 5)
+            assert found["kafka_consumergroup_group_lag"] == dict.fromkeys(places, 0)
+            assert page(registry, "consumer_id", "partition")["kafka_consumergroup_group_lag"].keys() == {
+                (str(query.runId), "0"),
+                (str(query.runId), "1"),
+            }
+            assert json.loads(query.lastProgress.json)["numInputRows"] >= 0
+        finally:
+            query.stop()
+        soon(lambda: page(registry).samples == {})
+    finally:
+        spark.streams.removeListener(metrics)
+
+
+def soon(is_so: Callable[[], bool], not_yet: type[Exception] = LookupError) -> None:
+    """Wait for what Spark's listener bus brings."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            if is_so():
+                return
+        except not_yet:
+            pass
+        assert time.monotonic() < deadline, "not within two minutes"
+        time.sleep(0.05)
