@@ -15,6 +15,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
+from pyspark_commitlog.pipeline import exposition
+from pyspark_commitlog.pipeline import metrics as listener
+from pyspark_commitlog.pipeline.exposition import Gauge
 from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
 from pyspark_commitlog.storage import LogManager
 from tests.support.log_directories import directory_with_internal_topics
@@ -234,3 +237,16 @@ def soon(is_so: Callable[[], bool], not_yet: type[Exception] = LookupError) -> N
             pass
         assert time.monotonic() < deadline, "not within two minutes"
         time.sleep(0.05)
+
+
+# --- the page about them
+
+
+def test_the_page_about_metrics_has_each_of_them_with_its_labels() -> None:
+    told: dict[str, tuple[str, ...]] = {}
+    for line in (Path(__file__).parents[2] / "docs" / "metrics.md").read_text().splitlines():
+        if line.startswith(("| kafka_", "| commitlog_")):
+            name, labels = (cell.strip() for cell in line.split("|")[1:3])
+            told[name] = list(told.values())[-1] if labels == "the same" else tuple(labels.split(", "))
+    gauges = [each for module in (exposition, listener) for each in vars(module).values() if isinstance(each, Gauge)]
+    assert told == {gauge.name: gauge.labels for gauge in gauges}
