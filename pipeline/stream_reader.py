@@ -7,7 +7,7 @@ A checkpoint of ``format("kafka")`` is read on, and the other way round.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -95,8 +95,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._watchers.manager)
-            sights = self._sights(wanted) if self._target is None else self._target
-            self._check_there(wanted, sights)
+            sights = self._all_sights(wanted) if self._target is None else self._target
             ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             self._committed = self._initial  # nothing was read yet: nothing to commit
@@ -149,10 +148,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             for each, log in self._watchers.look(partitions).items()
         }
 
-    def _check_there(self, wanted: Sequence[TopicPartition], found: Container[TopicPartition]) -> None:
-        missing = ", ".join(str(each) for each in wanted if each not in found)
+    def _all_sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
+        found = self._sights(partitions)
+        missing = ", ".join(str(each) for each in partitions if each not in found)
         if missing:
             raise UnknownTopicOrPartitionError(f"{self._options.directory}: no directories of partitions {missing}")
+        return found
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         found = self._watchers.seen(partition).offset_for_timestamp(timestamp_ms, self._options.isolation)
@@ -166,10 +167,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             ends = {each: min(end, begins[each] + most[each]) for each, end in ends.items()}
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
-            ends = {
-                each: self._watchers.seen(each).offset_within(begins[each], end, most[each])
-                for each, end in ends.items()
-            }
+            logs = self._watchers.look(ends)  # again: what was seen first under AvailableNow may be long ago, and gone
+            ends |= {each: log.offset_within(begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
 
     # A micro-batch

@@ -277,6 +277,15 @@ def test_latest_start_under_available_now_has_nothing_to_read(logs: Logs) -> Non
     assert reader.latestOffset(start, ALL) == start
 
 
+def test_topic_that_is_made_after_available_now_began_is_for_the_next_run(logs: Logs) -> None:
+    reader = logs.reader(subscribePattern="a|b")
+    reader.prepareForTriggerAvailableNow()
+    logs.create("b")
+    logs.append("b", 0, 3)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ALL) == {"a": {"0": 70, "1": 30}}
+
+
 def test_markers_at_the_end_are_not_read_over(logs: Logs) -> None:
     """A power cut may take a marker that is not synced, and give its offset to a record."""
     logs.create("b")
@@ -445,6 +454,21 @@ def test_lost_records_stop_a_query_unless_it_may_go_on_without_them(
     assert "failOnDataLoss is false: going on with what is there" in caplog.text
     assert lenient.latestOffset(end, ALL) == end
     assert read(lenient, end, end) == {}
+
+
+@pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "1"}, {"maxOffsetsPerTrigger": "10"}, {}])
+def test_available_now_ends_though_what_was_to_be_read_vanishes(logs: Logs, limit: dict[str, str]) -> None:
+    logs.create("b")
+    logs.append("b", 0, 3)
+    reader = logs.reader(subscribePattern="a|b", failOnDataLoss="false", **limit)
+    reader.prepareForTriggerAvailableNow()
+    start, found = reader.initialOffset(), dict[str, list[int]]()
+    logs.drop("a")
+    while start != (end := reader.latestOffset(start, reader.getDefaultReadLimit())):
+        for partition, offsets in read(reader, start, end).items():
+            found.setdefault(partition, []).extend(offsets)
+        start = end
+    assert found == {"b-0": [0, 1, 2]}
 
 
 def test_new_partition_whose_first_records_are_gone_is_told(logs: Logs) -> None:
