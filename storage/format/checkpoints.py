@@ -95,6 +95,8 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
 
 CHECKPOINT_VERSION = 0
 
+# What encode_offsets and Kafka write, with numbers that surely are within their limits: read in less than half the time.
+_OFFSETS_AS_WRITTEN = re.compile(rb"0\n([0-9]{1,9})\n((?:[A-Za-z0-9._-]+ [0-9]{1,9} [0-9]{1,18}\n)*)")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -127,6 +129,11 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
     """Offsets by partition, in file order; CorruptCheckpointError, with the line, for anything else."""
+    written = _OFFSETS_AS_WRITTEN.fullmatch(data)
+    if written is not None:  # ten thousand partitions are usual, and every log that is closed reads theirs
+        fields = written[2].decode().split()
+        if len(fields) == 3 * int(written[1]):
+            return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), map(int, fields[2::3]), strict=True))
     return {
         (topic, _number(at, partition, _INT32_MAX)): _number(at, offset, _INT64_MAX)
         for at, (topic, partition, offset) in _decode_lines(data, fields=3)

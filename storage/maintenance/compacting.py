@@ -97,15 +97,16 @@ def _rounds(
     """Rounds until the log is not due, after those that are ``done``; begins where the checkpoint says, each time."""
     cleaner = _cleaner(run.cleaner_config)
     began: tuple[int, Cleanable] | None = None
+    checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
     while True:
         now_ms = run.now_ms()
-        checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
         what = cleanable(log, checkpointed, now_ms)
         began = began or (now_ms, what)
         if not what.is_due:
             return Compacted(run, partition, *began, tuple(done))
         result = cleaner.clean(log, checkpointed, now_ms, work=run.work)
-        write_cleaner_offset(manager, partition.key, result.next_first_dirty_offset)
+        checkpointed = result.next_first_dirty_offset
+        write_cleaner_offset(manager, partition.key, checkpointed)
         done.append(result)
 
 
