@@ -6,7 +6,7 @@ offsets of group ``txnAppId`` in topics ``__sink.<topic>``, which are shown with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import resetting
+from pyspark_commitlog.cli.flags import AsJson, LogDir
 from pyspark_commitlog.cli.output import Column, fail, nearest, print_json, print_table
 
 OFFSETS = (
@@ -38,59 +39,68 @@ SINK_PREFIX = "__sink."
 HOLDER = "commitlog groups"
 
 
+List = Annotated[bool, typer.Option("--list", help="The names, one a line; with --state, states too.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Offsets and lag; with --state, the state.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Forget groups; with --dry-run only say which.")]
+DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Forget what a group committed for --topic.")]
+ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Commit other offsets; shown without --execute.")]
+Group = Annotated[list[str] | None, typer.Option(help="A group; may be given again.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
+State = Annotated[bool, typer.Option("--state", help="States instead of offsets.")]
+Topic = Annotated[list[str] | None, typer.Option(help="A topic, or partitions of one: orders:0,2; may be given again.")]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every topic that the group committed offsets of.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end.")]
+ToCurrent = Annotated[bool, typer.Option("--to-current", help="To where it is, else to the log end.")]
+ToOffset = Annotated[int | None, typer.Option(help="To this offset, or the nearest the log has.")]
+ToDatetime = Annotated[str | None, typer.Option(help="To the first record not older: 2026-11-21T06:00:00.000, in UTC.")]
+ByDuration = Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")]
+ShiftBy = Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Commit the offsets of --reset-offsets.")]
+
+
 def groups(  # the flags are those of kafka-consumer-groups
     *,
-    log_dir: Annotated[str, typer.Option(help="The log directory: what log.dirs names.")],
-    list_groups: Annotated[bool, typer.Option("--list", help="The names, one a line; with --state, states too.")] = (
-        False
-    ),
-    describe: Annotated[bool, typer.Option("--describe", help="Offsets and lag; with --state, the state.")] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Forget groups; with --dry-run only say which.")] = False,
-    delete_offsets: Annotated[
-        bool, typer.Option("--delete-offsets", help="Forget what a group committed for each --topic.")
-    ] = False,
-    reset_offsets: Annotated[
-        bool, typer.Option("--reset-offsets", help="Commit other offsets; only shown without --execute.")
-    ] = False,
-    group: Annotated[list[str] | None, typer.Option(help="A group; may be given again.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="States instead of offsets.")] = False,
-    topic: Annotated[
-        list[str] | None, typer.Option(help="A topic, or some partitions: orders:0,2; may be given again.")
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every topic that the group has committed offsets of.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the log end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To where it is, or the log end.")] = False,
-    to_offset: Annotated[int | None, typer.Option(help="To this offset, or the nearest the log has.")] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option(help="To the first record not older: 2026-11-21T06:00:00.000, UTC unless it says.")
-    ] = None,
-    by_duration: Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")] = None,
-    shift_by: Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets of --reset-offsets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    log_dir: LogDir,
+    list_groups: List = False,
+    describe: Describe = False,
+    delete: Delete = False,
+    delete_offsets: DeleteOffsets = False,
+    reset_offsets: ResetOffsets = False,
+    group: Group = None,
+    all_groups: AllGroups = False,
+    state: State = False,
+    topic: Topic = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    shift_by: ShiftBy = None,
+    dry_run: DryRun = False,
+    execute: Execute = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far groups are behind, and change their offsets.
 
     Looking takes no lock, so a running broker's directory may be looked at. A streaming query goes on where its
     checkpoint says, whatever is committed for its group; a consumer of a broker goes on where the group is.
     """
-    actions = {
-        "--list": list_groups,
-        "--describe": describe,
-        "--delete": delete,
-        "--delete-offsets": delete_offsets,
-        "--reset-offsets": reset_offsets,
-    }
-    if sum(actions.values()) != 1:
-        raise typer.BadParameter(f"exactly one of {', '.join(actions)} is needed")
+    action = _only(
+        {
+            "--list": list_groups,
+            "--describe": describe,
+            "--delete": delete,
+            "--delete-offsets": delete_offsets,
+            "--reset-offsets": reset_offsets,
+        }
+    )
     if execute and dry_run:
         raise typer.BadParameter("--execute and --dry-run exclude each other")
-    targets = {
+    scenarios = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
         "--to-current": to_current or None,
@@ -99,23 +109,28 @@ def groups(  # the flags are those of kafka-consumer-groups
         "--by-duration": by_duration,
         "--shift-by": shift_by,
     }
-    target = resetting.target(targets) if reset_offsets else None
+    target = resetting.target(scenarios) if reset_offsets else None
     with storage.LogManager.open(log_dir) as manager:
         command = _Groups(manager, as_json=as_json, is_dry=dry_run)
-        if list_groups:
+        if action == "--list":
             command.list(with_state=state)
             return
         names = command.chosen(group or [], all_groups=all_groups, may_be_new=reset_offsets)
         if target is not None:
             command.reset(names, target, topic or [], all_topics=all_topics, execute=execute)
-        elif delete_offsets:
+        elif action == "--delete-offsets":
             command.delete_offsets(names, topic or [])
-        elif delete:
+        elif action == "--delete":
             command.delete(names)
-        elif state:
-            command.states(names)
         else:
-            command.describe(names)
+            command.describe(names, states=state)
+
+
+def _only(actions: Mapping[str, bool]) -> str:
+    asked = [flag for flag, is_asked in actions.items() if is_asked]
+    if len(asked) != 1:
+        raise typer.BadParameter(f"exactly one of {', '.join(actions)} is needed")
+    return asked[0]
 
 
 class _Groups:
@@ -147,8 +162,17 @@ class _Groups:
             for each in known:
                 typer.echo(each.name)
 
-    def states(self, names: Iterable[str]) -> None:
+    def describe(self, names: Iterable[str], *, states: bool) -> None:
         found = [self._known[name] for name in names]
+        if states:
+            self._states(found)
+        elif self._as_json:
+            print_json(_json(lag) for each in found for lag in self._lags.lags(each))
+        else:
+            for each in found:
+                print_table(OFFSETS, map(_row, self._lags.lags(each)))
+
+    def _states(self, found: Iterable[storage.GroupDescription]) -> None:
         if self._as_json:
             print_json(
                 {"group": each.name, "assignment_strategy": each.protocol, "state": each.state}
@@ -157,14 +181,6 @@ class _Groups:
             )
         else:
             print_table(STATES, [(each.name, each.protocol, each.state, len(each.members)) for each in found])
-
-    def describe(self, names: Iterable[str]) -> None:
-        for name in names:
-            lags = self._lags.lags(self._known[name])
-            if self._as_json:
-                print_json(map(_json, lags))
-            else:
-                print_table(OFFSETS, map(_row, lags))
 
     # Changing
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import LogDir
 from pyspark_commitlog.cli.output import fail
 
 PORT = 9308
@@ -15,7 +16,7 @@ PORT = 9308
 
 def metrics(
     *,
-    log_dir: Annotated[str, typer.Option(help="The log directory: what log.dirs names.")],
+    log_dir: LogDir,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to answer; 0: a free one.")] = PORT,
     address: Annotated[str, typer.Option(help="Of which interface; 127.0.0.1 for this machine alone.")] = "0.0.0.0",
     cluster_name: Annotated[str | None, typer.Option(help="The label; by default the directory's name.")] = None,

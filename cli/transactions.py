@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import AsJson, LogDir
 from pyspark_commitlog.cli.output import Column, print_json, print_table
 
 COLUMNS = (
@@ -28,8 +29,8 @@ COLUMNS = (
 
 def transactions(
     *,
-    log_dir: Annotated[str, typer.Option(help="The log directory: what log.dirs names.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, one line a transaction.")] = False,
+    log_dir: LogDir,
+    as_json: AsJson = False,
 ) -> None:
     """Show the open transactions of a log directory, the oldest first, with a row for each partition they wrote to.
 
