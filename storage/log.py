@@ -7,7 +7,10 @@ the caller asks to sync later with :meth:`Log.flush`. Several processes may writ
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import (
@@ -180,7 +183,9 @@ class Log(SharedLog):
         known = self.producers.last_entry(producer.id)
         return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
 
-    def end_transaction(self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0) -> None:
+    def end_transaction(
+        self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0, now_ms: int | None = None
+    ) -> None:
         """Append the marker that ends the transaction of ``producer``, whose epoch fences older ones; not synced.
 
         One of an older coordinator than the log has seen says that coordinator's epoch. Raises
@@ -188,20 +193,16 @@ class Log(SharedLog):
         """
         with self._writing():
             known = self.producers.last_entry(producer.id)
-            epoch_known = known.coordinator_epoch if known else 0
-            marker = Marker(commit, max(coordinator_epoch, epoch_known), self.context.clock.now_ms())
-            buffer = control.end_transaction_marker(
-                commit=commit,
-                offset=self._log_end_offset,
-                leader_epoch=self.leader_epoch,
-                timestamp_ms=marker.timestamp,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                coordinator_epoch=marker.coordinator_epoch,
+            marker = Marker(
+                is_commit=commit,
+                coordinator_epoch=max(coordinator_epoch, known.coordinator_epoch if known else 0),
+                timestamp=self.context.clock.now_ms() if now_ms is None else now_ms,
             )
-            window = Window(0, buffer, formats.scan(buffer).headers)
-            update = self.producers.prepare(window.headers, Origin.COORDINATOR, {self._log_end_offset: marker})
-            self._write(window, Origin.COORDINATOR, update, NO_TIMESTAMP)
+            buffer = np.frombuffer(_marker_batch(producer, marker), dtype=np.uint8).copy()
+            headers = formats.scan(buffer).headers
+            headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+            update = self.producers.prepare(headers, Origin.COORDINATOR, {self._log_end_offset: marker})
+            self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
 
     def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
         """The batches at the beginning that are in the log already."""
@@ -369,6 +370,20 @@ class Log(SharedLog):
         self.context.filesystem.sync_directory(self.context.directory)
         self._note_synced()
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
+
+
+@lru_cache(maxsize=8)
+def _marker_batch(producer: Producer, marker: Marker) -> bytes:
+    """The same for all partitions of a transaction, but for offset and leader epoch, which no checksum covers."""
+    return control.end_transaction_marker(
+        commit=marker.is_commit,
+        offset=0,
+        leader_epoch=0,
+        timestamp_ms=marker.timestamp,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+    ).tobytes()
 
 
 def _repeated(batches: list[ProducerBatch]) -> AppendInfo:

@@ -183,6 +183,8 @@ def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damag
 def assign_epochs(epochs: LeaderEpochCache, headers: BatchHeaders) -> None:
     """Note every leader epoch that begins in these batches."""
     latest = epochs.latest.epoch if epochs.latest else -1
+    if len(headers) and headers.table["leader_epoch"].max() <= latest:
+        return  # the usual case
     seen = np.maximum.accumulate(np.concatenate(([latest], headers.table["leader_epoch"])))
     for row in np.flatnonzero(np.diff(seen) > 0).tolist():
         epochs.assign(int(headers.table["leader_epoch"][row]), int(headers.table["base_offset"][row]))

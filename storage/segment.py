@@ -155,6 +155,8 @@ class LogSegment(SegmentReader):
 
     def fitting(self, headers: BatchHeaders) -> int:
         """How many of the batches fit before a roll is due, the first of them at least; fewer is never wrong."""
+        if len(headers) == 1:
+            return 1
         table, config = headers.table, self.context.config
         first = self.first_timestamp if self.size else int(table["max_timestamp"][0])
         is_late = (table["max_timestamp"] - first > config.max_segment_ms - self.roll_jitter_ms) & (first >= 0)

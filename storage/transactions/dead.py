@@ -212,7 +212,8 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
         with log.exclusively():
             known = log.producers.last_entry(found.producer_id)
             if known is not None and known.in_transaction and known.epoch == found.epoch:
-                write_marker(log, successor, commit=False, coordinator_epoch=coordinator_epoch)
+                now_ms = states.manager.clock.now_ms()
+                write_marker(log, successor, commit=False, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
                 log.flush()
 
 

@@ -62,9 +62,10 @@ class Ending:
         commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
         producer = Producer(decided.producer_id, decided.producer_epoch)
         coordinator_epoch = self._states.coordinator_epoch(self._transactional_id)
+        now_ms = self._states.manager.clock.now_ms()
         logs = open_logs(self._states.manager, ungrouped(decided))
         for log in logs.values():
-            write_marker(log, producer, commit=commit, coordinator_epoch=coordinator_epoch)
+            write_marker(log, producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
         for log in logs.values():
             log.flush()
 
@@ -79,7 +80,7 @@ class Ending:
         return value
 
 
-def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoch: int) -> None:
+def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoch: int, now_ms: int) -> None:
     """Write the marker of a transaction to a partition, unless it is there; not synced.
 
     ``producer`` is the one of the marker. A partition without records of it gets one too, so that whoever still writes
@@ -88,7 +89,7 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
     with log.exclusively():
         known = log.producers.last_entry(producer.id)
         if known is None or known.epoch < producer.epoch or (known.in_transaction and known.epoch == producer.epoch):
-            log.end_transaction(producer, commit=commit, coordinator_epoch=coordinator_epoch)
+            log.end_transaction(producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
 
 
 def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
