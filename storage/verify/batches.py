@@ -6,6 +6,7 @@ leaves (fewer records than offsets, a horizon on ordinary data, empty batches) i
 
 from __future__ import annotations
 
+import zlib
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,11 +18,18 @@ from pyspark_commitlog.storage.format.columns import Part, fill
 from pyspark_commitlog.storage.format.control import ControlType, parse
 from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
+from pyspark_commitlog.storage.kernels import frozen, oddities
+from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
 DECODED_BATCHES = 256  # at a time: what the records' offsets and times take stays in the cache
+
+_ODDITIES = (
+    (oddities.HAS_ATTRIBUTES, Kind.ODD_ATTRIBUTES, "a record has attribute bits, which mean nothing"),
+    (oddities.IS_PADDED, Kind.ODD_VARINT, "a number in a record has bytes that it does not need"),
+)
 
 
 class Place(NamedTuple):
@@ -128,7 +136,8 @@ class RecordChecks:
 
     def _decode(self, window: Window, rows: Int64s) -> bool:
         try:
-            records, counts = _records(window, window.headers[rows])
+            parts = _parts(window, window.headers[rows])
+            records, counts = fill(parts, ()), _counts(window.headers[rows], parts)
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
             if len(rows) == 1:
                 self._place.tell(Kind.BAD_RECORDS, window, int(rows[0]), f"behind a right checksum: {_reason(error)}")
@@ -136,7 +145,35 @@ class RecordChecks:
         self.records += len(records)
         self._check_offsets(window, rows, records, counts)
         self._check_timestamps(window, rows, records, counts)
+        for part in parts:
+            if part.is_legacy:
+                self._check_messages(window, rows, part)
+            else:
+                self._check_bytes(window, rows, part)
         return True
+
+    def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:
+        """What every reader passes over in records of magic 2, and no writer of Kafka's writes."""
+        found = np.zeros(len(part.table), dtype=np.uint8)
+        oddities.find_oddities(frozen(part.source), part.table, found)
+        for at in np.flatnonzero(found).tolist():
+            row = _row_at(window, rows, int(part.positions[at]))
+            for bit, kind, what in _ODDITIES:
+                if found[at] & bit:
+                    self._place.tell(kind, window, row, what)
+
+    def _check_messages(self, window: Window, rows: Int64s, part: Part) -> None:
+        """Checksums of the messages inside a wrapper; a plain one's is that of its batch, which was verified."""
+        if part.source is window.buffer:
+            return
+        source = memoryview(np.ascontiguousarray(part.source))
+        for message, position in zip(part.table.tolist(), part.positions.tolist(), strict=True):
+            start, stop = message[reading.MESSAGE_START], message[reading.MESSAGE_STOP]
+            stored, found = int.from_bytes(source[start : start + 4], "big"), zlib.crc32(source[start + 4 : stop])
+            if stored != found:
+                offset = message[reading.MESSAGE_OFFSET]
+                what = f"checksum {found} of the message at offset {offset} in a compressed set, it says {stored}"
+                self._place.tell(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
 
     def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
         """Records must rise, from the base offset of their batch to its last."""
@@ -180,20 +217,30 @@ class RecordChecks:
             self._place.tell(Kind.ODD_CONTROL, window, row, "a control record of an unknown type, which means nothing")
 
 
-def _records(window: Window, headers: BatchHeaders) -> tuple[Records, Int64s]:
-    """Offsets and times of the records, and how many each batch has; the checksums were verified before."""
+def _row_at(window: Window, rows: Int64s, position: int) -> int:
+    """Which of the batches ``rows`` begins at a position of the window's buffer."""
+    return int(rows[np.searchsorted(window.headers.table["position"][rows], position)])
+
+
+def _parts(window: Window, headers: BatchHeaders) -> list[Part]:
+    """Where the records of some batches lie; the checksums were verified before."""
     parts: list[Part] = []
     magics = headers.table["magic"]
     bounds = [0, *(np.flatnonzero(np.diff(magics)) + 1).tolist(), len(headers)]
     for first, last in pairwise(bounds):
         module = formats.by_magic(int(magics[first]))
         parts += module.parts(window.buffer, headers[first:last], formats.DECOMPRESSED_BYTES_MAX)
-    counts = headers.table["count"].copy()
+    return parts
+
+
+def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
+    """How many records each batch has."""
+    counts: Int64s = headers.table["count"].copy()
     for part in parts:
         if part.is_legacy:
             batches, found = np.unique(part.positions, return_counts=True)
             counts[np.searchsorted(headers.table["position"], batches)] = found
-    return fill(parts, ()), counts
+    return counts
 
 
 def _firsts(counts: Int64s) -> Int64s:

@@ -69,6 +69,7 @@ class Kind(Enum):
     ODD_PRODUCER = "odd-producer", Severity.NOTE, _WRITER
     ODD_OFFSETS = "odd-offsets", Severity.NOTE, _WRITER
     ODD_TIMESTAMP = "odd-timestamp", Severity.NOTE, _WRITER
+    ODD_VARINT = "odd-varint", Severity.NOTE, _WRITER
     ODD_CONTROL = "odd-control", Severity.NOTE, _WRITER
     ODD_EPOCH = "odd-epoch", Severity.NOTE, _NOTHING
 

@@ -438,6 +438,24 @@ ODDITIES = {
     "corrupt-v2-codec-1-on-plain-crc-fixed": Kind.BAD_RECORDS,
     "corrupt-v1-wrapper-nested": Kind.BAD_RECORDS,
     "corrupt-v0-payload-bit-crc-stale": Kind.BAD_CHECKSUM,
+    **{
+        f"corrupt-v2-records-{what}{codec}": kind
+        for codec in ("", "-gzip")
+        for what, kind in (
+            ("attributes-nonzero", Kind.ODD_ATTRIBUTES),
+            ("length-varint-overlong", Kind.ODD_VARINT),
+            ("length-varint-6-bytes", Kind.BAD_RECORDS),
+            ("offset-delta-beyond-last", Kind.ODD_OFFSETS),
+            ("offset-delta-decreasing", Kind.ODD_OFFSETS),
+            ("offset-delta-negative", Kind.ODD_OFFSETS),
+            ("offset-delta-repeated", Kind.ODD_OFFSETS),
+        )
+    },
+    "corrupt-v2-last-offset-delta-negative-crc-fixed": Kind.ODD_OFFSETS,
+    "corrupt-v2-last-offset-delta-too-small-crc-fixed": Kind.ODD_OFFSETS,
+    "corrupt-v2-last-offset-delta-too-large-crc-fixed": Kind.OFFSETS_GO_BACK,  # of the batch behind it
+    "corrupt-v0-wrapper-inner-crc": Kind.BAD_CHECKSUM,
+    "corrupt-v1-wrapper-inner-crc": Kind.BAD_CHECKSUM,
     "corrupt-file-offsets-go-back": Kind.OFFSETS_GO_BACK,
     "corrupt-file-offsets-overlap": Kind.OFFSETS_OVERLAP,
 }

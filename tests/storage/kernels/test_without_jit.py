@@ -15,7 +15,9 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", ["test_bounds.py", "test_keyed.py", "test_twins.py", "test_vectors.py"])
+@pytest.mark.parametrize(
+    "name", ["test_bounds.py", "test_keyed.py", "test_oddities.py", "test_twins.py", "test_vectors.py"]
+)
 def test_without_the_jit_all_holds_too(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
