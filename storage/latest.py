@@ -61,8 +61,19 @@ class LatestByKey(Generic[K, V]):
     def catch_up(self) -> dict[K, V]:
         """See what was appended; the values, which are the same dict at every call.
 
-        Raises as reading does, and InvalidRecordError for a key or value that does not decode.
+        Raises as reading does, and InvalidRecordError for a key or value that does not decode; whatever interrupts it,
+        the next call reads the partition anew.
         """
+        try:
+            self._catch_up()
+        except BaseException:
+            self.close()
+            self._log = None
+            self._forget()
+            raise
+        return self.values
+
+    def _catch_up(self) -> None:
         if self._log is None:
             with self._manager.open_reader(*self._place) as reader:
                 self._log = LogFollower(reader.context, reader.checkpoints)
@@ -73,7 +84,6 @@ class LatestByKey(Generic[K, V]):
         self._apply(changes)
         if not self._log.is_current():
             self._refresh(self._log)
-        return self.values
 
     def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
         """Take over one record that the caller appended outside transactions, under the log's lock, without reading it.

@@ -35,6 +35,7 @@ from pyspark_commitlog.storage.errors import (
     TransactionRefusedError,
 )
 from pyspark_commitlog.storage.filesystem import Lock
+from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
 from pyspark_commitlog.storage.log import Log, Producer
@@ -93,8 +94,10 @@ class TransactionCoordinator:
 
         ``timeout_ms``: how old a transaction may become before others abort it, if nobody holds the lock. ``holder``
         tells whoever comes meanwhile who has it. A context manager. Raises LogDirLockedError, without waiting, while
-        another holds the lock, and as :meth:`recover` does.
+        another holds the lock, InvalidConfigError, and as :meth:`recover` does.
         """
+        if not 1 <= timeout_ms <= INT32_MAX:
+            raise InvalidConfigError(f"transaction.timeout.ms {timeout_ms} is not from 1 to {INT32_MAX}")
         lock = TransactionalIdLock.take(manager, transactional_id, holder)
         try:
             coordinator = cls(manager, transactional_id, timeout_ms, lock)
@@ -309,8 +312,10 @@ class TransactionalIdLock:
         return cls(manager, path, lock)
 
     def release(self) -> None:
-        self._manager.filesystem.remove(self._path)  # whoever comes meanwhile sees that the name is another file's
-        self._lock.release()
+        try:
+            self._manager.filesystem.remove(self._path)  # whoever comes meanwhile sees that the name is another file's
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
@@ -19,6 +20,7 @@ from pyspark_commitlog.storage.format.internal import (
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager
 from tests.support.clock import ManualClock
+from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs import NOW_MS, end_transaction, open_reader, records
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.sidecars import SIDECARS
@@ -242,3 +244,28 @@ def test_groups_are_listed_and_deleted(tmp_path: Path) -> None:
     assert not groups.delete("a")
     assert list(groups.groups()) == ["b"]
     assert GroupOffsets(managed(tmp_path)).fetch("a") == {}
+
+
+def test_a_look_that_was_interrupted_loses_nothing(disk: MemoryFileSystem) -> None:
+    faulty = FaultyFileSystem(disk)
+    groups = GroupOffsets(LogManager.open("/logs", clock=disk.clock, filesystem=faulty))
+    others = GroupOffsets(on(disk))
+    for n in range(3):
+        others.commit("g", {("t", n): CommittedOffset(n)})
+        rule = fail("status", "*.log", call=2)
+        faulty.rules[:] = [rule]
+        if n:
+            with pytest.raises(OSError, match="Input/output"):
+                groups.fetch("g")
+            assert rule.struck
+        faulty.rules.clear()
+        assert groups.fetch("g") == {("t", each): CommittedOffset(each) for each in range(n + 1)}
+
+
+def test_a_record_that_cannot_be_understood_is_told_at_every_look(disk: MemoryFileSystem) -> None:
+    manager = on(disk)
+    write(manager, OffsetCommitKey("g", "t", 0), b"\x7f\xff what is this")
+    groups = GroupOffsets(on(disk))
+    for _ in range(2):
+        with pytest.raises(InvalidRecordError):
+            groups.fetch("g")

@@ -245,9 +245,12 @@ def test_a_second_coordinator_of_a_transactional_id_is_told_who_has_it(disk: Mem
     assert [name for name in disk.list("/logs") if name.startswith(".transaction")] == []
 
 
-def test_an_empty_transactional_id_is_refused(disk: MemoryFileSystem) -> None:
+def test_an_empty_transactional_id_and_a_timeout_that_no_state_can_hold_are_refused(disk: MemoryFileSystem) -> None:
     with pytest.raises(InvalidConfigError, match="empty"):
         TransactionCoordinator.open(manage(disk), "")
+    for timeout_ms in (0, 2**31):
+        with pytest.raises(InvalidConfigError, match=r"transaction\.timeout\.ms"):
+            TransactionCoordinator.open(manage(disk), APP, timeout_ms=timeout_ms)
 
 
 def test_a_coordinator_that_lost_its_lock_and_wakes_after_the_other_aborted_is_refused(
