@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from bisect import bisect_right
 
 import numpy as np
 
@@ -122,14 +123,14 @@ class LogSegment(SegmentReader):
     def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
         """Batches that get an index entry: each that follows more than ``index.interval.bytes`` without one (5.2)."""
         ends = np.cumsum(headers.table["size"])
-        starts = ends - headers.table["size"]
+        starts: list[int] = (ends - headers.table["size"]).tolist()
         interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
         rows: list[int] = []
-        row = int(np.searchsorted(starts, interval - since, side="right"))
+        row = bisect_right(starts, interval - since)
         while row < len(starts):
             rows.append(row)
-            row = int(np.searchsorted(starts, starts[row] + interval, side="right"))
-        self._known_bytes_since_entry = int(ends[-1] - starts[rows[-1]]) if rows else since + int(ends[-1])
+            row = bisect_right(starts, starts[row] + interval, row)
+        self._known_bytes_since_entry = int(ends[-1]) - starts[rows[-1]] if rows else since + int(ends[-1])
         return np.array(rows, dtype=np.int64)
 
     @property
