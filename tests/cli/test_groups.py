@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,38 @@ def test_a_sink_that_runs_keeps_its_progress(action: str, directory: str) -> Non
     assert offsets_of(directory, "copy") == {("__sink.orders", 0): 3}
     assert commitlog("groups", "--log-dir", directory, action, "--group", "copy", *topic).code == 0
     assert offsets_of(directory, "copy") == {}
+
+
+# Holds the file of its argument as a broker holds .lock (Java's FileChannel.tryLock is lockf), until its input ends.
+BROKER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_beside_a_running_broker_it_looks_and_changes_nothing(directory: str) -> None:
+    change = ("--group", "etl", "--topic", "orders")
+    with subprocess.Popen(
+        [sys.executable, "-c", BROKER, f"{directory}/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == "held\n"
+        assert len(described(directory, "--group", "etl")) == 2
+        for arguments in (
+            ("--reset-offsets", *change, "--to-latest", "--execute"),
+            ("--delete-offsets", *change),
+            ("--delete", "--group", "etl"),
+            ("--delete", "--group", "copy"),
+        ):
+            done = commitlog("groups", "--log-dir", directory, *arguments)
+            assert (done.code, done.stdout) == (1, "")
+            assert "a running Kafka broker holds this directory" in done.stderr
+        broker.communicate()
+    assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
+    assert offsets_of(directory, "copy") == {("__sink.orders", 0): 3}
 
 
 # --- wrong use
