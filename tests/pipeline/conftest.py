@@ -11,7 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.session import spark_session
+from tests.pipeline.kafka_sources import Sources
+from tests.support.kafka import Broker
 from tests.support.spark_connector import connector_jars
+from tests.support.spark_kafka import PROMPT, fill
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +32,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.driver.memory": "1g",
                 "spark.sql.warehouse.dir": str(warehouse),
                 "spark.jars": connector_jars(),
+                "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
             },
         )
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
+    """A broker with topics (``spark_kafka.fill``), to be read by way of it and by way of its directory.
+
+    Tests that take it are of the xdist group ``a broker beside Spark``, so that one process starts one.
+    """
+    with Broker(tmp_path_factory.mktemp("broker")).start(props=PROMPT) as broker:
+        fill(broker)
+        yield Sources(spark, broker)
 
 
 @pytest.fixture

@@ -6,74 +6,17 @@ same kind. Where the two differ on purpose stands beside the test of the differe
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from chispa import assert_df_equality
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from tests.support.kafka import Broker
-from tests.support.spark_kafka import FIRST_MS, PROMPT, fill
+from tests.pipeline.kafka_sources import Options, Sources, assert_same, at, offsets, times
+from tests.support.spark_kafka import FIRST_MS
 
-Options = dict[str, str]
-
-
-# What both get unless a query says otherwise. The isolation level is the one default that differs; a fetch that finds
-# nothing more is answered at once; a topic that is not there is not waited for.
-DEFAULTS = {
-    "kafka.isolation.level": "read_uncommitted",
-    "kafka.fetch.max.wait.ms": "5",
-    "fetchOffset.numRetries": "1",
-}
-
-
-@dataclass(frozen=True)
-class Sources:
-    """The two sources over one broker."""
-
-    spark: SparkSession
-    broker: Broker
-
-    def kafka(self, options: Options) -> DataFrame:
-        return self.spark.read.format("kafka").options(**self._given(options)).load()
-
-    def commitlog(self, options: Options) -> DataFrame:
-        return self.spark.read.format("commitlog").options(**self._given(options)).load(str(self.broker.log_dir))
-
-    def plan_commitlog(self, options: Options) -> None:
-        """What Spark asks of a batch reader before any task runs, without a worker process for it."""
-        source = CommitLogDataSource(self._given(options) | {"path": str(self.broker.log_dir)})
-        source.reader(source.schema()).partitions()
-
-    def _given(self, options: Options) -> Options:
-        return {"kafka.bootstrap.servers": self.broker.bootstrap, **DEFAULTS, **options}
-
-
-@pytest.fixture(scope="module")
-def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
-    with Broker(tmp_path_factory.mktemp("broker")).start(props=PROMPT) as broker:
-        fill(broker)
-        yield Sources(spark, broker)
-
-
-def offsets(topic: str, *of_partitions: int) -> str:
-    """The JSON of Spark's offset options (and, with times, of those by timestamp)."""
-    return json.dumps({topic: {str(number): offset for number, offset in enumerate(of_partitions)}})
-
-
-def at(seconds: int) -> str:
-    return str(FIRST_MS + seconds * 1000)
-
-
-def times(topic: str, *seconds: int) -> str:
-    return offsets(topic, *[FIRST_MS + each * 1000 for each in seconds])
+pytestmark = pytest.mark.xdist_group("a broker beside Spark")
 
 
 BATCHES: dict[str, Options] = {
@@ -191,14 +134,6 @@ BATCHES: dict[str, Options] = {
 @pytest.mark.parametrize("options", BATCHES.values(), ids=BATCHES)
 def test_batch_read_gives_the_rows_that_sparks_kafka_source_gives(sources: Sources, options: Options) -> None:
     assert_same(sources.commitlog(options), sources.kafka(options))
-
-
-def assert_same(ours: DataFrame, kafkas: DataFrame) -> None:
-    """Schemas and rows, in the order of offsets. Sorted in one task: to sort in several, Spark reads twice."""
-    in_order = "topic", "partition", "offset"
-    assert_df_equality(
-        ours.coalesce(1).sortWithinPartitions(*in_order), kafkas.coalesce(1).sortWithinPartitions(*in_order)
-    )
 
 
 # Kinds of errors: what Spark's source raises, by the last name of the Java class, and ours.
