@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -161,9 +161,10 @@ class _Round:
         for segment in self.log.segments:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return
-            for window in segment.batches(window_bytes=self.window_bytes):
-                self._go_on(window)
-                verify(segment, window, slice(None))
+            with closing(segment):
+                for window in segment.batches(window_bytes=self.window_bytes):
+                    self._go_on(window)
+                    verify(segment, window, slice(None))
 
     # The map (12.4)
 
@@ -181,12 +182,12 @@ class _Round:
 
     def _map_segment(self, segment: LogSegment, transactions: Transactions) -> bool:
         """False where the map is full."""
-        start = self.what.first_dirty_offset
-        position = segment.position_before(start)
-        return all(
-            self._map_window(segment, window, transactions)
-            for window in segment.batches(position, window_bytes=self.window_bytes)
-        )
+        with closing(segment):
+            position = segment.position_before(self.what.first_dirty_offset)
+            return all(
+                self._map_window(segment, window, transactions)
+                for window in segment.batches(position, window_bytes=self.window_bytes)
+            )
 
     def _map_window(self, segment: LogSegment, window: Window, transactions: Transactions) -> bool:
         self._go_on(window)
@@ -249,7 +250,9 @@ class _Round:
         if not log.context.config.file_delete_delay_ms:
             for segment in old:
                 segment.remove_files()
-        self.counts.bytes_written += sum(segment.size for segment in new)
+        for segment in new:
+            self.counts.bytes_written += segment.size
+            segment.close()
         return len(new)
 
     def _clean_segments(
@@ -257,10 +260,11 @@ class _Round:
     ) -> None:
         for segment in group:
             filtering = Filter(rules, segment, self.counts)
-            for window in segment.batches(window_bytes=self.window_bytes):
-                self._go_on(window)
-                discardable = transactions.discardable(segment, window)
-                target.append(filtering.apply(window, discardable), transactions.still_aborted)
+            with closing(segment):
+                for window in segment.batches(window_bytes=self.window_bytes):
+                    self._go_on(window)
+                    discardable = transactions.discardable(segment, window)
+                    target.append(filtering.apply(window, discardable), transactions.still_aborted)
 
     def _go_on(self, window: Window) -> None:
         self.check()

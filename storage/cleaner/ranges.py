@@ -6,6 +6,7 @@ Pure functions of what lies in the segments; nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -63,12 +64,21 @@ def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanabl
     return Cleanable(
         first_dirty,
         first_uncleanable,
-        sum(segment.size for segment in log.segments if segment.base_offset < first_dirty),
-        sum(segment.size for segment in _between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)),
+        _size(segment for segment in log.segments if segment.base_offset < first_dirty),
+        _size(_between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)),
         _is_overdue(dirty, log.context.config, now_ms),
         log.context.config.min_cleanable_dirty_ratio,
         held_by,
     )
+
+
+def _size(segments: Iterable[LogSegment]) -> int:
+    """Bytes in all. Each is closed again: a log may have more segments than a process may have files open."""
+    total = 0
+    for segment in segments:
+        with closing(segment):
+            total += segment.size
+    return total
 
 
 def _between(segments: LogSegments, start: int, end: int) -> list[LogSegment]:
@@ -81,11 +91,11 @@ def _bounds(log: LogReader, dirty: Sequence[LogSegment], now_ms: int) -> Iterabl
     yield log.segments.active.base_offset, "the active segment, which is still written to, begins there"
     yield log.last_stable_offset, "a transaction is open from there on"
     lag_ms = log.context.config.min_compaction_lag_ms
-    if lag_ms:
-        young = (each.base_offset for each in dirty if each.largest_timestamp_ms > now_ms - lag_ms)
-        yield from (
-            (offset, f"records from there on are younger than min.compaction.lag.ms = {lag_ms:,}") for offset in young
-        )
+    for segment in dirty if lag_ms else ():
+        with closing(segment):
+            if segment.largest_timestamp_ms > now_ms - lag_ms:
+                why = f"records from there on are younger than min.compaction.lag.ms = {lag_ms:,}"
+                yield segment.base_offset, why
 
 
 def _aligned(segments: LogSegments, offset: int) -> int:
@@ -96,8 +106,11 @@ def _aligned(segments: LogSegments, offset: int) -> int:
 
 
 def _is_overdue(dirty: Iterable[LogSegment], config: LogConfig, now_ms: int) -> bool:
-    firsts = [first for segment in dirty if (first := segment.first_timestamp) > 0]
-    return bool(firsts) and min(firsts) < now_ms - config.max_compaction_lag_ms
+    firsts = []
+    for segment in dirty:
+        with closing(segment):
+            firsts.append(segment.first_timestamp)
+    return any(0 < first < now_ms - config.max_compaction_lag_ms for first in firsts)
 
 
 def dirtiest_first(logs: Mapping[Name, Cleanable]) -> list[Name]:
@@ -115,8 +128,9 @@ class _Sizes(NamedTuple):
 
     @classmethod
     def of(cls, segment: LogSegment) -> _Sizes:
-        offset_bytes = len(segment.offset_index) * OFFSET_ENTRY.itemsize
-        return cls(segment.size, offset_bytes, len(segment.time_index) * TIME_ENTRY.itemsize)
+        with closing(segment):
+            offset_bytes = len(segment.offset_index) * OFFSET_ENTRY.itemsize
+            return cls(segment.size, offset_bytes, len(segment.time_index) * TIME_ENTRY.itemsize)
 
     def plus(self, other: _Sizes) -> _Sizes:
         return _Sizes(*map(sum, zip(self, other, strict=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import pickle
+import resource
 import shutil
 import tarfile
 import threading
@@ -569,6 +570,33 @@ def test_in_a_directory_that_cannot_be_written_nothing_is_done_and_the_reason_to
         "Read-only file system; maintenance needs a directory that can be written" in str(each) for each in found
     )
     assert tree(log_dir) == before
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """This process may open forty files more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 40, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_log_may_have_more_segments_than_a_process_may_have_open_files(tmp_path: Path, few_files: None) -> None:
+    configs = {"cleanup.policy": "compact,delete", "retention.bytes": "2000", "segment.bytes": "250"}
+    with LogManager.open(str(tmp_path / "log"), create=True, clock=ManualClock(NOW_MS)) as manager:
+        manager.create_topic("t", partitions=1, configs=configs)
+        log = manager.open_log("t", 0)
+        for n in range(60):
+            log.append_records(records([b"%d" % n] * 2, keys=[b"key", b"%d" % n]))
+            log.roll()
+            for segment in tuple(log.segments)[:-1]:
+                segment.close()
+    whole = overrides(min_compaction_lag_ms=1, min_cleanable_dirty_ratio=0)
+    run = run_over(tmp_path / "log", clock=ManualClock(NOW_MS + 1), overrides=whole)
+    for what in (*ALL, compact_partitions):
+        (outcome,) = work(run, what)
+        assert outcome.status is OutcomeStatus.DONE, str(outcome)
 
 
 def test_a_partition_whose_directory_is_missing_is_told_and_the_others_go_on(log_dir: Path) -> None:
