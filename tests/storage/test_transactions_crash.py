@@ -31,7 +31,7 @@ class Effort:
     seeds: int
 
 
-QUICK = Effort(every=7, seeds=1)
+QUICK = Effort(every=9, seeds=1)
 
 
 def committing(query: Query) -> None:
@@ -129,7 +129,7 @@ def check_restarts(scenario: Scenario, kills: Effort, cuts: Effort) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=lambda scenario: scenario.name)
 def test_the_power_may_go_while_the_next_start_brings_a_transaction_to_its_end(scenario: Scenario) -> None:
-    check_restarts(scenario, Effort(every=16, seeds=1), Effort(every=16, seeds=1))
+    check_restarts(scenario, Effort(every=19, seeds=1), Effort(every=17, seeds=1))
 
 
 def check_ended_by_others(effort: Effort) -> None:
