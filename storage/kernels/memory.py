@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -16,6 +17,9 @@ if numba.config.DISABLE_JIT:
 
     def copy_bytes(target: Bytes, to: int, source: Bytes, start: int, size: int) -> None:
         target[to : to + size] = source[start : start + size]
+
+    def prefetch(array: npt.NDArray[Any], at: int) -> None:
+        """Nothing: caches are no matter here."""
 
 else:
 
@@ -32,6 +36,21 @@ else:
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+    @intrinsic
+    def prefetch(_context: Any, array: Any, at: Any) -> Any:
+        """Begin to bring ``array[at]`` into the cache; a place outside the array does no harm."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            pointer = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [pointer, number(0), number(3), number(1)])  # to read, for long, data
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64), generate
 
 
 @jit

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes, frozen, jit
+from pyspark_commitlog.storage.kernels.memory import prefetch
 from pyspark_commitlog.storage.kernels.murmur2 import BinaryStrings
 
 Int32s = npt.NDArray[np.int32]
@@ -27,6 +28,8 @@ NO_OFFSET = -1
 _SLOTS_AT_FIRST = 4096
 _GROWN_AT_ONCE = 8  # the last growth is by this factor: old and new table together are little more than the new one
 _LARGEST_SLOTS = 2**31  # a slot is found with 32 bits of hash; Kafka's map ends at 2 GiB, far below
+
+_AHEAD = 16  # keys whose slots are on their way from memory
 
 # Cells of the state.
 _SIZE = 0
@@ -208,10 +211,16 @@ def siphash(data: Bytes, start: int, size: int, first_secret: int, second_secret
 
 
 @jit
+def _first_slot(first: int, table: Uint64s) -> int:
+    """Where to begin to look."""
+    return np.int64(_right(_right(first, 32) * _u64(len(table)), 32))
+
+
+@jit
 def _slot(first: int, second: int, table: Uint64s) -> int:
     """Where the hash is, or the free slot where it belongs; a slot is free whose offset is zero, kept plus one."""
     slots = len(table)
-    at = np.int64(_right(_right(first, 32) * _u64(slots), 32))
+    at = _first_slot(first, table)
     while table[at, 2] != _u64(0) and (table[at, 0] != first or table[at, 1] != second):
         at += 1
         if at == slots:
@@ -241,7 +250,10 @@ def _put(
     state: Int64s,
 ) -> tuple[int, int]:
     last = np.int64(-1)
+    flat = table.reshape(-1)
     for i in range(row, len(offsets)):
+        if i + _AHEAD < len(offsets):
+            prefetch(flat, 3 * _first_slot(hashes[i + _AHEAD, 0], table))
         if offsets[i] < start_offset or not valid[i]:
             continue
         if state[0] >= limit:
@@ -258,7 +270,10 @@ def _put(
 
 @jit
 def _compare(hashes: Uint64s, valid: Bools, offsets: Int64s, table: Uint64s, found: Bools) -> None:
+    flat = table.reshape(-1)
     for i in range(len(offsets)):
+        if i + _AHEAD < len(offsets):
+            prefetch(flat, 3 * _first_slot(hashes[i + _AHEAD, 0], table))
         if not valid[i]:
             found[i] = False
         else:
