@@ -29,6 +29,13 @@ OFFSETS = (
     Column("CLIENT-ID"),
 )
 STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
+MEMBERS = (
+    Column("GROUP"),
+    Column("CONSUMER-ID"),
+    Column("HOST"),
+    Column("CLIENT-ID"),
+    Column("#PARTITIONS", is_number=True),
+)
 NEW_OFFSETS = (
     Column("GROUP", 30),
     Column("TOPIC", 30),
@@ -47,6 +54,7 @@ ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Commit othe
 Group = Annotated[list[str] | None, typer.Option(help="A group; may be given again.")]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
 State = Annotated[bool, typer.Option("--state", help="States instead of offsets.")]
+Members = Annotated[bool, typer.Option("--members", help="Members of the last generation instead of offsets.")]
 Topic = Annotated[list[str] | None, typer.Option(help="A topic, or partitions of one: orders:0,2; may be given again.")]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every topic that the group committed offsets of.")]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
@@ -71,6 +79,7 @@ def groups(  # the flags are those of kafka-consumer-groups
     group: Group = None,
     all_groups: AllGroups = False,
     state: State = False,
+    members: Members = False,
     topic: Topic = None,
     all_topics: AllTopics = False,
     to_earliest: ToEarliest = False,
@@ -98,8 +107,8 @@ def groups(  # the flags are those of kafka-consumer-groups
             "--reset-offsets": reset_offsets,
         }
     )
-    if execute and dry_run:
-        raise typer.BadParameter("--execute and --dry-run exclude each other")
+    if (execute and dry_run) or (state and members):
+        raise typer.BadParameter("--execute and --dry-run exclude each other, and --state and --members")
     scenarios = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
@@ -123,7 +132,7 @@ def groups(  # the flags are those of kafka-consumer-groups
         elif action == "--delete":
             command.delete(names)
         else:
-            command.describe(names, states=state)
+            command.describe(names, states=state, members=members)
 
 
 def _only(actions: Mapping[str, bool]) -> str:
@@ -162,10 +171,12 @@ class _Groups:
             for each in known:
                 typer.echo(each.name)
 
-    def describe(self, names: Iterable[str], *, states: bool) -> None:
+    def describe(self, names: Iterable[str], *, states: bool, members: bool) -> None:
         found = [self._known[name] for name in names]
         if states:
             self._states(found)
+        elif members:
+            self._members(found)
         elif self._as_json:
             print_json(_json(lag) for each in found for lag in self._lags.lags(each))
         else:
@@ -175,12 +186,29 @@ class _Groups:
     def _states(self, found: Iterable[storage.GroupDescription]) -> None:
         if self._as_json:
             print_json(
-                {"group": each.name, "assignment_strategy": each.protocol, "state": each.state}
-                | {"members": [_member(member) for member in each.members]}
+                {
+                    "group": each.name,
+                    "assignment_strategy": each.protocol,
+                    "state": each.state,
+                    "members": len(each.members),
+                }
                 for each in found
             )
         else:
             print_table(STATES, [(each.name, each.protocol, each.state, len(each.members)) for each in found])
+
+    def _members(self, found: Iterable[storage.GroupDescription]) -> None:
+        if self._as_json:
+            print_json(_member(each.name, member) for each in found for member in each.members)
+            return
+        for each in found:
+            print_table(
+                MEMBERS,
+                [
+                    (each.name, member.consumer_id, member.host, member.client_id, len(member.partitions))
+                    for member in each.members
+                ],
+            )
 
     # Changing
 
@@ -285,6 +313,12 @@ def _json(lag: storage.PartitionLag) -> dict[str, Any]:
     return shown
 
 
-def _member(member: storage.GroupMember) -> dict[str, Any]:
-    shown = {"consumer_id": member.consumer_id, "group_instance_id": member.instance_id, "host": member.host}
-    return shown | {"client_id": member.client_id, "partitions": [list(place) for place in member.partitions]}
+def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
+    return {
+        "group": group,
+        "consumer_id": member.consumer_id,
+        "group_instance_id": member.instance_id,
+        "host": member.host,
+        "client_id": member.client_id,
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in member.partitions],
+    }

@@ -28,7 +28,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
         _print_for_people(columns, cells)
         return
     typer.echo("")
-    widths = [max(column.width, *map(len, texts)) for column, *texts in zip(columns, *cells, strict=True)]
+    widths = [max([column.width, *map(len, texts)]) for column, *texts in zip(columns, *cells, strict=True)]
     for line in ([column.name for column in columns], *cells):
         padded = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)]
         typer.echo(" ".join((*padded, line[-1])))

@@ -56,6 +56,26 @@ def test_states_are_kafkas_but_for_the_coordinator(broker: Path) -> None:
     header = ["GROUP", "COORDINATOR", "(ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]
     rows = [line.split() for line in said_by_kafka("describe-state") if line.split() != header]
     assert [line.split() for line in lines(done.stdout)][1:] == [[row[0], *row[3:]] for row in rows]
+    as_json = commitlog("groups", "--log-dir", broker, "--describe", "--group", "members-b", "--state", "--json")
+    assert json.loads(as_json.stdout) == {
+        "group": "members-b",
+        "assignment_strategy": "range",
+        "state": "Stable",
+        "members": 1,
+    }
+
+
+def test_members_are_kafkas_with_what_was_assigned_to_them(broker: Path) -> None:
+    describe = ("groups", "--log-dir", broker, "--describe", "--all-groups", "--members")
+    [kafka] = [line.split() for line in said_by_kafka("describe-members") if not line.startswith("GROUP")]
+    group, consumer_id, instance_id, host, client_id, count, assignment = kafka
+    rows = [line.split() for line in lines(commitlog(*describe).stdout) if not line.startswith("GROUP")]
+    assert rows == [[group, consumer_id, host, client_id, count]]
+    assert json.loads(commitlog(*describe, "--json").stdout) == {
+        **{"group": group, "consumer_id": consumer_id, "group_instance_id": instance_id},
+        **{"host": host, "client_id": client_id},
+        "partitions": [{"topic": "g-in", "partition": int(each)} for each in assignment.strip("()").split(",")],
+    }
 
 
 @pytest.mark.parametrize(
@@ -263,6 +283,7 @@ def test_beside_a_running_broker_it_looks_and_changes_nothing(directory: str) ->
         pytest.param(["--describe"], "--all-groups", id="no group"),
         pytest.param(["--describe", "--group", "etl", "--all-groups"], "--all-groups", id="one and all"),
         pytest.param([], "--describe", id="nothing to do"),
+        pytest.param(["--describe", "--all-groups", "--state", "--members"], "exclude each other", id="two views"),
         pytest.param(["--list", "--describe"], "exactly one", id="two things to do"),
         pytest.param(["--reset-offsets", "--group", "etl", "--topic", "orders"], "--to-earliest", id="no target"),
         pytest.param(
