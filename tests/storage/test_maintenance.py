@@ -122,6 +122,22 @@ def test_a_run_over_a_directory_leaves_what_the_real_cleaner_left(each: Pass, tm
     assert told == {topic_of(each): each.next_first_dirty_offset}
 
 
+def test_a_topic_that_is_compacted_and_deleted_is_left_by_both_jobs_as_by_the_broker(tmp_path: Path) -> None:
+    (each,) = (one for one in EXACT if str(one) in DELETED_BELOW)
+    lay_out_directory(each, tmp_path / "log")
+    settings = ConfigOverrides(each.configs, {key: str(value) for key, value in each.broker.items()})
+    run = MaintenanceRun(str(tmp_path / "log"), overrides=settings, clock=ManualClock(each.times_ms[0]))
+    (retained,) = work(run, retain_partitions, topic_of(each)[0])
+    assert retained.facts["log_start_offset"] == DELETED_BELOW[str(each)]
+    (compacted,) = work(run, compact_partitions, topic_of(each)[0])
+    assert compacted.facts["first_dirty_offset"] == each.next_first_dirty_offset
+    found, expected = segment_files(tmp_path / "log" / each.partition), left_by(each)
+    assert {name: content for name, content in found.items() if name in expected} == expected
+    assert {name for name in found if name.endswith(names.LOG)} == {
+        name for name in expected if name.endswith(names.LOG)
+    }
+
+
 # A directory of ours
 
 
@@ -479,6 +495,15 @@ def test_nothing_is_rebuilt_of_a_log_with_a_damaged_segment(log_dir: Path) -> No
         name: told for name, told in before.items() if "lock" not in name
     }
     assert len(list((log_dir / "kept-2").glob("*.timeindex"))) == 6
+
+
+def test_what_a_killed_compaction_left_is_put_in_order_before_a_rebuild(log_dir: Path) -> None:
+    left = log_dir / "kept-0" / names.segment_file(0, names.LOG + names.CLEANED)
+    left.write_bytes(b"half")
+    planned = work(run_over(log_dir, dry_run=True), rebuild_partitions, "kept")
+    assert left.exists()
+    assert work(run_over(log_dir), rebuild_partitions, "kept")[0].facts["files"] == planned[0].facts["files"] == []
+    assert not left.exists()
 
 
 def test_a_survey_goes_to_other_processes_with_its_damage() -> None:

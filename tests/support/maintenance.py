@@ -11,7 +11,7 @@ from tests.support.compaction import Pass, passes
 # Compressed by other libraries: the batches are the same, their bytes and so their positions are not.
 OTHER_BYTES = ("c-gzip-0", "c-snappy-0", "c-zstd-0")
 
-# Retention ran after the cleaning and deleted what lies below this offset (retention.bytes of compact,delete).
+# Retention ran as well and deleted what lies below this offset (retention.bytes of compact,delete).
 DELETED_BELOW = {"compaction/after-1/c-delete-0": 282}
 
 # Of this one Kafka 3.9.1 takes committed records for aborted ones; see tests/storage/test_cleaner_kafka.py.
