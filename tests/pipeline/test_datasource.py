@@ -122,8 +122,8 @@ def test_null_keys_and_values_come_back_as_null_and_empty_ones_as_empty(spark: S
         pytest.param({"subscribe": "aa"}, "no topic 'aa'.*did you mean 'a'", id="unknown topic"),
         pytest.param({"subscribe": "a", "startingOfsets": "earliest"}, "did you mean 'startingOffsets'", id="option"),
         pytest.param(
-            {"subscribe": "b", "startingOffsets": '{"b": {"0": 8}}'},
-            "offset 8 of b-0 is outside the log, which begins at 0 and ends before 7",
+            {"subscribe": "b", "startingOffsets": '{"b": {"0": 9}}'},
+            "offset 9 of b-0 is outside the log, which begins at 0 and ends before 8",  # behind a transaction marker
             id="offset",
         ),
     ],
