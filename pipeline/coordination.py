@@ -12,11 +12,6 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
-
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
 
 from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.storage import (
@@ -36,7 +31,7 @@ class DriverWriter:
     def __init__(self, directory: str, app_id: str) -> None:
         """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process has it."""
         self.manager = LogManager.open(directory)
-        self._inode = os.stat(directory).st_ino
+        self._inode = self._inode_of_directory()
         self._topics: dict[str, TopicDescription] = {}
         self.run_id = ""
         try:
@@ -50,8 +45,12 @@ class DriverWriter:
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
         """Whether the logs that are open are those of the directory and the topics as they are now, settings too."""
         self._topics = {**topics, **self._topics}
-        is_same_directory = os.stat(self.manager.directory).st_ino == self._inode
-        return is_same_directory and all(self._topics[name] == topic for name, topic in topics.items())
+        are_same = all(self._topics[name] == topic for name, topic in topics.items())
+        return are_same and self._inode_of_directory() == self._inode
+
+    def _inode_of_directory(self) -> int | None:
+        status = self.manager.filesystem.status(self.manager.directory)
+        return None if status is None else status.inode
 
     def close(self) -> None:
         """Give everything back; the topics are left as a clean stop leaves them."""
@@ -126,45 +125,3 @@ def release_run(run_id: str) -> None:
 def _place(directory: str, app_id: str) -> _Kept:
     with _table_turn:
         return _table.setdefault((directory, app_id), _Kept())
-
-
-# The end of a query
-
-
-class _EndOfQueries:
-    """Spark's listener, in its Java form: the Python one would parse the progress of every micro-batch."""
-
-    def onQueryStarted(self, _event: Any) -> None:  # noqa: N802  Spark's name, and so below
-        """Nothing to do."""
-
-    def onQueryProgress(self, _event: Any) -> None:  # noqa: N802
-        """Nothing to do."""
-
-    def onQueryIdle(self, _event: Any) -> None:  # noqa: N802
-        """Nothing to do."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        release_run(event.runId().toString())
-
-    class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-_watched = ""
-
-
-def watch(session: SparkSession) -> None:
-    """Give writers back when their queries end; once for an application. A query through Spark Connect runs its
-    foreachBatch function in a process of its own, whose end gives back all.
-    """
-    global _watched  # noqa: PLW0603  one table of writers, one listener
-    if is_remote() or _watched == session.sparkContext.applicationId:
-        return
-    gateway = session.sparkContext._gateway
-    assert gateway is not None
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    assert gateway.jvm is not None
-    session.streams._jsqm.addListener(
-        gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
-    )
-    _watched = session.sparkContext.applicationId

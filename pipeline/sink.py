@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
-from pyspark_commitlog.pipeline.coordination import DriverWriter, release, watch, writing
+from pyspark_commitlog.pipeline.coordination import DriverWriter, release, writing
 from pyspark_commitlog.pipeline.progress import Progress, Run, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import Targets
@@ -86,7 +89,8 @@ class CommitLogSink:
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
         refuse_speculation(frame.sparkSession)
         run = Run.of(frame.sparkSession, self._app_id)
-        watch(frame.sparkSession)
+        if not is_remote():
+            load_classic().watch(frame.sparkSession)
         self._written_as.add(run.app_id)
         with LogManager.open(self._targets.directory, create=True) as manager:
             topics = self._targets.prepare(manager)
@@ -125,7 +129,7 @@ class _MicroBatch:
         while True:
             try:
                 return self._try(rows)
-            except (TransactionAbortedError, PySparkException) as error:
+            except _failures() as error:
                 if attempt == ATTEMPTS or _CANCELLED in str(error):
                     raise
                 logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
@@ -148,6 +152,17 @@ class _MicroBatch:
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             coordinator.commit(transaction, parts, self._progress.offsets(records))
         return written
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What may go well at the next attempt."""
+    classic = () if is_remote() else (load_classic().JobFailedError,)
+    return (TransactionAbortedError, PySparkException, *classic)
+
+
+def load_classic() -> ModuleType:
+    """``pipeline.classic``, which a client of Spark Connect cannot load."""
+    return import_module("pyspark_commitlog.pipeline.classic")
 
 
 class AbortUnlessTold:

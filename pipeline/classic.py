@@ -1,0 +1,55 @@
+"""What the sink has of a classic session only: its JVM tells when a query ends, and how a job failed.
+
+Loaded where there is such a session: a client of Spark Connect has no py4j. There a foreachBatch function runs in a
+process of its own, whose end gives back all it holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.coordination import release_run
+
+JobFailedError = Py4JJavaError  # what PySpark raises where Spark's own error has no form in Python: a worker was killed
+
+
+class _EndOfQueries:
+    """Spark's listener, in its Java form: the Python one would parse the progress of every micro-batch."""
+
+    def onQueryStarted(self, _event: Any) -> None:  # noqa: N802  Spark's name, and so below
+        """Nothing to do."""
+
+    def onQueryProgress(self, _event: Any) -> None:  # noqa: N802
+        """Nothing to do."""
+
+    def onQueryIdle(self, _event: Any) -> None:  # noqa: N802
+        """Nothing to do."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        release_run(event.runId().toString())
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+_watched = ""
+
+
+def watch(session: SparkSession) -> None:
+    """Give writers back when their queries end; once for an application."""
+    global _watched  # noqa: PLW0603  one table of writers, one listener
+    if _watched == session.sparkContext.applicationId:
+        return
+
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    assert gateway.jvm is not None
+    session.streams._jsqm.addListener(
+        gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
+    )
+    _watched = session.sparkContext.applicationId
