@@ -3,47 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import closing
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_commitlog.pipeline.offsets import Ends, Logs, TopicPartition, check_start_before_end
-from pyspark_commitlog.pipeline.options import ReadOptions
-from pyspark_commitlog.pipeline.planning import OffsetRange
+from pyspark_commitlog.pipeline.options import Mode, ReadOptions
+from pyspark_commitlog.pipeline.planning import OffsetRange, plan
+from pyspark_commitlog.pipeline.pushdown import Wanted, push
 from pyspark_commitlog.pipeline.reading import batches_of
-from pyspark_commitlog.storage import Isolation, LogManager
+from pyspark_commitlog.pipeline.watchers import Watchers
+from pyspark_commitlog.storage import LogManager
 
 
 class CommitLogReader(DataSourceReader):
-    """Plans one task a partition, and reads it batch by batch."""
+    """Plans ranges of offsets as tasks, and reads each batch by batch."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
+        self._wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Tasks as ``planning.plan`` makes them. Where there are none, Spark makes one of its own, with nothing."""
+        with closing(Watchers(self._options.directory)) as watchers:
+            return plan(
+                self._ranges(watchers),
+                self._options.tasks,
+                lambda each: watchers.seen(each.source).bytes_between(each.start, each.end),
+            )
+
+    def _ranges(self, watchers: Watchers) -> list[OffsetRange]:
+        """What the options ask for of each partition, and filters leave of it."""
         options = self._options
-        with LogManager.open(options.directory) as manager:
-            wanted = options.subscription.partitions(manager)
-            ends = {each: _ends(manager, each, options.isolation) for each in wanted}
-            logs = Logs(ends, partial(_offset_at, manager, options.isolation), options.loss)
-            starts, stops = options.starting.resolve(logs), options.ending.resolve(logs)
+        logs = watchers.look(options.subscription.partitions(watchers.manager))
+        ends = {each: Ends(log.log_start_offset, log.end_offset(options.isolation)) for each, log in logs.items()}
+
+        def offset_at(source: TopicPartition, timestamp_ms: int) -> int | None:
+            found = watchers.seen(source).offset_for_timestamp(timestamp_ms, options.isolation)
+            return None if found is None else found.offset
+
+        known = Logs(ends, offset_at, options.loss)
+        starts, stops = options.starting.resolve(known), options.ending.resolve(known)
         check_start_before_end(options.starting, options.ending, starts, stops)
-        return [OffsetRange(each, starts[each], stops[each]) for each in wanted]
+        # A damaged log that is read all the same may not answer a question about time: its batches are looked at then.
+        ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else offset_at
+        return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, OffsetRange)
+        if not isinstance(partition, OffsetRange):
+            return
         with LogManager.open(self._options.directory) as manager, manager.open_reader(*partition.source) as reader:
-            yield from batches_of(reader, partition, self._options, self._schema)
+            yield from batches_of(reader, partition, self._options, self._schema, self._wanted.timespan)
 
 
-def _ends(manager: LogManager, source: TopicPartition, isolation: Isolation) -> Ends:
-    with manager.open_reader(*source) as reader:
-        return Ends(reader.log_start_offset, reader.end_offset(isolation))
+class FilteringReader(CommitLogReader):
+    """A reader that Spark tells what a query's ``where`` says (option ``pushFilters``).
+
+    A session without spark.sql.python.filterPushdown.enabled refuses any reader with this method, filters or not.
+
+    Load a DataFrame anew for each query with filters. Spark 4.2 keeps the tasks of the last filters with the DataFrame
+    that ``load`` gave, and a later query on that DataFrame without filters reads those tasks only. Nothing here can
+    see that; so the option is off unless asked for.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
+        """What is left to Spark: all of them where an internal topic is decoded, whose columns mean other things."""
+        if self._options.columns.decode is not None:
+            return filters
+        self._wanted, left = push(filters)
+        return left
 
 
-def _offset_at(manager: LogManager, isolation: Isolation, source: TopicPartition, timestamp_ms: int) -> int | None:
-    with manager.open_reader(*source) as reader:
-        found = reader.offset_for_timestamp(timestamp_ms, isolation)
-    return None if found is None else found.offset
+def batch_reader(options: ReadOptions, schema: pa.Schema) -> CommitLogReader:
+    """The reader that the options ask for."""
+    return (FilteringReader if options.push_filters else CommitLogReader)(options, schema)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
+from pyspark_commitlog.pipeline.batch_reader import batch_reader
 from pyspark_commitlog.pipeline.batch_writer import CommitLogWriter, WriteOptions, refuse_overwrite, refuse_stream
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
@@ -36,7 +36,7 @@ class CommitLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options, Use.BATCH)
         options.tell_notices()
-        return CommitLogReader(options, options.columns.arrow_schema(schema))
+        return batch_reader(options, options.columns.arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         options = ReadOptions.parse(self.options, Use.STREAM)

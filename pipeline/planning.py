@@ -6,13 +6,12 @@ A plan carries offsets, never positions: a segment may be replaced between plann
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.storage import SegmentDescription
 
 # Bytes of log that one task reads where nothing else is asked for: what spark.sql.files.maxPartitionBytes gives a task
 # that reads files. A partition below it is one task, as with Spark's Kafka source.
@@ -91,14 +90,3 @@ def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
             found.append(OffsetRange(whole.source, start, end))
         start = end
     return found
-
-
-def bytes_between(segments: Sequence[SegmentDescription], start: int, end: int) -> int:
-    """About how many bytes of log lie between two offsets, as if records were spread evenly over their segment."""
-    return sum(_bytes_within(segment, start, end) for segment in segments)
-
-
-def _bytes_within(segment: SegmentDescription, start: int, end: int) -> int:
-    offsets = segment.next_offset - segment.base_offset
-    inside = min(end, segment.next_offset) - max(start, segment.base_offset)
-    return segment.size * inside // offsets if inside > 0 else 0

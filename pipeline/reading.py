@@ -12,22 +12,39 @@ from pyspark_commitlog.pipeline.columns import IN_RECORDS
 from pyspark_commitlog.pipeline.decoding import DECODED_FROM
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange
-from pyspark_commitlog.storage import CorruptionError, LogReader, OffsetOutOfRangeError, Records, salvaged_records
+from pyspark_commitlog.storage import (
+    CorruptionError,
+    LogReader,
+    OffsetOutOfRangeError,
+    Records,
+    Timespan,
+    salvaged_records,
+)
 
 logger = logging.getLogger(__name__)
 
+ALL_TIMES = Timespan()
 
-def batches_of(log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+
+def batches_of(
+    log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
+) -> Iterator[pa.RecordBatch]:
     """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`."""
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
     make = decode.to_batch if decode else to_batch
-    for records in records_of(log, part, options, asked):
+    for records in records_of(log, part, options, asked, timespan):
         yield make(records, part.source, schema)
 
 
-def records_of(log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str]) -> Iterator[Records]:
-    """The records of ``part`` that ``options`` show, in pieces, in order.
+def records_of(
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    columns: Collection[str],
+    timespan: Timespan = ALL_TIMES,
+) -> Iterator[Records]:
+    """The records of ``part`` that ``options`` show, in pieces, in order; batches without any of ``timespan`` left out.
 
     Retention may delete what was planned, before the read and while it goes on, and a log may be cut: what is gone is
     told (``failOnDataLoss``). Damage raises CorruptionError, or is logged and passed over (``mode``).
@@ -42,7 +59,7 @@ def records_of(log: LogReader, part: OffsetRange, options: ReadOptions, columns:
             )
             start = until
         try:
-            for records in _pieces(log, start, part.end, options, columns):
+            for records in _pieces(log, OffsetRange(part.source, start, part.end), options, columns, timespan):
                 yield records
                 start = int(records.offsets[-1]) + 1
             break
@@ -56,11 +73,29 @@ def records_of(log: LogReader, part: OffsetRange, options: ReadOptions, columns:
         )
 
 
-def _pieces(log: LogReader, start: int, end: int, options: ReadOptions, columns: Collection[str]) -> Iterator[Records]:
+def _pieces(
+    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+) -> Iterator[Records]:
     if options.mode is Mode.DROP_MALFORMED:
-        return salvaged_records(log, start, end, _tell, isolation=options.isolation, columns=columns)
-    return log.records(start, end, isolation=options.isolation, columns=columns)
+        return _salvaged(log, part, options, columns, timespan)
+    return log.records(part.start, part.end, isolation=options.isolation, columns=columns, timespan=timespan)
 
 
-def _tell(damage: CorruptionError) -> None:
-    logger.warning("%s; passed over, as option mode asks", damage)
+def _salvaged(
+    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+) -> Iterator[Records]:
+    """What is right of a damaged log; every batch that is not is logged, and how many there were."""
+    passed_over = 0
+
+    def tell(damage: CorruptionError) -> None:
+        nonlocal passed_over
+        passed_over += 1
+        logger.warning("%s; passed over, as option mode asks", damage)
+
+    yield from salvaged_records(
+        log, part.start, part.end, tell, isolation=options.isolation, columns=columns, timespan=timespan
+    )
+    if passed_over:
+        logger.warning(
+            "%s: %d corrupt batches passed over in offsets %d to %d", part.source, passed_over, part.start, part.end - 1
+        )

@@ -60,7 +60,7 @@ class FetchData:
         """
         headers = self.window.headers
         wanted = self.visible & (_first_possible_offsets(headers) < end)
-        if timespan is not ALL_TIMES:
+        if timespan != ALL_TIMES:
             wanted &= timespan.may_hold(headers)
         records = self.segment.decode(self.window, np.flatnonzero(wanted), tuple(columns)).records
         return records.between(start, end)

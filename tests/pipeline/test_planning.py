@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.pipeline.planning import TASK_BYTES, OffsetRange, TaskLimits, bytes_between, plan
-from pyspark_commitlog.storage import SegmentDescription
+from pyspark_commitlog.pipeline.planning import TASK_BYTES, OffsetRange, TaskLimits, plan
 
 Bounds = list[tuple[str, int, int]]
 
@@ -135,11 +134,3 @@ def test_a_range_with_much_log_is_parted_where_nothing_else_is_asked_for() -> No
         ("b", 66, 100),
     ]
     assert len(plan([small, large], TaskLimits(min_partitions=2), lambda each: log[each.source.topic])) == 2
-
-
-def test_bytes_of_a_range_count_the_segments_it_touches_in_part() -> None:
-    segments = [SegmentDescription(0, 100, 1000, -1), SegmentDescription(100, 100, 0, -1)]
-    segments += [SegmentDescription(100, 300, 4000, -1)]
-    assert bytes_between(segments, 0, 300) == 5000
-    assert bytes_between(segments, 50, 150) == 500 + 1000
-    assert bytes_between(segments, 300, 400) == 0

@@ -1,0 +1,200 @@
+"""Batch reads: tasks, filters that are pushed, columns, and damage."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
+
+from pyspark_commitlog.pipeline import planning
+from pyspark_commitlog.pipeline.batch_reader import CommitLogReader, FilteringReader, batch_reader
+from pyspark_commitlog.pipeline.columns import schema_of
+from pyspark_commitlog.pipeline.options import ReadOptions
+from pyspark_commitlog.pipeline.planning import OffsetRange
+from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage.segment_reader import SegmentReader
+from tests.support.logs import NOW_MS, records
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+COUNT = 1000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Topic ``t``: partition 0 has 1000 records, one a second, ten a batch, 100 a segment; partition 1 has 10."""
+    path = str(tmp_path_factory.mktemp("batch") / "log")
+    with LogManager.open(path, create=True) as manager:
+        manager.create_topic("t", partitions=2)
+        for partition, count in ((0, COUNT), (1, 10)):
+            writer = manager.open_log("t", partition)
+            for first in range(0, count, 10):
+                times = [NOW_MS + number * 1000 for number in range(first, first + 10)]
+                writer.append_records(
+                    records([b"%d" % number for number in range(first, first + 10)], timestamps=times)
+                )
+                if first % 100 == 90:
+                    writer.roll()
+    return path
+
+
+def reader(path: str, **options: str) -> CommitLogReader:
+    parsed = ReadOptions.parse({"path": path, "subscribe": "t", **options})
+    return batch_reader(parsed, schema_of(["value", "offset"]))
+
+
+def tasks(found: CommitLogReader) -> list[tuple[int, int, int]]:
+    return [
+        (each.source.partition, each.start, each.end) for each in found.partitions() if isinstance(each, OffsetRange)
+    ]
+
+
+def read(spark: SparkSession, path: str, **options: str) -> DataFrame:
+    return spark.read.format("commitlog").option("subscribe", "t").options(**options).load(path)
+
+
+def offsets(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+
+
+# Tasks
+
+
+def test_each_partition_is_one_task_unless_more_are_asked_for(log: str) -> None:
+    assert tasks(reader(log)) == [(0, 0, COUNT), (1, 0, 10)]
+    assert tasks(reader(log, minPartitions="3")) == [(0, 0, 500), (0, 500, 1000), (1, 0, 10)]
+    assert tasks(reader(log, maxRecordsPerPartition="400")) == [(0, 0, 333), (0, 333, 666), (0, 666, 1000), (1, 0, 10)]
+
+
+def test_a_large_partition_is_several_tasks(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "TASK_BYTES", 3_000)
+    found = tasks(reader(log))
+    assert len([each for each in found if each[0] == 0]) > 2
+    assert found[-1] == (1, 0, 10)
+
+
+def test_no_partition_without_records_is_a_task_and_a_read_of_nothing_is_empty(log: str) -> None:
+    nothing = reader(log, startingOffsets='{"t": {"0": 1000, "1": 10}}')
+    assert tasks(nothing) == []
+    assert list(nothing.read(InputPartition(None))) == []  # the task Spark makes where there is none
+
+
+def test_tasks_together_read_every_record_once_whatever_they_cut_through(log: str) -> None:
+    found = reader(log, maxRecordsPerPartition="37")
+    read_offsets = [
+        offset for part in found.partitions() for batch in found.read(part) for offset in batch["offset"].to_pylist()
+    ]
+    assert read_offsets == [*range(COUNT), *range(10)]
+
+
+# Filters
+
+
+def test_the_option_alone_chooses_the_reader_that_takes_filters(log: str) -> None:
+    assert type(reader(log)) is CommitLogReader
+    assert type(reader(log, pushFilters="true")) is FilteringReader
+
+
+def test_a_filter_by_time_reads_only_the_segments_that_have_such_records(
+    log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = reader(log, pushFilters="true")
+    assert isinstance(found, FilteringReader)
+    since = datetime.fromtimestamp(NOW_MS / 1000 + 905, UTC)
+    found.pushFilters([GreaterThanOrEqual(("timestamp",), since)])
+    assert tasks(found) == [(0, 905, COUNT)]
+    decoded: set[int] = set()
+    inner = SegmentReader.decode
+
+    def decode(segment: SegmentReader, *arguments: object, **more: object) -> object:
+        decoded.add(segment.base_offset)
+        return inner(segment, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SegmentReader, "decode", decode)
+    everything = OffsetRange(planning.TopicPartition("t", 0), 0, COUNT)  # as a task planned before would have it
+    rows = [offset for batch in found.read(everything) for offset in batch["offset"].to_pylist()]
+    assert rows == [*range(900, COUNT)]  # whole batches: Spark applies the filter again
+    assert decoded == {900}
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session with filter push-down for Python data sources."""
+    spark.conf.set(PUSHDOWN, "true")
+    yield spark
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_filters_leave_the_rows_that_fulfil_them(pushing: SparkSession, log: str) -> None:
+    def left(condition: Column) -> list[tuple[int, int]]:
+        return offsets(read(pushing, log, pushFilters="true").where(condition))
+
+    since = F.lit(datetime.fromtimestamp(NOW_MS / 1000 + 500, UTC))
+    inside = (F.col("partition") == 0) & (F.col("offset") >= 17) & (F.col("offset") < 23)
+    assert left(inside) == [(0, offset) for offset in range(17, 23)]
+    late = (F.col("timestamp") >= since) & (F.col("offset") % 100 == 1)
+    assert left(late) == [(0, offset) for offset in (501, 601, 701, 801, 901)]
+    listed = F.col("offset").isin(5, 500) & (F.col("topic") == "t")
+    assert left(listed) == [(0, 5), (0, 500), (1, 5)]
+    assert read(pushing, log, pushFilters="true").count() == COUNT + 10  # without any filter
+
+
+def test_a_plain_session_reads_and_is_told_what_is_missing_when_filters_shall_be_pushed(
+    spark: SparkSession, log: str
+) -> None:
+    assert read(spark, log).where("offset = 7").count() == 2
+    with pytest.raises(PySparkException, match=f"DATA_SOURCE_PUSHDOWN_DISABLED.*{PUSHDOWN}"):
+        read(spark, log, pushFilters="true").collect()
+
+
+# Columns
+
+
+def test_only_the_columns_asked_for_are_there_in_their_order(spark: SparkSession, log: str) -> None:
+    frame = read(spark, log, columns="offset, value", startingOffsets='{"t": {"0": 999, "1": 10}}')
+    assert frame.columns == ["offset", "value"]
+    assert [tuple(row) for row in frame.collect()] == [(999, b"999")]
+
+
+# Damage
+
+
+@pytest.fixture
+def damaged(log: str, tmp_path: Path) -> str:
+    """A copy whose batch of offsets 20 to 29 in partition 0 has a flipped bit."""
+    shutil.copytree(log, tmp_path / "log")
+    path = tmp_path / "log" / "t-0" / "00000000000000000000.log"
+    with LogManager.open(str(tmp_path / "log")) as manager, manager.open_reader("t", 0) as found:
+        position = found.segments.first.position_reaching(20)
+    assert position is not None
+    data = bytearray(path.read_bytes())
+    data[position + 80] ^= 1
+    path.write_bytes(data)
+    return str(tmp_path / "log")
+
+
+def test_a_corrupt_batch_fails_the_query_with_path_and_position(spark: SparkSession, damaged: str) -> None:
+    with pytest.raises(PySparkException, match=r"CorruptRecordError: .*00000000000000000000\.log, position \d+: "):
+        read(spark, damaged).collect()
+
+
+def test_a_corrupt_batch_is_passed_over_where_the_mode_says_so(spark: SparkSession, damaged: str) -> None:
+    found = offsets(read(spark, damaged, mode="dropmalformed", minPartitions="4").where("partition = 0"))
+    assert found == [(0, offset) for offset in range(COUNT) if not 20 <= offset < 30]
+
+
+def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = reader(damaged, mode="dropmalformed")
+    rows = sum(batch.num_rows for part in found.partitions() for batch in found.read(part))
+    assert rows == COUNT
+    told = [record.getMessage() for record in caplog.records if "00000000000000000000.log" in record.getMessage()]
+    assert len(told) == 1
+    assert "position" in told[0]
+    counted = [record.getMessage() for record in caplog.records if "corrupt batches" in record.getMessage()]
+    assert counted == [f"t-0: 1 corrupt batches passed over in offsets 0 to {COUNT - 1}"]
