@@ -1,4 +1,7 @@
-"""Transactions whose query is dead: until they are ended, nothing behind them is retained or compacted."""
+"""Transactions whose query is dead: until they are ended, nothing behind them is retained or compacted.
+
+And transactional ids that nobody used for seven days, which would otherwise be remembered for ever.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from pyspark_commitlog.storage.format.internal import TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, of_directory
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun
 from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.transactions import Resolution, ResolvedTransaction, resolve_dead_transactions
+from pyspark_commitlog.storage.transactions import (
+    Resolution,
+    ResolvedTransaction,
+    expire_transactional_ids,
+    resolve_dead_transactions,
+)
 
 logger = logging.getLogger(__name__)
 
 
 def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
-    """End those of the whole directory, and log each that was found open; the outcome where that failed.
+    """End those of the whole directory, and log each that was found open; forget idle ids. The outcome of a failure.
 
     In a directory without coordinators nobody knows how one should end, and none is looked for; retention reports the
     offset from which on one is open.
@@ -24,10 +32,13 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
         return None
     try:
         found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)
+        forgotten = [] if run.dry_run else expire_transactional_ids(manager, now_ms=run.now_ms())
     except (LogStoreError, OSError) as error:
         return of_directory("open transactions", error)
     for each in found:
         logger.warning("%s", _told(each, dry_run=run.dry_run))
+    for transactional_id in forgotten:
+        logger.info("transactional id %r was not used for seven days: forgotten", transactional_id)
     return None
 
 

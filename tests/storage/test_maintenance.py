@@ -43,6 +43,7 @@ from pyspark_commitlog.storage.maintenance import (
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.rebuild import SegmentSurvey
 from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator
+from pyspark_commitlog.storage.transactions.states import TransactionStates
 from tests.support import broker_dirs
 from tests.support.clock import ManualClock
 from tests.support.compaction import Pass, batches
@@ -424,6 +425,18 @@ def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_
     (done,) = work(replace(run, dry_run=False), retain_partitions, "t")
     assert "state Ongoing: aborted: older than its timeout" in caplog.text
     assert (done.facts["log_start_offset"], done.facts["log_end_offset"]) == (1, 2)  # the marker is new
+    assert {"dead"} == transactional_ids(log_dir)
+    clock.advance(7 * 24 * 60 * MINUTE_MS)
+    work(run, retain_partitions, "t")
+    assert {"dead"} == transactional_ids(log_dir)  # that was a dry run
+    work(replace(run, dry_run=False), retain_partitions, "t")
+    assert not transactional_ids(log_dir)
+
+
+def transactional_ids(log_dir: Path) -> set[str]:
+    """Those that are remembered."""
+    with LogManager.open(str(log_dir)) as manager:
+        return {transactional_id for transactional_id, _ in TransactionStates(manager).all()}
 
 
 def test_the_report_says_that_a_record_can_live_for_25_minutes(tmp_path: Path) -> None:
