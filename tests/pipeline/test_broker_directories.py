@@ -1,0 +1,92 @@
+"""Directories of real brokers through the data source: what Kafka's own consumer returned of them, in both isolations.
+
+The reader of the data source is asked directly, task by task; one test goes all the way through Spark. The directories
+are read-only meanwhile, and no byte of them may change.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.batch_reader import batch_reader
+from pyspark_commitlog.pipeline.columns import READ_TYPES, schema_of
+from pyspark_commitlog.pipeline.options import ReadOptions
+from pyspark_commitlog.storage import CorruptionError, Isolation
+from tests.storage.test_broker_dirs import DIFFERENT, NOT_OPENED, STAGES, fingerprint
+from tests.support import broker_dirs
+from tests.support.broker_dirs import TIMESTAMP_TYPES, Row
+
+SCHEMA = schema_of(READ_TYPES)
+THROUGH_SPARK = "transactions/final"
+
+
+def rows_of(directory: Path, partition: str, isolation: Isolation, **options: str) -> list[Row]:
+    """All rows of a partition, as the batch reader gives them; several tasks."""
+    topic, number = broker_dirs.topic_partition(partition)
+    given = {
+        "path": str(directory),
+        "assign": f'{{"{topic}": [{number}]}}',
+        "isolation.level": isolation.value,
+        "minPartitions": "3",
+        **options,
+    }
+    reader = batch_reader(ReadOptions.parse(given), SCHEMA)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert all((row["topic"], row["partition"]) == (topic, number) for row in rows)
+    return [
+        (
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            TIMESTAMP_TYPES[row["timestampType"]],
+            row["key"],
+            row["value"],
+            [(header["key"], header["value"]) for header in row["headers"] or ()],
+        )
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_rows_are_those_that_kafkas_consumer_returned(stage: str) -> None:
+    directory = broker_dirs.stage(stage) / "log"
+    before = fingerprint(directory)
+    wrong: dict[str, set[str]] = {}
+    for name, kafka in broker_dirs.consumed(stage).items():
+        if name.startswith("__") and stage != "groups/final":
+            continue
+        for isolation in Isolation:
+            expected = broker_dirs.expected_rows(kafka[isolation.value]["records"])
+            try:
+                same = rows_of(directory, name, isolation) == expected
+            except CorruptionError:
+                same = False
+            if not same:
+                wrong.setdefault(name, set()).add(isolation.value)
+    listed = {name: told for (where, name), told in DIFFERENT.items() if where == stage}
+    levels = {level.value for level in Isolation}
+    expected_wrong = {name: levels if told == NOT_OPENED else told & levels for name, told in listed.items()}
+    assert wrong == {name: told for name, told in expected_wrong.items() if told}
+    assert fingerprint(directory) == before
+
+
+def test_a_read_only_directory_reads_the_same_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    shutil.copytree(broker_dirs.stage(THROUGH_SPARK) / "log", directory)
+    for path in [*directory.rglob("*"), directory]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = fingerprint(directory)
+    for isolation in Isolation:
+        frame = spark.read.format("commitlog").options(**{"subscribePattern": ".*", "isolation.level": isolation.value})
+        found = frame.load(str(directory)).select("topic", "partition", "offset", "value").collect()
+        expected = [
+            (*broker_dirs.topic_partition(name), row[0], row[4])
+            for name, kafka in broker_dirs.consumed(THROUGH_SPARK).items()
+            if not name.startswith("__")
+            for row in broker_dirs.expected_rows(kafka[isolation.value]["records"])
+        ]
+        assert sorted(map(tuple, found), key=repr) == sorted(expected, key=repr)
+    assert fingerprint(directory) == before
