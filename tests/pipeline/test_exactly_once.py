@@ -32,8 +32,7 @@ from pyspark_commitlog.storage import (
     TransactionError,
     TransactionRefusedError,
 )
-from tests.support.faulty_filesystem import FaultyFileSystem, fail, tear
-from tests.support.inline_spark import (
+from tests.pipeline.inline_spark import (
     Driver,
     Function,
     InlineFrame,
@@ -44,6 +43,7 @@ from tests.support.inline_spark import (
     expected,
     write_until_killed,
 )
+from tests.support.faulty_filesystem import FaultyFileSystem, fail, tear
 from tests.support.log_directories import directory_with_internal_topics, make_internal_topics
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 
@@ -81,7 +81,7 @@ def log_dir(tmp_path: Path) -> str:
 
 def in_a_process(log_dir: str, batches: range, point: Point | None) -> int | None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.inline_spark"])
+    context.set_forkserver_preload(["tests.pipeline.inline_spark"])
     process = context.Process(target=write_until_killed, args=(log_dir, batches, point))
     process.start()
     process.join()
