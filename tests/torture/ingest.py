@@ -79,13 +79,13 @@ def input_rows(directory: Path) -> Counter[Row]:
     found: Counter[Row] = Counter()
     for file in sorted(directory.glob("*.csv")):
         with file.open(newline="") as lines:
-            found.update(_row(row) for row in csv.DictReader(lines))
+            found.update(row_of(row) for row in csv.DictReader(lines))
     return found
 
 
 def topic_rows(log: Path) -> Counter[Row]:
     """What a reader of committed records sees."""
-    return Counter(_row(json.loads(value)) for value in committed_values(log))
+    return Counter(row_of(json.loads(value)) for value in committed_values(log))
 
 
 def committed_values(log: Path) -> Iterator[bytes]:
@@ -98,7 +98,7 @@ def committed_values(log: Path) -> Iterator[bytes]:
                     yield from (value or b"" for value in records.values.to_list())
 
 
-def _row(fields: dict[str, object]) -> Row:
+def row_of(fields: dict[str, object]) -> Row:
     """Text alike, whether from CSV or JSON, where what is missing was not written."""
     return tuple(
         None if fields.get(name) in (None, "NA", "") else str(fields[name]) for name in NAMES if name != "time_hour"
