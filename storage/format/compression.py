@@ -24,6 +24,7 @@ import zstandard
 from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
 from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec
 from pyspark_commitlog.storage.format.tables import Bytes
+from pyspark_commitlog.storage.kernels import streams
 
 # What one batch may decompress to. A gzip stream, the least bounded that old Kafka writes, grows at most 1032 times, so
 # a batch of the default max.message.bytes (1 MiB) stays below this; what goes beyond is not a batch but a bomb.
@@ -77,6 +78,22 @@ def decompress(codec: int, data: Bytes, *, magic: int = 2, limit: int = DECOMPRE
     if codec not in _DECOMPRESSORS or (codec == Codec.ZSTD and magic < 2):
         raise InvalidRecordError(f"compression type {codec} is not known in message format {magic}")
     return _DECOMPRESSORS[Codec(codec)](np.ascontiguousarray(data), limit, magic)
+
+
+def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
+    """Write what a stream that :func:`streams.measure` knows holds to ``target``; how many bytes that is.
+
+    ``target`` has the room measured. OTHER where the stream does not decompress: :func:`decompress` says why.
+    """
+    try:
+        if codec == Codec.LZ4:
+            block = data[streams.LZ4_HEADER : -streams.LZ4_END]
+            return int(cramjam.lz4.decompress_block_into(block, target, output_len=len(target)))
+        whole = _zstd_decompressor().decompress(data, max_output_size=len(target))
+    except (cramjam.DecompressionError, zstandard.ZstdError):
+        return streams.OTHER
+    target[: len(whole)] = whole
+    return len(whole)
 
 
 def _refuse(codec: str, why: object) -> NoReturn:
@@ -269,15 +286,13 @@ def _zstd(data: Bytes, level: int, _magic: int) -> bytes:
 
 
 def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
-    if not hasattr(_libraries, "zstd"):
-        _libraries.zstd = zstandard.ZstdDecompressor()
     raw, at, left = memoryview(data), 0, limit
     pieces: list[bytes] = []
     try:
         while at < len(raw) or not pieces:
             stop, capacity = _measure_zstd(raw, at, left)
             if capacity >= 0:
-                pieces.append(_libraries.zstd.decompress(raw[at:stop], max_output_size=min(capacity, left) or 1))
+                pieces.append(_zstd_decompressor().decompress(raw[at:stop], max_output_size=min(capacity, left) or 1))
                 left -= len(pieces[-1])
             at = stop
     except zstandard.ZstdError as error:
@@ -285,6 +300,13 @@ def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
     if left < 0:
         _too_large("zstd", limit)
     return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
+
+
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_libraries, "zstd"):
+        _libraries.zstd = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _libraries.zstd
+    return decompressor
 
 
 def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:

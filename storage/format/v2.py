@@ -10,7 +10,8 @@ import numpy as np
 
 from pyspark_commitlog.storage.errors import InvalidRecordError, OffsetsOutOfOrderError, RecordTooLargeError
 from pyspark_commitlog.storage.format import columns as filling
-from pyspark_commitlog.storage.format.compression import compress, decompress
+from pyspark_commitlog.storage.format.compression import compress
+from pyspark_commitlog.storage.format.decompressing import decompressed
 from pyspark_commitlog.storage.format.fields import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -76,7 +77,6 @@ __all__ = [
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
-_JOINED_BYTES = 2**17  # of decompressed batches in one part: half of what one of the caches next to a core holds
 _BITS = {"leader_epoch": 32, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32}
 
 
@@ -164,7 +164,8 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
         if not compressed[first]:
             found.append(filling.Part(buffer, layout[first:last], False, positions))
         else:
-            found += _decompressed(buffer, headers[first:last], layout[first:last], decompressed_bytes_max)
+            batches = filling.Part(buffer, layout[first:last], False, positions)
+            found += decompressed(batches, headers.codec[first:last], decompressed_bytes_max)
     return found
 
 
@@ -185,33 +186,6 @@ def _record_table(headers: BatchHeaders) -> Int64s:
     layout[:, reading.TIMESTAMP_TYPE] = headers.timestamp_type
     layout[:, reading.COUNT] = table["count"]
     return layout
-
-
-def _decompressed(buffer: Bytes, headers: BatchHeaders, layout: Int64s, limit: int) -> list[filling.Part]:
-    """Neighbours that are compressed: small ones joined, since a part costs as much as a thousand records in it."""
-    found, sources, first, joined_bytes, decompressed_bytes = [], [], 0, 0, 0
-    rows = zip(*(headers.table[name].tolist() for name in ("position", "size")), headers.codec.tolist(), strict=True)
-    for row, (position, size, codec) in enumerate(rows):
-        try:
-            source = decompress(codec, buffer[position + LAYOUT.itemsize : position + size], magic=MAGIC, limit=limit)
-        except InvalidRecordError as error:
-            raise InvalidRecordError(error.reason, position=position) from error
-        sources.append(source)
-        joined_bytes += len(source)
-        decompressed_bytes += len(source)
-        if decompressed_bytes > INT32_MAX:
-            told = f"more than {INT32_MAX} bytes of records up to here: decode fewer batches at once"
-            raise InvalidRecordError(told, position=position)
-        if joined_bytes >= _JOINED_BYTES or row == len(headers) - 1:
-            found.append(_joined(sources, layout[first : row + 1], headers.table["position"][first : row + 1]))
-            sources, first, joined_bytes = [], row + 1, 0
-    return found
-
-
-def _joined(sources: list[Bytes], layout: Int64s, positions: Int64s) -> filling.Part:
-    stops = np.cumsum([len(source) for source in sources])
-    layout[:, reading.START], layout[:, reading.STOP] = np.concatenate(([0], stops[:-1])), stops
-    return filling.Part(sources[0] if len(sources) == 1 else np.concatenate(sources), layout, False, positions)
 
 
 # Writing

@@ -1,0 +1,98 @@
+"""Compressed batches of magic 2 in parts: small ones joined, as a part costs as much as a thousand records in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.columns import Part
+from pyspark_commitlog.storage.format.compression import decompress, decompress_into
+from pyspark_commitlog.storage.format.fields import INT32_MAX
+from pyspark_commitlog.storage.format.tables import Bytes
+from pyspark_commitlog.storage.kernels import frozen, streams
+from pyspark_commitlog.storage.kernels import records as reading
+
+_JOINED_BYTES = 2**17  # of decompressed batches: half of what one of the caches next to a core holds
+
+
+def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
+    """The batches of a part, each a stream of its codec that holds at most ``limit`` bytes. Their table is changed.
+
+    Raises InvalidRecordError with the position of a batch that does not decompress.
+    """
+    starts, stops = batches.table[:, reading.START].copy(), batches.table[:, reading.STOP].copy()
+    rooms = np.empty(len(starts), dtype=np.int64)
+    streams.measure(frozen(batches.source), starts, stops, codecs, rooms)
+    rooms[rooms > limit] = streams.OTHER
+    raw, joining = memoryview(frozen(batches.source)), _Joining(batches)
+    rows = zip(starts.tolist(), stops.tolist(), codecs.tolist(), rooms.tolist(), strict=True)
+    for row, (start, stop, codec, room) in enumerate(rows):
+        if room != streams.OTHER and joining.add_stream(codec, raw[start:stop], room):
+            continue
+        try:
+            joining.add(decompress(codec, batches.source[start:stop], limit=limit))
+        except InvalidRecordError as error:
+            raise InvalidRecordError(error.reason, position=int(batches.positions[row])) from error
+    return joining.finish()
+
+
+class _Joining:
+    """Parts in the making: batches are added in their order."""
+
+    def __init__(self, batches: Part) -> None:
+        self._batches = batches
+        self._found: list[Part] = []
+        self._target = np.empty(0, dtype=np.uint8)
+        self._view = memoryview(self._target)
+        self._first = 0  # row of the first batch of the part
+        self._at = 0  # where the next one goes
+        self._stops: list[int] = []
+        self._decompressed_bytes = 0
+
+    def add_stream(self, codec: int, data: memoryview, room: int) -> bool:
+        """False where it does not decompress; nothing is added then."""
+        self._make_room(room)
+        size = decompress_into(codec, data, self._view[self._at : self._at + room])
+        if size == streams.OTHER:
+            return False
+        self._count(size)
+        return True
+
+    def add(self, body: Bytes) -> None:
+        if len(body) < _JOINED_BYTES:
+            self._make_room(len(body))
+            self._target[self._at : self._at + len(body)] = body
+            self._count(len(body))
+        else:
+            self._finish_part()
+            self._target = body
+            self._count(len(body))
+            self._finish_part()
+
+    def finish(self) -> list[Part]:
+        self._finish_part()
+        return self._found
+
+    def _make_room(self, room: int) -> None:
+        if self._at + room > len(self._target):
+            self._finish_part()
+            self._target = np.empty(max(_JOINED_BYTES + streams.LZ4_BLOCK, room), dtype=np.uint8)
+            self._view = memoryview(self._target)
+
+    def _count(self, size: int) -> None:
+        self._at += size
+        self._stops.append(self._at)
+        self._decompressed_bytes += size
+        if self._decompressed_bytes > INT32_MAX:
+            told = f"more than {INT32_MAX} bytes of records up to here: decode fewer batches at once"
+            position = int(self._batches.positions[self._first + len(self._stops) - 1])
+            raise InvalidRecordError(told, position=position)
+
+    def _finish_part(self) -> None:
+        if self._stops:
+            last = self._first + len(self._stops)
+            table, positions = self._batches.table[self._first : last], self._batches.positions[self._first : last]
+            table[:, reading.START], table[:, reading.STOP] = [0, *self._stops[:-1]], self._stops
+            self._found.append(Part(self._target[: self._at], table, False, positions))
+            self._first = last
+        self._target, self._at, self._stops = np.empty(0, dtype=np.uint8), 0, []

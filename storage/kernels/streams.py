@@ -1,0 +1,99 @@
+"""How much room a compressed stream needs, for streams of the one shape that writers of small batches leave.
+
+Of lz4 that is a frame of one compressed block below 64 KiB, of zstd one frame without a dictionary. Whatever has
+another shape, or cannot be right, is left to who reads streams of any shape and tells what is wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.kernels import Bytes, jit
+
+Int64s = npt.NDArray[np.int64]
+
+OTHER = -1  # instead of a room: another shape, or damage
+
+LZ4 = 3  # the numbers of codecs in a batch's attributes
+ZSTD = 4
+
+LZ4_HEADER = 11  # bytes before the block: magic, descriptor, its checksum, size of the block
+LZ4_END = 4  # bytes behind it
+LZ4_BLOCK = 2**16
+_LZ4_GROWTH = 255
+_ZSTD_BLOCK = 2**17
+_ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = 0, 1, 2
+
+
+@jit
+def measure(source: Bytes, starts: Int64s, stops: Int64s, codecs: npt.NDArray[np.int16], rooms: Int64s) -> None:
+    """Fill ``rooms`` with the most bytes, above zero, that each stream ``source[start:stop]`` can hold, or OTHER."""
+    for i in range(len(starts)):
+        rooms[i] = OTHER
+        if codecs[i] == LZ4:
+            rooms[i] = _lz4_room(source, starts[i], stops[i])
+        elif codecs[i] == ZSTD:
+            rooms[i] = _zstd_room(source, starts[i], stops[i])
+
+
+@jit
+def _number(source: Bytes, at: int, size: int) -> int:
+    """Bytes as a number, the first the lowest."""
+    found = np.int64(0)
+    for i in range(size):
+        found |= np.int64(source[at + i]) << (8 * i)
+    return found
+
+
+@jit
+def _lz4_room(source: Bytes, start: int, stop: int) -> int:
+    """Independent blocks of 64 KiB at most, no checksums, no size: as Kafka's writers say it."""
+    if stop - start <= LZ4_HEADER + LZ4_END:
+        return OTHER
+    if _number(source, start, 4) != 0x184D2204 or _number(source, start + 4, 3) != 0x824060:
+        return OTHER
+    size = _number(source, start + 7, 4)
+    if start + LZ4_HEADER + size + LZ4_END != stop or _number(source, stop - LZ4_END, 4) != 0:
+        return OTHER
+    return min(LZ4_BLOCK, _LZ4_GROWTH * size)
+
+
+@jit
+def _zstd_room(source: Bytes, start: int, stop: int) -> int:
+    """What the header says, if the blocks can hold it, or what they can hold."""
+    if stop - start < 14 or _number(source, start, 4) != 0xFD2FB528:  # the longest header that is read here
+        return OTHER
+    flags = np.int64(source[start + 4])
+    is_single, size_kind = flags & 0x20, flags >> 6
+    if flags & 0x0B or size_kind == 3:
+        return OTHER
+    at, window = start + 5, np.int64(0)
+    if not is_single:
+        base = np.int64(1) << (10 + (np.int64(source[at]) >> 3))
+        window = base + (base >> 3) * (np.int64(source[at]) & 7)
+        at += 1
+    size_bytes = 1 << size_kind if size_kind or is_single else 0
+    content = _number(source, at, size_bytes) + (256 if size_kind == 1 else 0)
+    at += size_bytes
+    capacity, behind = _zstd_blocks(source, at, stop, min(_ZSTD_BLOCK, content if is_single else window))
+    if behind + (flags & 0x04) != stop or content > capacity:
+        return OTHER
+    room = content if size_bytes else capacity
+    return room if room > 0 else OTHER
+
+
+@jit
+def _zstd_blocks(source: Bytes, at: int, stop: int, block_bytes_max: int) -> tuple[int, int]:
+    """The most bytes that the blocks hold, and where they end; beyond ``stop`` for those that are cut or unknown."""
+    capacity, last = 0, 0
+    while not last:
+        if at + 3 > stop:
+            return capacity, stop + 1 + 4
+        head = _number(source, at, 3)
+        last, kind, size = head & 1, head >> 1 & 3, head >> 3
+        if kind > _ZSTD_COMPRESSED:
+            return capacity, stop + 1 + 4
+        at += 3 + (1 if kind == _ZSTD_RLE else size)
+        capacity += block_bytes_max if kind == _ZSTD_COMPRESSED else min(size, _ZSTD_BLOCK)
+    return capacity, at
