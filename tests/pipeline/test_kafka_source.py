@@ -299,8 +299,9 @@ def test_error_of_the_plan_reaches_the_one_who_asked(sources: Sources) -> None:
 
 class TestDifferencesOnPurpose:
     def test_partition_that_is_not_there_is_an_error_where_spark_reads_nothing(self, sources: Sources) -> None:
-        nowhere = {"assign": '{"plain": [7]}', "kafka.default.api.timeout.ms": "1000"}
-        assert sources.kafka(nowhere).count() == 0
+        nowhere = {"assign": '{"plain": [7]}'}
+        prompt = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
+        assert sources.kafka({**nowhere, **prompt}).count() == 0
         with pytest.raises(UnknownTopicOrPartitionError, match="topic plain has no partition 7, only 0, 1, 2"):
             sources.plan_commitlog(nowhere)
 
