@@ -5,8 +5,9 @@ anew, segment group by segment group, without the records that the map supersede
 active segment, undecided transactions and what ``min.compaction.lag.ms`` protects are never touched.
 
 :mod:`.ranges` says what of a log is dirty and which log is the dirtiest, :mod:`.transactions` which markers are still
-needed, :mod:`.filtering` what becomes of each batch, :mod:`.output` where it goes, :mod:`.swapping` how new segments
-take the place of old ones, whatever happens meanwhile, and :mod:`.cleaning` puts it together.
+needed, :mod:`.superseded` which batches need no second look, :mod:`.filtering` what becomes of each batch,
+:mod:`.output` where it goes, :mod:`.swapping` how new segments take the place of old ones, whatever happens meanwhile,
+and :mod:`.cleaning` puts it together.
 """
 
 from pyspark_commitlog.storage.cleaner.cleaning import Cleaner, CleanResult

@@ -13,6 +13,7 @@ import numpy as np
 from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules, read_keys, verify
 from pyspark_commitlog.storage.cleaner.output import Output
 from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, group_segments
+from pyspark_commitlog.storage.cleaner.superseded import Superseded
 from pyspark_commitlog.storage.cleaner.swapping import swap_in
 from pyspark_commitlog.storage.cleaner.transactions import Transactions
 from pyspark_commitlog.storage.clock import Clock, instant
@@ -125,6 +126,7 @@ class _Round:
         self.log = log
         self.what = what
         self.offset_map = cleaner.offset_map
+        self.superseded = Superseded(what.first_dirty_offset, what.first_uncleanable_offset)
         self.window_bytes = cleaner.window_bytes
         self.counts = Counts()
         self.pause = _Pause(cleaner.config.io_max_bytes_per_second, log.context.clock)
@@ -150,6 +152,7 @@ class _Round:
         """Read what decides; the segments to be written anew, in groups that become one each."""
         self._verify_clean_part()
         self._build_map()
+        self.superseded.close(self.offset_map)
         sources = [each for each in self.log.segments if each.base_offset <= self.offset_map.latest_offset]
         return group_segments(sources, self.what.first_uncleanable_offset, self.log.context.config)
 
@@ -195,6 +198,7 @@ class _Round:
         wanted = ~transactions.discardable(segment, window) & ~headers.is_control
         wanted &= headers.table["last_offset"] >= start
         verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when they are decoded
+        self.superseded.see_unput(headers[~wanted & ~headers.is_control])
         rows = np.flatnonzero(wanted)
         is_v2 = headers.table["magic"][rows] >= v2.MAGIC
         read, is_full = self._put(segment, window, np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1))
@@ -206,6 +210,7 @@ class _Round:
         for rows in runs:
             records = read_keys(segment, window, rows, self.offset_map.secret)
             columns = (records.hashes, records.has_key, records.offsets)
+            self.superseded.see_put(window.headers[rows], records)
             put = self.offset_map.put_all(*columns, self.what.first_dirty_offset)
             if put.rows < len(records.offsets):
                 return int(rows[np.searchsorted(np.cumsum(records.counts), put.rows, side="right")]), True
@@ -223,6 +228,7 @@ class _Round:
         clean = [each for each in self.log.segments if each.base_offset < self.what.first_dirty_offset]
         return Rules(
             self.offset_map,
+            self.superseded,
             dict(self.log.producers.producers),
             self.what.first_uncleanable_offset,
             self.now_ms,

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.cleaner.superseded import Superseded
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format import keyed, names, v2
 from pyspark_commitlog.storage.format.keyed import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
@@ -37,6 +38,7 @@ class Rules:
     """What a round goes by."""
 
     offset_map: OffsetMap
+    superseded: Superseded
     producers: Mapping[int, ProducerState]  # those that are active, by producer id
     first_uncleanable_offset: int
     now_ms: int
@@ -92,13 +94,17 @@ class Filter:
         discarded = discardable & (~headers.is_control | is_past)
         # What is dropped or kept without being decoded: its header decides.
         verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
-        pieces = [piece for part in _parts(window) for piece in self._filtered(window, part, discardable, discarded)]
+        superseded = ~discarded & self.rules.superseded.of(headers)
+        is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
+        parts = _parts(window, is_read)
+        pieces = [piece for part in parts for piece in self._filtered(window, part, discardable, is_read)]
         self.counts.bytes_read += len(window.buffer)
+        self.counts.records_read += int(headers.table["count"][superseded].sum())
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
 
-    def _filtered(self, window: Window, part: slice, discardable: Bools, discarded: Bools) -> list[Bytes]:
+    def _filtered(self, window: Window, part: slice, discardable: Bools, is_read: Bools) -> list[Bytes]:
         headers = window.headers[part]
-        read_rows = np.flatnonzero(~discarded[part] & (headers.table["count"] != 0))
+        read_rows = np.flatnonzero(is_read[part])
         records = read_keys(self.segment, window, read_rows + part.start, self.rules.offset_map.secret)
         counts = np.zeros(len(headers), dtype=np.int64)
         counts[read_rows] = records.counts
@@ -178,10 +184,13 @@ def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s) 
         return keyed.read(window.buffer, window.headers[rows], secret)
 
 
-def _parts(window: Window) -> Iterator[slice]:
-    """A window in parts whose records take about the memory of an uncompressed window, of magic 2 or older ones."""
+def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
+    """A window in parts whose records take about the memory of an uncompressed window, of magic 2 or older ones.
+
+    ``is_read``, shape (batches,), says whose records are read at all.
+    """
     headers = window.headers
-    weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1)
+    weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1) * is_read
     part_of = (np.cumsum(weights) - weights) // len(window.buffer)
     breaks = (np.diff(part_of) != 0) | np.diff(headers.table["magic"] >= v2.MAGIC)
     bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(headers)]

@@ -99,6 +99,13 @@ class OffsetMap:
         _compare(hashes, frozen(valid), frozen(offsets), self._table, found)
         return found
 
+    def mark_latest(self, start_offset: int, shift: int, marked: Bools) -> None:
+        """Set the cell, of ``2**shift`` offsets, of each offset in the map.
+
+        The first cell begins at ``start_offset`` and takes those below too, the last one those behind it.
+        """
+        _mark(self._table, start_offset, shift, marked)
+
     def _grow(self) -> None:
         doubled = 2 * len(self._table)
         slots = doubled if doubled * _GROWN_AT_ONCE <= self.slots else self._rows_max
@@ -289,3 +296,12 @@ def _move(source: Uint64s, target: Uint64s) -> None:
             target[at, 0] = source[i, 0]
             target[at, 1] = source[i, 1]
             target[at, 2] = source[i, 2]
+
+
+@jit
+def _mark(table: Uint64s, start_offset: int, shift: int, marked: Bools) -> None:
+    for i in range(len(table)):
+        if table[i, 2] != _u64(0):
+            above = np.int64(table[i, 2]) - 1 - start_offset
+            cell = above >> shift if above > 0 else 0
+            marked[cell if cell < len(marked) else len(marked) - 1] = True

@@ -1,0 +1,144 @@
+"""Batches that a compaction drops without reading their records a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.cleaner import Cleaner, filtering, superseded
+from pyspark_commitlog.storage.cleaner.superseded import Superseded
+from pyspark_commitlog.storage.format import keyed, v1, v2
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s
+from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import Window
+from tests.storage.kernels.test_twins import table
+from tests.support import reference
+from tests.support.clock import ManualClock
+from tests.support.logs import config, records
+from tests.support.memory_filesystem import MemoryFileSystem
+
+Batch = list[tuple[int, bytes | None]]  # offset and key of each record
+
+
+def encoded(batches: Sequence[Batch], module: object = v2) -> np.ndarray:
+    pieces = []
+    for batch in batches:
+        rows = table([reference.Record(offset, 0, key, b"value", ()) for offset, key in batch])
+        pieces.append(v2.encode(rows, v2.BatchFields()) if module is v2 else v1.encode(rows, Codec.GZIP))
+    return np.concatenate(pieces)
+
+
+def seen(*runs: np.ndarray, start: int = 0, end: int = 100, limit: int = 50) -> tuple[list[bool], BatchHeaders]:
+    """Which batches of the last run are superseded, once the runs are put."""
+    offset_map, found = OffsetMap(24 * limit, 1.0), Superseded(start, end)
+    for buffer in runs:
+        headers = formats.scan(buffer).headers
+        keys = keyed.read(buffer, headers, offset_map.secret)
+        found.see_put(headers, keys)
+        offset_map.put_all(keys.hashes, keys.has_key, keys.offsets, start)
+    found.close(offset_map)
+    return found.of(headers).tolist(), headers
+
+
+def test_a_batch_is_superseded_when_each_of_its_keys_comes_again() -> None:
+    batches = encoded([[(0, b"a"), (1, b"b")], [(2, b"c"), (3, b"a")], [(4, b"b"), (5, b"c")]])
+    assert seen(batches)[0] == [True, False, False]
+
+
+def test_a_record_without_a_key_wants_its_batch_read_since_it_is_counted() -> None:
+    assert seen(encoded([[(0, b"a"), (1, None)], [(2, b"a")]]))[0] == [False, False]
+
+
+def test_nothing_below_the_dirty_part_is_superseded_unread() -> None:
+    assert seen(encoded([[(0, b"a"), (1, b"a")], [(2, b"a")], [(3, b"a")]]), start=1)[0] == [False, True, False]
+
+
+def test_nothing_above_what_the_map_took_is_superseded() -> None:
+    batches = encoded([[(0, b"a")], [(1, b"a"), (2, b"b")], [(3, b"c"), (4, b"c")], [(5, b"c")]])
+    assert seen(batches, limit=2)[0] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[(0, b"a")], [(7, b"a")], [(5, b"a")], [(8, b"b")]],
+        [[(3, b"a")], [(3, b"a")], [(4, b"a")]],
+    ],
+)
+def test_in_a_log_whose_offsets_do_not_ascend_every_batch_is_read(batches: list[Batch]) -> None:
+    assert not any(seen(encoded(batches))[0])
+
+
+def test_a_record_outside_the_offsets_of_its_batch_makes_every_batch_be_read() -> None:
+    buffer = encoded([[(0, b"a"), (9, b"b")], [(10, b"a")]])
+    headers = formats.scan(buffer).headers
+    buffer[23:27] = np.frombuffer((3).to_bytes(4, "big"), dtype=np.uint8)  # the last offset delta
+    v2.sign(buffer, headers.table["position"], headers.table["size"])
+    assert not any(seen(buffer)[0])
+
+
+def test_records_not_put_are_read_again() -> None:
+    buffer, found, offset_map = encoded([[(0, b"a")], [(1, b"b")]]), Superseded(0, 10), OffsetMap(24 * 50, 1.0)
+    headers = formats.scan(buffer).headers
+    found.see_unput(headers[1:])
+    offset_map.update_latest_offset(1)
+    found.close(offset_map)
+    assert found.of(headers).tolist() == [True, False]
+
+
+def test_older_messages_are_always_read_and_do_not_keep_newer_ones_from_being_superseded() -> None:
+    old = encoded([[(0, b"a"), (1, b"b")], [(2, b"a")]], v1)
+    assert not any(seen(old)[0])
+    assert seen(old, encoded([[(3, b"a")], [(4, b"a")]]))[0] == [True, False]
+
+
+@given(st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=4), min_size=1, max_size=20))
+def test_whatever_is_superseded_has_no_record_that_stays_however_coarse_the_cells(
+    keys: list[list[bytes | None]],
+) -> None:
+    batches, offset = [], 10
+    for batch in keys:
+        batches.append([(offset + n, key) for n, key in enumerate(batch)])
+        offset += len(batch)
+    newest = {key: at for batch in batches for at, key in batch}
+    goes = [all(key is not None and newest[key] > at for at, key in batch) for batch in batches]
+    fine = seen(encoded(batches), start=10, end=offset)[0]
+    assert fine == goes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(superseded, "_CELLS_MAX", 4)
+        coarse = seen(encoded(batches), start=10, end=offset)[0]
+        behind_end = seen(encoded(batches), start=10, end=12)[0]
+    for some in (coarse, behind_end):
+        assert not any(more and not all_ for more, all_ in zip(some, goes, strict=True))
+
+
+def test_a_superseded_batch_is_counted_and_gone_but_its_records_are_read_once_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    settings = config(cleanup_policy="compact", file_delete_delay_ms=0)
+    with Log.open("/p-0", settings, clock=clock, filesystem=MemoryFileSystem(clock)) as log:
+        for value in (b"1", b"2", b"3"):
+            log.append(v2.encode(records([value, value], keys=[b"a", b"b"]), v2.BatchFields(codec=Codec.LZ4)))
+        log.roll()
+        read: list[int] = []
+        original = filtering.read_keys
+
+        def watched(segment: LogSegment, window: Window, rows: Int64s, secret: keyed.Uint64s) -> keyed.Keyed:
+            read.extend(rows.tolist())
+            return original(segment, window, rows, secret)
+
+        monkeypatch.setattr(filtering, "read_keys", watched)
+        result = Cleaner().clean(log, None, clock.now_ms())
+        assert read == [2]
+        assert (result.counts.records_read, result.counts.records_kept) == (6, 2)
+        (part,) = log.records(0, log.log_end_offset)
+        assert part.offsets.tolist() == [4, 5]
