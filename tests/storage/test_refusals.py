@@ -37,9 +37,7 @@ def mixed(count: int = 60) -> Records:
 def test_those_found_are_those_that_a_log_refuses_one_by_one(tmp_path: object, codec: Codec) -> None:
     table = mixed()
     compression = Compression(codec, None)
-    found = {
-        each.row for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)
-    }
+    found = {each.row for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)}
     refused = set()
     with open_log(tmp_path, **LIMITS) as log:
         for index in range(len(table)):
