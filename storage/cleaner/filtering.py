@@ -30,7 +30,7 @@ from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Rows, Window
 
 # Decompressed records are held in memory, so fewer compressed bytes are taken at once.
-_EXPECTED_RATIO = 8
+_EXPECTED_RATIO = 4
 
 
 @dataclass(frozen=True)
