@@ -44,8 +44,9 @@ def test_once_prints_a_page_and_ends(directory: str) -> None:
 def served(directory: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of a page, and the process that answers."""
     program = (
-        "import sys\n"
+        "import signal, sys\n"
         "from pyspark_commitlog.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background inherits its ignoring
         "try:\n"
         "    main()\n"
         "finally:\n"

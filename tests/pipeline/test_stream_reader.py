@@ -69,7 +69,9 @@ class Logs:
         path = Path(self.directory) / "topics.json"
         content = json.loads(path.read_text())
         del content["topics"][topic]
-        path.write_text(json.dumps(content))
+        changed = path.with_suffix(".changed")
+        changed.write_text(json.dumps(content))
+        changed.replace(path)  # whoever reads it meanwhile sees all of one or the other
         for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
             (Path(self.directory) / name).unlink(missing_ok=True)
         self.manager = LogManager.open(self.directory)

@@ -104,7 +104,12 @@ _PROPERTIES = {
 
 
 # What prints of the quorum and of heartbeats to it; log entries end with the logger in brackets.
-CONTROLLER_LOGGERS = ("org.apache.kafka.controller.", "org.apache.kafka.raft.", "kafka.server.BrokerLifecycleManager")
+CONTROLLER_LOGGERS = (
+    "org.apache.kafka.controller.",
+    "org.apache.kafka.raft.",
+    "kafka.server.BrokerLifecycleManager",
+    "kafka.server.ControllerApis",
+)
 
 
 class BrokerError(RuntimeError):
