@@ -14,22 +14,24 @@ from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
     InvalidOffsetError,
-    LogDirLockedError,
     StorageError,
 )
-from pyspark_commitlog.storage.filesystem import FileStatus, Lock, make_directory_durably
+from pyspark_commitlog.storage.filesystem import FileStatus, make_directory_durably
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.loader import LoadedLog, write_snapshot
+from pyspark_commitlog.storage.partition_locks import (
+    APPEND_LOCK_FILE,
+    MAINTENANCE_LOCK_FILE,
+    take_maintenance_lock,
+    tell_work,
+    wait_for_lock,
+)
 from pyspark_commitlog.storage.reader import Checkpoints, LogReader, Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import LogContext
-
-APPEND_LOCK_FILE = ".append.lock"
-MAINTENANCE_LOCK_FILE = ".maintenance.lock"
-WORK_BYTES_MAX = 1000  # of what its holder says it does
 
 
 class SharedLog(LogReader):
@@ -44,13 +46,15 @@ class SharedLog(LogReader):
         super().__init__(context, checkpoints)
 
     def _load(self) -> LoadedLog:
-        with self._lock(APPEND_LOCK_FILE):
+        with wait_for_lock(self.context, APPEND_LOCK_FILE):
             loaded = self._load_locked()
             self._loader().warn_of_gaps(loaded.segments)
             return loaded
 
     def _load_locked(self) -> LoadedLog:
-        maintenance = self.context.filesystem.lock(self._lock_path(MAINTENANCE_LOCK_FILE), wait=False)
+        maintenance = self.context.filesystem.lock(
+            names.join(self.context.directory, MAINTENANCE_LOCK_FILE), wait=False
+        )
         try:
             return self._loader().load(may_finish_swaps=maintenance is not None)
         finally:
@@ -83,14 +87,6 @@ class SharedLog(LogReader):
 
     # Locks, and other processes
 
-    def _lock_path(self, name: str) -> str:
-        return names.join(self.context.directory, name)
-
-    def _lock(self, name: str) -> Lock:
-        lock = self.context.filesystem.lock(self._lock_path(name))
-        assert lock is not None  # it waits
-        return lock
-
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
@@ -112,7 +108,7 @@ class SharedLog(LogReader):
         if self._is_locked:
             yield
             return
-        with self._lock(APPEND_LOCK_FILE):
+        with wait_for_lock(self.context, APPEND_LOCK_FILE):
             self._catch_up()
             self._is_locked = True
             try:
@@ -144,45 +140,23 @@ class SharedLog(LogReader):
         Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError
         where the disk fails.
         """
-        path = self._lock_path(MAINTENANCE_LOCK_FILE)
         try:
-            lock = self._maintenance_lock(path)
-            if lock is None:
-                raise LogDirLockedError(f"{path}: another process works on the partition{self._work_of_holder(path)}")
-            with lock:
-                self._begin_maintenance(path, work)
+            with take_maintenance_lock(self.context):
+                self._begin_maintenance(work)
                 yield
         except OSError as error:
             told = work or "maintenance"
             raise StorageError(f"{self.context.directory}: {told} failed: {error}; run again, it goes on") from error
 
-    def _begin_maintenance(self, path: str, work: str) -> None:
+    def _begin_maintenance(self, work: str) -> None:
         with self._writing():
-            with self.context.filesystem.open(path, "write") as note:
-                note.truncate(0)
-                note.write(0, work.encode())
+            tell_work(self.context, work)
             self.segments.close()
             self._take(self._loader().load(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
         """Return when nobody maintains the log; another process may begin to before the caller does."""
-        self._lock(MAINTENANCE_LOCK_FILE).release()
-
-    def _maintenance_lock(self, path: str) -> Lock | None:
-        """None while another process maintains the log.
-
-        One that only opens it has this lock too, but not without the append lock: then it is waited for.
-        """
-        lock = self.context.filesystem.lock(path, wait=False)
-        if lock is None:
-            with self._lock(APPEND_LOCK_FILE):
-                lock = self.context.filesystem.lock(path, wait=False)
-        return lock
-
-    def _work_of_holder(self, path: str) -> str:
-        with self.context.filesystem.open(path, "read") as note:
-            work = bytes(note.read(0, WORK_BYTES_MAX)).decode(errors="replace")
-        return f": {work}" if work else ""
+        wait_for_lock(self.context, MAINTENANCE_LOCK_FILE).release()
 
     @contextmanager
     def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:

@@ -22,7 +22,7 @@ format
 index producers epochs swaps
 segment_reader
 segment
-segment_list refusals
+segment_list refusals partition_locks
 validator
 recovery splitting
 loader

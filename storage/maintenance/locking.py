@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark_commitlog.storage.errors import LogDirLockedError
-from pyspark_commitlog.storage.filesystem import Lock, read_file
-from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.filesystem import Lock
+from pyspark_commitlog.storage.partition_locks import (
+    MAINTENANCE_LOCK_FILE,
+    take_maintenance_lock,
+    tell_work,
+    wait_for_lock,
+)
 from pyspark_commitlog.storage.segment_reader import LogContext
-from pyspark_commitlog.storage.shared_log import MAINTENANCE_LOCK_FILE, WORK_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
@@ -20,21 +24,16 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def maintenance_lock(context: LogContext, work: str, *, wait: bool) -> Iterator[None]:
     """Hold it, with ``work`` told to whoever comes meanwhile. Raises LogDirLockedError, unless it is to wait."""
-    path = names.join(context.directory, MAINTENANCE_LOCK_FILE)
-    with _locked(context, path, wait=wait), context.filesystem.open(path, "write") as note:
-        note.truncate(0)
-        note.write(0, work.encode())
+    with _locked(context, wait=wait):
+        tell_work(context, work)
         yield
 
 
-def _locked(context: LogContext, path: str, *, wait: bool) -> Lock:
-    lock = context.filesystem.lock(path, wait=False)
-    if lock is None:
-        holder = read_file(context.filesystem, path, WORK_BYTES_MAX).decode(errors="replace")
-        told = f"{path}: another process works on the partition" + (f": {holder}" if holder else "")
+def _locked(context: LogContext, *, wait: bool) -> Lock:
+    try:
+        return take_maintenance_lock(context)
+    except LogDirLockedError as error:
         if not wait:
-            raise LogDirLockedError(told)
-        logger.warning("%s; waiting for it", told)
-        lock = context.filesystem.lock(path)
-        assert lock is not None  # it waited
-    return lock
+            raise
+        logger.warning("%s; waiting for it", error)
+        return wait_for_lock(context, MAINTENANCE_LOCK_FILE)

@@ -14,9 +14,9 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.partition_locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
-from pyspark_commitlog.storage.shared_log import MAINTENANCE_LOCK_FILE
 from tests.support import broker_dirs
 from tests.support.clock import ManualClock
 from tests.support.disks import put

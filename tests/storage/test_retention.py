@@ -15,6 +15,7 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRangeError, PolicyViolationError
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.partition_locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader, Marks
 from pyspark_commitlog.storage.retention import (
     LogFacts,
@@ -26,7 +27,6 @@ from pyspark_commitlog.storage.retention import (
     retain,
     survey,
 )
-from pyspark_commitlog.storage.shared_log import MAINTENANCE_LOCK_FILE
 from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, append, config, end_transaction, open_log, rows, write_transactional
 

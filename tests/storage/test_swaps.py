@@ -14,10 +14,10 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.partition_locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import LogContext
-from pyspark_commitlog.storage.shared_log import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, plan_swaps
 from tests.support.clock import ManualClock
 from tests.support.disks import get, put
