@@ -14,7 +14,6 @@ import pytest
 
 from pyspark_commitlog.storage.cleaner import cleanable, cleaning
 from pyspark_commitlog.storage.cleaner.transactions import Transactions
-from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.tables import Bools
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.recovery import read_markers
@@ -22,24 +21,11 @@ from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 from tests.support.clock import ManualClock
 from tests.support.compaction import Batch, Pass, batches, passes
-
-# Compressed by other libraries: the batches are the same, their bytes and so their positions are not.
-OTHER_BYTES = ("c-gzip-0", "c-snappy-0", "c-zstd-0")
-
-# Retention ran after the cleaning and deleted what lies below this offset (retention.bytes of compact,delete).
-DELETED_BELOW = {"compaction/after-1/c-delete-0": 282}
-
-# Kafka 3.9.1 begins a round that starts inside a segment with all aborted transactions of that segment's index, also
-# with those that ended before. Until its producer's next abort marker it takes committed records for aborted ones and
-# leaves them out of the map, so that older records of their keys stay, and come back when a tombstone left out in this
-# way goes. We do not; the test below puts the mistake in and then finds Kafka's files.
-STALE_TRANSACTIONS = "compaction-small-buffers/after-1/c-txn-0"
+from tests.support.maintenance import DELETED_BELOW, EXACT, OTHER_BYTES, STALE_TRANSACTIONS, left_by, segment_files
 
 # Its last round emptied the batch before the first uncleanable offset: dropped by 3.9.1, kept as a header by newer
 # versions (KAFKA-17076) and here, so that the log is known to reach so far.
 KEPT_AT_THE_END: Batch = Batch((677, 683, 2, 16, 0, -1, 1795210757302, 2, 0, 217, 0), [])
-
-EXACT = [each for each in passes() if str(each) != STALE_TRANSACTIONS]
 
 
 class Cleaned(NamedTuple):
@@ -57,7 +43,7 @@ def cleaned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("pass") / "log"
     each.lay_out(directory)
     first_dirty = each.clean(directory)
-    found = files(directory, DELETED_BELOW.get(str(each), 0))
+    found = segment_files(directory, DELETED_BELOW.get(str(each), 0))
     modified_ms = {name: (directory / name).stat().st_mtime_ns // 1_000_000 for name in found}
     with each.open(directory, ManualClock(each.times_ms[-1])) as log:
         is_due = cleanable(log, first_dirty, each.times_ms[-1]).is_due
@@ -66,7 +52,7 @@ def cleaned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_a_pass_leaves_what_the_real_cleaner_left(cleaned: tuple[Pass, Cleaned]) -> None:
     each, ours = cleaned
-    expected = without_left_overs(each.files_after)
+    expected = left_by(each)
     assert ours.first_dirty_offset == each.next_first_dirty_offset
     assert ours.files.keys() == expected.keys()
     assert batches(ours.files) == batches(expected)
@@ -99,7 +85,7 @@ def test_with_kafkas_mistake_about_earlier_aborts_kafkas_files_are_found(
     monkeypatch.setattr(cleaning._Round, "_build_map", build_map_as_kafka)
     each.lay_out(tmp_path / "log")
     assert each.clean(tmp_path / "log") == each.next_first_dirty_offset
-    found, expected = files(tmp_path / "log"), each.files_after
+    found, expected = segment_files(tmp_path / "log"), each.files_after
     assert found.keys() == expected.keys()
     assert [batch for batch in batches(found) if batch != KEPT_AT_THE_END] == batches(expected)
     assert [name for name in found if found[name] != expected[name]] == ["00000000000000000600.log"]
@@ -109,7 +95,7 @@ def test_without_that_mistake_each_key_has_the_same_newest_record(tmp_path: Path
     (each,) = (one for one in passes() if str(one) == STALE_TRANSACTIONS)
     each.lay_out(tmp_path / "log")
     each.clean(tmp_path / "log")
-    assert newest(batches(files(tmp_path / "log"))) == newest(batches(each.files_after))
+    assert newest(batches(segment_files(tmp_path / "log"))) == newest(batches(each.files_after))
 
 
 class WithEarlierAborts(Transactions):
@@ -133,20 +119,6 @@ class WithEarlierAborts(Transactions):
             elif not marker.is_commit:
                 self.earlier.discard(int(table["producer_id"][row]))
         return found
-
-
-def files(directory: Path, from_offset: int = 0) -> dict[str, bytes]:
-    """The files of a partition, without locks, epochs and what is on its way out."""
-    found = {}
-    for path in sorted(directory.iterdir()):
-        base_offset = names.base_offset_of(path.name)
-        if base_offset is not None and base_offset >= from_offset and not path.name.endswith(names.DELETED):
-            found[path.name] = path.read_bytes()
-    return found
-
-
-def without_left_overs(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: content for name, content in files.items() if not name.endswith(names.DELETED)}
 
 
 def newest(found: list[Batch]) -> dict[bytes, object]:

@@ -14,8 +14,13 @@ OTHER_BYTES = ("c-gzip-0", "c-snappy-0", "c-zstd-0")
 # Retention ran as well and deleted what lies below this offset (retention.bytes of compact,delete).
 DELETED_BELOW = {"compaction/after-1/c-delete-0": 282}
 
-# Of this one Kafka 3.9.1 takes committed records for aborted ones; see tests/storage/test_cleaner_kafka.py.
-EXACT = [each for each in passes() if str(each) != "compaction-small-buffers/after-1/c-txn-0"]
+# Kafka 3.9.1 begins a round that starts inside a segment with all aborted transactions of that segment's index, also
+# with those that ended before. Until its producer's next abort marker it takes committed records for aborted ones and
+# leaves them out of the map, so that older records of their keys stay, and come back when a tombstone left out in this
+# way goes. We do not; tests/storage/test_cleaner_kafka.py puts the mistake in and then finds Kafka's files.
+STALE_TRANSACTIONS = "compaction-small-buffers/after-1/c-txn-0"
+
+EXACT = [each for each in passes() if str(each) != STALE_TRANSACTIONS]
 
 
 def topic_of(each: Pass) -> tuple[str, int]:
