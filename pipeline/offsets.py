@@ -240,13 +240,8 @@ def check_same_partitions(option: str, given: Iterable[TopicPartition], read: It
         raise InvalidConfigError(f"option {option} {told}")
 
 
-def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Sorted, so that equal offsets are equal text."""
-    return json.dumps(offsets_to_nested(offsets), separators=(",", ":"))
-
-
 def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As the JSON has them: by topic, then by partition as text."""
+    """As the JSON has them: by topic, then by partition as text; sorted, so that equal offsets are equal text."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
