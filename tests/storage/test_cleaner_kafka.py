@@ -23,8 +23,8 @@ from tests.support.clock import ManualClock
 from tests.support.compaction import Batch, Pass, batches, passes
 from tests.support.maintenance import DELETED_BELOW, EXACT, OTHER_BYTES, STALE_TRANSACTIONS, left_by, segment_files
 
-# Its last round emptied the batch before the first uncleanable offset: dropped by 3.9.1, kept as a header by newer
-# versions (KAFKA-17076) and here, so that the log is known to reach so far.
+# The last round of STALE_TRANSACTIONS emptied the batch before the first uncleanable offset: dropped by 3.9.1, kept as
+# a header by newer versions (KAFKA-17076) and here, so that the log is known to reach so far.
 KEPT_AT_THE_END: Batch = Batch((677, 683, 2, 16, 0, -1, 1795210757302, 2, 0, 217, 0), [])
 
 
