@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 
 class Timing(NamedTuple):
-    """Seconds of one peer."""
+    """Seconds of one peer, over the rounds that count; or bytes, where a comparison says so."""
 
     median: float
     fastest: float
     slowest: float
 
+    @classmethod
+    def of(cls, seconds: Iterable[float]) -> Timing:
+        each = [*seconds]
+        return cls(statistics.median(each), min(each), max(each))
 
-def alternate(peers: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, Timing]:
-    """Time the peers in turn, round after round, so that what slows the machine slows all of them.
 
-    One round before the first warms up (caches, compilation) and does not count.
+def alternate(peers: Mapping[str, Callable[[], object]], rounds: int = 5, warm_up: int = 1) -> dict[str, Timing]:
+    """Time the peers in turn, round after round (A B A B), so that what slows the machine slows all of them.
+
+    ``warm_up`` rounds before the first (caches, compilation) do not count.
     """
+    return alternate_told({name: partial(time_call, run) for name, run in peers.items()}, rounds, warm_up)
+
+
+def alternate_told(peers: Mapping[str, Callable[[], float]], rounds: int = 5, warm_up: int = 1) -> dict[str, Timing]:
+    """As :func:`alternate`, of peers that tell their seconds themselves: what they prepare and check does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in peers}
-    for counted in [False, *[True] * rounds]:
+    for _ in range(warm_up + rounds):
         for name, run in peers.items():
-            start = time.perf_counter()
-            run()
-            if counted:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: Timing(statistics.median(all_), min(all_), max(all_)) for name, all_ in seconds.items()}
+            seconds[name].append(run())
+    return {name: Timing.of(each[warm_up:]) for name, each in seconds.items()}
+
+
+def time_call(run: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
