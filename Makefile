@@ -33,8 +33,8 @@ types: install  ## mypy, strict
 unit: install  ## the tests, two at a time
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
-torture: java install  ## kill a query 200 times, look that each row is there once (TORTURE_ARGS="--minutes 10 --seed 1")
-	$(BIN)/python -m tests.torture $(TORTURE_ARGS)
+torture: java install  ## all long runs, or one: make torture SUITE=damage MINUTES=10 SEED=1
+	$(BIN)/python -m tests.torture $(SUITE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 bench: java install  ## write and read speed beside Spark's own floor
 	@$(BIN)/python benchmarks/throughput.py

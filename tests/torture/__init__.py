@@ -1,1 +1,1 @@
-"""Random kills of a running query, and what is in the topic afterwards: ``python -m tests.torture --help``."""
+"""Suites that torture the log, each until its count or its minutes are over: ``python -m tests.torture --help``."""

@@ -1,47 +1,94 @@
-"""Kill the ingest job again and again while it writes the flights of 2013, and look that nothing is lost or doubled.
+"""Torture the log, by suites of which each makes cases from a seed until there were enough; no suite named runs all.
 
-The input is 336,776 rows in files of a thousand, a micro-batch each. Killed are the driver with its JVM, single Python
-workers, and all of them. What was asked for and what happened is printed; the exit code is 1 where a row is missing or
-there twice.
+The last line of a suite tells its seed, how much it did, how long that took and what it found; the exit code is 1 where
+it found a fault. Each fault is told with the arguments that show it again.
 """
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import tempfile
+import threading
 import time
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from pyspark_commitlog.pipeline import flights
-from tests.torture.ingest import Work, write_input
-from tests.torture.kills import torture
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.torture.suite import Run, Suite
 
-def main() -> None:
-    options = _arguments()
-    ends_s = time.monotonic() + 60 * options.minutes
-    with tempfile.TemporaryDirectory(dir=options.directory, prefix="torture-") as directory:
-        work = Work(Path(directory))
-        months = flights.split_by_month(work.path / "months")
-        lines = (line for month in months for line in islice(month.read_text().splitlines(), 1, None))
-        write_input(work.path / "input", islice(lines, options.rows), options.rows_a_file)
-        print(f"seed {options.seed}, {options.kills} kills, at most {options.minutes} minutes", flush=True)
-        tally = torture(work, options.kills, options.seed, tell=lambda text: print(text, flush=True), ends_s=ends_s)
-    print(f"{tally.total} kills {tally.kills}, {tally.runs} runs, {tally.failed} of them failed after a kill, "
-          f"{tally.rounds} rounds, {tally.rows:,} rows: each once, none missing")  # fmt: skip
+# By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
+MODULES = {
+    "spark-kills": "tests.torture.spark_kills",
+}
+TELL_EVERY_S = 60  # where no terminal shows a bar
+Suites = Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"of {', '.join(MODULES)}")]
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="how often (200)")
-    parser.add_argument("--minutes", type=float, default=120, help="stop killing then (120)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random choices (the time)")
-    parser.add_argument("--rows", type=int, default=None, help="rows of input (all)")
-    parser.add_argument("--rows-a-file", type=int, default=1000, help="rows a micro-batch (1,000)")
-    parser.add_argument("--directory", type=Path, help="where to work (the system's temporary directory)")
-    return parser.parse_args()
+def torture(
+    suites: Suites = None,
+    minutes: Annotated[float, typer.Option(help="end each suite after so many")] = float("inf"),
+    count: Annotated[
+        int | None, typer.Option(help="end each suite after so much", show_default="of a long run")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of all choices", show_default="the time")] = None,
+    first: Annotated[int, typer.Option(help="number of the first case")] = 0,
+    directory: Annotated[Path | None, typer.Option(help="where to work", show_default="the system's")] = None,
+) -> None:
+    """Torture the log until a fault shows: each suite until its count or its minutes are over."""
+    unknown = set(suites or ()) - set(MODULES)
+    if unknown:
+        raise typer.BadParameter(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+    seed = int(time.time()) if seed is None else seed
+    runs = [_run(name, seed, minutes, count, first, directory) for name in suites or MODULES]
+    raise typer.Exit(any(run.faults for run in runs))
+
+
+def _run(name: str, seed: int, minutes: float, count: int | None, first: int, directory: Path | None) -> Run:
+    suite = load(name)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=f"{name}-") as work:
+        console = Console(highlight=False, soft_wrap=True)
+        run = Run(seed, Path(work), suite.count if count is None else count, minutes, first)
+        run.tell = lambda text: console.print(text, markup=False)
+        with _progress(console, name, suite, run):
+            suite.run(run)
+        console.print(run.summary(name, suite.unit), markup=False)
+    return run
+
+
+def load(name: str) -> Suite:
+    suite = importlib.import_module(MODULES[name]).SUITE
+    assert isinstance(suite, Suite)
+    return suite
+
+
+@contextmanager
+def _progress(console: Console, name: str, suite: Suite, run: Run) -> Iterator[None]:
+    """A bar in a terminal, or else a line a minute."""
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn(suite.unit), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    task, ended = progress.add_task(name, total=run.count), threading.Event()
+
+    def show() -> None:
+        every_s = 0.5 if console.is_terminal else TELL_EVERY_S
+        while not ended.wait(every_s):
+            progress.update(task, completed=run.done)
+            if not console.is_terminal:
+                run.tell(f"{run.summary(name, suite.unit)} so far")
+
+    with progress:
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(torture)

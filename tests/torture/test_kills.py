@@ -13,7 +13,7 @@ from pyspark_commitlog.pipeline.flights import NAMES
 from pyspark_commitlog.storage import INTERNAL_TOPICS
 from tests.support.kafka import Broker, ProducerRecord, Step, dump_log, java_consume, java_produce, mount
 from tests.torture.ingest import TOPIC, Work, input_rows, row_of, write_input
-from tests.torture.kills import torture
+from tests.torture.spark_kills import torture
 
 KILLS, SEED = 10, 11
 pytestmark = pytest.mark.slow

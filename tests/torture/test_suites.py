@@ -1,0 +1,52 @@
+"""A short run of each suite that needs neither Spark nor a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.torture.__main__ import load
+from tests.torture.suite import FAULTS_MAX, Run
+
+# By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
+SHORT: dict[str, int] = {}
+SEED = 1
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_run_finds_no_fault(name: str, tmp_path: Path) -> None:
+    run = Run(SEED, tmp_path, SHORT[name])
+    load(name).run(run)
+    assert run.faults == []
+    assert run.done >= SHORT[name]
+
+
+def test_a_case_draws_the_same_whatever_ran_before_it(tmp_path: Path) -> None:
+    whole, one = Run(7, tmp_path, count=5), Run(7, tmp_path, count=1, first=3)
+
+    def draws(run: Run) -> dict[int, float]:
+        drawn = {}
+        for case in run.cases():
+            drawn[case.number] = case.chance.random()
+            run.passed()
+        return drawn
+
+    assert draws(one) == {3: draws(whole)[3]}
+
+
+def test_a_fault_is_told_with_what_shows_it_again_and_many_end_the_run(tmp_path: Path) -> None:
+    told: list[str] = []
+    run = Run(7, tmp_path, count=1000, tell=told.append)
+    for case in run.cases():
+        with run.watching(case, "something"):
+            raise ValueError(f"no {case.number}")
+    assert len(run.faults) == FAULTS_MAX
+    assert told[3].startswith("FAULT in case 3 (--seed 7 --first 3 --count 1): something")
+    assert told[3].rstrip().endswith("ValueError: no 3")
+
+
+def test_a_run_that_is_interrupted_ends() -> None:
+    run = Run(7, Path(), count=1)
+    with pytest.raises(KeyboardInterrupt), run.watching(run.case(0)):
+        raise KeyboardInterrupt
