@@ -3,7 +3,9 @@
 from .clock import Clock as Clock
 from .clock import SystemClock as SystemClock
 from .config import CleanerConfig as CleanerConfig
+from .config import Key as Key
 from .config import LogConfig as LogConfig
+from .config import keys_of as keys_of
 from .dump import DumpFindings as DumpFindings
 from .dump import DumpOptions as DumpOptions
 from .dump import dump_file as dump_file
@@ -48,6 +50,9 @@ from .format.v2 import BatchFields as BatchFields
 from .format.v2 import EncodedBatches as EncodedBatches
 from .format.v2 import Scratch as Scratch
 from .format.v2 import encode_batches as encode_batches
+from .fs_check import Finding as FileSystemFinding
+from .fs_check import Verdict as FileSystemVerdict
+from .fs_check import check_filesystem as check_filesystem
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
 from .kernels.murmur2 import partitions_of as partitions_of
@@ -75,7 +80,6 @@ from .maintenance import select_partitions as select_partitions
 from .maintenance import verify_partitions as verify_partitions
 from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
-from .manager import TopicDescription as TopicDescription
 from .producers import Origin as Origin
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader
@@ -94,6 +98,13 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
+from .topics import add_partitions as add_partitions
+from .topics import alter_configs as alter_configs
+from .topics import delete_records as delete_records
+from .topics import delete_topic as delete_topic
+from .topics import topic_id as topic_id
+from .topics import topic_size as topic_size
+from .topics_file import TopicDescription as TopicDescription
 from .transactions import OpenPartition as OpenPartition
 from .transactions import OpenTransaction as OpenTransaction
 from .transactions import Resolution as Resolution

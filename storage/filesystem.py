@@ -169,6 +169,14 @@ class FileSystem(Protocol):
         ...
 
 
+class Mount(NamedTuple):
+    """What a directory lies on."""
+
+    kind: str  # "ext4", "nfs4", "tmpfs", …; "unknown" where the kernel does not say, as of a btrfs subvolume
+    source: str  # the device, or server and path
+    options: tuple[str, ...]  # "rw", "nobarrier", "local_lock=all", …
+
+
 class LocalFileSystem:
     """The file system of this machine, and whatever it mounts (Linux)."""
 
@@ -227,14 +235,37 @@ class LocalFileSystem:
                     return LocalLock(descriptor, _unlock_flock)
 
     def lock_shared_with_broker(self, path: str) -> LocalLock | None:
+        return self._lock_like_java(path, fcntl.F_RDLCK)
+
+    def lock_as_broker(self, path: str) -> LocalLock | None:
+        """The exclusive lock that a broker takes at its start, or None if it is not to be had.
+
+        Beside the port: only who proves a file system takes it.
+        """
+        return self._lock_like_java(path, fcntl.F_WRLCK)
+
+    def _lock_like_java(self, path: str, kind: int) -> LocalLock | None:
         with ExitStack() as undo, _Naming(path):
             descriptor = _open_lock_file(path, undo)
             try:
-                _set_ofd_lock(descriptor, fcntl.F_RDLCK)
+                _set_ofd_lock(descriptor, kind)
             except (BlockingIOError, PermissionError):  # EAGAIN or, as POSIX allows, EACCES: another holds it
                 return None
             undo.pop_all()
             return LocalLock(descriptor, _unlock_ofd)
+
+    def mount(self, path: str) -> Mount:
+        """What ``path`` lies on, as the kernel tells it (proc(5), mountinfo)."""
+        device = os.stat(path).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        found = Mount("unknown", "unknown", ())
+        with open("/proc/self/mountinfo") as lines:
+            for line in lines:
+                before, _, after = line.partition(" - ")
+                if before.split()[2] == wanted:  # the last of several mounts of a device has the newest options
+                    kind, source, options = after.split()
+                    found = Mount(kind, source, tuple(options.split(",")))
+        return found
 
 
 class LocalFile:

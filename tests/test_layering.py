@@ -19,7 +19,7 @@ LAYERS = """
 errors
 config clock filesystem kernels
 format
-index producers epochs swaps
+index producers epochs swaps fs_check
 segment_reader
 segment
 segment_list refusals partition_locks

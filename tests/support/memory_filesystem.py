@@ -24,7 +24,7 @@ from random import Random
 from typing import Literal, NamedTuple, Self
 
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.filesystem import Buffer, FileStatus, OpenMode
+from pyspark_commitlog.storage.filesystem import Buffer, FileStatus, Mount, OpenMode
 from tests.support.clock import ManualClock
 from tests.support.disk_model import Crash, DirectoryNode, FileNode, Node, Truncate, Unsynced, Write
 
@@ -269,6 +269,9 @@ class MemoryFileSystem:
     def lock_as_broker(self, path: str) -> MemoryLock | None:
         """What a broker does at its start: the exclusive lock of Java, or None if it is not to be had."""
         return self._lock("broker", path, exclusive=True, wait=False)
+
+    def mount(self, path: str) -> Mount:
+        return Mount("memory", "this process", ())
 
     def _lock(self, family: Literal["flock", "broker"], path: str, *, exclusive: bool, wait: bool) -> MemoryLock | None:
         with self.open(path, "create"), self._doing(Operation("lock", path)):
