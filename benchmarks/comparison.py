@@ -53,7 +53,7 @@ class Comparison:
     against: str
     ours: Timing
     theirs: Timing
-    asked: float
+    asked: float | None = None
     aim: float | None = None
     """What would be good, where it is more than what is asked."""
 
@@ -77,4 +77,24 @@ class Comparison:
 
     @property
     def is_reached(self) -> bool:
+        if self.asked is None:
+            return True
         return self.reached >= self.asked if self.ratio is Ratio.FASTER else self.reached <= self.asked
+
+
+class Point(NamedTuple):
+    size: float
+    timing: Timing
+
+
+@dataclass(frozen=True)
+class Series:
+    """How a cost grows: one line of a plot."""
+
+    plot: str
+    """What grows: the plot's name, and that of its file."""
+
+    line: str
+    points: tuple[Point, ...]
+    size_unit: str
+    unit: str = "s"

@@ -1,0 +1,101 @@
+"""Every comparison, or the parts named: ``python -m benchmarks [PART ...]``; ``make bench`` is all of them.
+
+Each part runs in a process of its own, one after the other. Its rows go to the terminal, to ``results.json``, and with
+the rows of the other parts to ``README.md``. The exit code is 1 where a part could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.comparison import Comparison, Series, Setting
+from benchmarks.limits import measure_limits
+from benchmarks.machine import describe_machine, describe_versions
+from benchmarks.report import terminal_table, write_readme
+from benchmarks.results import PartResult, load_results, save_results
+
+PARTS = (
+    "writing",
+    "reading",
+    "microbatch",
+    "codec",
+    "compaction",
+    "recovery",
+    "dump",
+    "verify",
+    "opening",
+    "memory",
+    "growth",
+)
+
+
+def main() -> int:
+    options = _arguments()
+    console = Console()
+    failed = 0
+    for part in options.parts or PARTS:
+        console.rule(part)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            running = process.submit(measure_part, part, options.directory, options.rounds, options.scale)
+            problem = running.exception()
+        if problem is not None:
+            traceback.print_exception(problem)
+            failed += 1
+            continue
+        result = running.result()
+        console.print(terminal_table(part, result))
+        if not options.dry:
+            _keep(part, result)
+    return min(failed, 1)
+
+
+def measure_part(part: str, directory: Path | None, rounds: int, scale: float) -> PartResult:
+    """Run a part in a directory of its own."""
+    measured_at, began = datetime.now(UTC), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"benchmark-{part}-", dir=directory) as own:
+        limits = measure_limits(Path(own))
+        found = [*import_module(f"benchmarks.{part}").measure(Setting(Path(own), rounds, scale))]
+    return PartResult(
+        measured_at=f"{measured_at:%Y-%m-%d %H:%M}",
+        rounds=rounds,
+        scale=scale,
+        took_s=time.monotonic() - began,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        limits=limits,
+        comparisons=[each for each in found if isinstance(each, Comparison)],
+        series=[each for each in found if isinstance(each, Series)],
+    )
+
+
+def _keep(part: str, result: PartResult) -> None:
+    """After each part, so that what comes later may fail."""
+    results = {**load_results(), part: result}
+    ordered = {name: results[name] for name in PARTS if name in results}
+    save_results(ordered)
+    write_readme(ordered)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *PARTS], help=f"of {', '.join(PARTS)} (all)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="of all sizes, to try the programs (1.0)")
+    parser.add_argument("--directory", type=Path, help="where logs are kept meanwhile (the system's temporary one)")
+    parser.add_argument("--dry", action="store_true", help="only print: results.json and README.md stay as they are")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

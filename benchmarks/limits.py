@@ -1,0 +1,91 @@
+"""What an operation cannot do without, and how fast this machine does that: the limit beside each figure.
+
+A comparison names its ``work`` by the names here: bytes of ``crc32c``, ``memcpy`` and so on, a number of ``sync``,
+seconds of a ``floor`` that was measured beside it. Its limit is the sum: on one core, so a part divides what it spreads
+over two. The speeds are taken in the run that takes the figures.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import cramjam
+import crc32c
+import lz4.block
+import numpy as np
+import zstandard
+
+from benchmarks.rows import words
+from benchmarks.timing import alternate
+from pyspark_commitlog.storage.format.tables import Bytes
+
+BATCH_BYTES = 256 * 2**10
+BUFFER_BYTES = 128 * 2**20  # beyond any cache
+APPENDED = mmap.PAGESIZE
+WRITTEN_BYTES = 64 * 2**20
+FLOOR = "floor"
+SYNC = "sync"
+
+Limits = Mapping[str, float]
+"""Seconds of one byte, or of one call."""
+
+
+def measure_limits(directory: Path, rounds: int = 5) -> dict[str, float]:
+    """Seconds of one unit of each kind of work, on one core; medians. ``directory`` is on the disk that counts."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        amounts = {**_memory(), **_codecs(), **_disk(file)}
+        timings = alternate({name: run for name, (_, run) in amounts.items()}, rounds)
+    return {name: timings[name].median / amount for name, (amount, _) in amounts.items()} | {FLOOR: 1.0}
+
+
+def limit_s(work: Mapping[str, float], limits: Limits) -> float | None:
+    """Seconds that ``work`` takes at best; None where a comparison names none."""
+    return sum(amount * limits[name] for name, amount in work.items()) if work else None
+
+
+Measured = dict[str, tuple[int, Callable[[], object]]]
+
+
+def _memory() -> Measured:
+    source, target = words(BUFFER_BYTES), np.ones(BUFFER_BYTES, dtype=np.uint8)
+    return {
+        "crc32c": (BUFFER_BYTES, partial(crc32c.crc32c, source)),
+        "memcpy": (BUFFER_BYTES, partial(np.copyto, target, source)),
+    }
+
+
+def _codecs() -> Measured:
+    """Batch by batch, as a log holds them; bytes are those before compression."""
+    batch = words(BATCH_BYTES)
+    fast, small = lz4.block.compress(batch, store_size=False), zstandard.ZstdCompressor(level=3).compress(batch.data)
+    target = np.empty(BATCH_BYTES, dtype=np.uint8)
+    calls: dict[str, Callable[[], object]] = {
+        "lz4 compress": partial(lz4.block.compress, batch, store_size=False),
+        "lz4 decompress": partial(cramjam.lz4.decompress_block_into, fast, target, output_len=BATCH_BYTES),
+        "zstd compress": partial(zstandard.ZstdCompressor(level=3).compress, batch.data),
+        "zstd decompress": partial(zstandard.ZstdDecompressor().decompress, small),
+    }
+    return {name: (BATCH_BYTES * 40, partial(_repeat, call, 40)) for name, call in calls.items()}
+
+
+def _disk(file: BinaryIO) -> Measured:
+    return {
+        SYNC: (10, partial(_repeat, partial(_append, file, words(APPENDED)), 10)),
+        "write and sync": (WRITTEN_BYTES, partial(_append, file, words(WRITTEN_BYTES))),
+    }
+
+
+def _repeat(call: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        call()
+
+
+def _append(file: BinaryIO, data: Bytes) -> None:
+    os.write(file.fileno(), data)
+    os.fsync(file.fileno())

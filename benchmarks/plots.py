@@ -1,0 +1,46 @@
+"""How cost grows, as plots: both axes logarithmic, beside each line the straight one through its largest size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.comparison import Series
+
+mpl.rcParams["svg.fonttype"] = "none"  # text stays text, which keeps the files small
+mpl.rcParams["svg.hashsalt"] = "spark-commitlog"  # the same figures give the same file
+
+
+def draw(series: Iterable[Series], directory: Path) -> dict[str, Path]:
+    """``growth-<plot>.svg`` in ``directory`` for each plot that a series names."""
+    by_plot = attrgetter("plot")
+    return {name: _draw(name, [*lines], directory) for name, lines in groupby(sorted(series, key=by_plot), by_plot)}
+
+
+def _draw(name: str, lines: list[Series], directory: Path) -> Path:
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for line in lines:
+        _draw_line(axes, line)
+    axes.set(xscale="log", yscale="log", xlabel=lines[0].size_unit, ylabel=lines[0].unit, title=f"time against {name}")
+    axes.grid(which="major", alpha=0.3)
+    axes.legend(fontsize="small")
+    file = directory / f"growth-{name}.svg"
+    figure.savefig(file, metadata={"Date": None})
+    return file
+
+
+def _draw_line(axes: Axes, line: Series) -> None:
+    sizes = [point.size for point in line.points]
+    timings = [point.timing for point in line.points]
+    medians = [timing.median for timing in timings]
+    spread = [[timing.median - timing.fastest for timing in timings], [each.slowest - each.median for each in timings]]
+    drawn = axes.errorbar(sizes, medians, yerr=spread, marker="o", markersize=3, capsize=2, label=line.line)
+    straight = [medians[-1] * size / sizes[-1] for size in sizes]
+    axes.plot(sizes, straight, linestyle=":", linewidth=1, color=drawn[0].get_color())
