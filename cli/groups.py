@@ -6,7 +6,7 @@ offsets of group ``txnAppId`` in topics ``__sink.<topic>``, which are shown with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import resetting
-from pyspark_commitlog.cli.flags import AsJson, LogDir
+from pyspark_commitlog.cli.flags import AsJson, LogDir, only
 from pyspark_commitlog.cli.output import Column, fail, nearest, print_json, print_table
 
 OFFSETS = (
@@ -98,7 +98,7 @@ def groups(  # the flags are those of kafka-consumer-groups
     Looking takes no lock, so a running broker's directory may be looked at. A streaming query goes on where its
     checkpoint says, whatever is committed for its group; a consumer of a broker goes on where the group is.
     """
-    action = _only(
+    action = only(
         {
             "--list": list_groups,
             "--describe": describe,
@@ -133,13 +133,6 @@ def groups(  # the flags are those of kafka-consumer-groups
             command.delete(names)
         else:
             command.describe(names, states=state, members=members)
-
-
-def _only(actions: Mapping[str, bool]) -> str:
-    asked = [flag for flag, is_asked in actions.items() if is_asked]
-    if len(asked) != 1:
-        raise typer.BadParameter(f"exactly one of {', '.join(actions)} is needed")
-    return asked[0]
 
 
 class _Groups:

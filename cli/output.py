@@ -21,10 +21,15 @@ class Column(NamedTuple):
     is_number: bool = False
 
 
+def is_watched() -> bool:
+    """Whether a person reads what is printed."""
+    return sys.stdout.isatty()
+
+
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
     """``None`` is shown as ``-``. Plain text begins with an empty line, as Kafka's does."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if is_watched():
         _print_for_people(columns, cells)
         return
     typer.echo("")

@@ -1,34 +1,184 @@
-"""``commitlog topics``: which topics a log directory holds."""
+"""``commitlog topics``: the flags of ``kafka-topics``, on a log directory."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, TopicNames, only
+from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_table
+from pyspark_commitlog.cli.selecting import matching
+
+COLUMNS = (
+    Column("TOPIC"),
+    Column("PARTITIONS", is_number=True),
+    Column("TOPIC-ID"),
+    Column("CONFIGS"),
+)
+
+List = Annotated[bool, typer.Option("--list", help="The names, one a line.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Partitions and configs of each topic.")]
+Create = Annotated[bool, typer.Option("--create", help="Make --topic.")]
+Alter = Annotated[bool, typer.Option("--alter", help="Give topics more partitions.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete topics with all their records.")]
+Partitions = Annotated[int | None, typer.Option(help="How many, with --create (1 without) and --alter.")]
+Config = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create; may be given again.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="No such topic is no failure.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="That the topic is there is no failure.")]
+ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Without __consumer_offsets and its like.")]
+WithOverrides = Annotated[bool, typer.Option("--topics-with-overrides", help="Only topics with configs of their own.")]
+ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="There is one copy, whatever is asked for.")]
 
 
-def topics(
+def topics(  # the flags are those of kafka-topics
     *,
-    log_dir: Annotated[str, typer.Option(help="The log directory: what log.dirs names.")],
-    list_topics: Annotated[bool, typer.Option("--list", help="The names, one a line.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Partitions and configs of each topic.")] = False,
-    topic: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    log_dir: LogDir,
+    list_topics: List = False,
+    describe: Describe = False,
+    create: Create = False,
+    alter: Alter = False,
+    delete: Delete = False,
+    topic: TopicNames = None,
+    partitions: Partitions = None,
+    config: Config = None,
+    if_exists: IfExists = False,
+    if_not_exists: IfNotExists = False,
+    exclude_internal: ExcludeInternal = False,
+    topics_with_overrides: WithOverrides = False,
+    replication_factor: ReplicationFactor = 1,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show the topics of a log directory; takes no lock, so a running broker's directory may be looked at."""
-    if list_topics == describe:
-        raise typer.BadParameter("exactly one of --list and --describe is needed")
-    with storage.LogManager.open(log_dir) as manager:
-        found = [manager.topic(topic)] if topic is not None else list(manager.topics().values())
-        for one in found:
-            if list_topics:
-                typer.echo(one.name)
-                continue
-            configs = ",".join(f"{key}={value}" for key, value in sorted(one.configs.items()))
+    """List, describe, make, enlarge and delete topics.
+
+    Looking takes no lock, so a running broker's directory may be looked at; changing it waits until the broker is
+    stopped. What a broker keeps as configs of a topic is not in its log directory: only configs set here are shown.
+    """
+    action = only(
+        {"--list": list_topics, "--describe": describe, "--create": create, "--alter": alter, "--delete": delete}
+    )
+    if topic is None and action in ("--create", "--alter", "--delete"):
+        raise typer.BadParameter(f"{action} needs --topic")
+    with storage.LogManager.open(log_dir, create=create) as manager:
+        if create:
+            _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
+            return
+        there = manager.topics()
+        if if_exists and topic not in there:
+            return
+        is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never means internal topics
+        found = matching(there, topic, exclude_internal=exclude_internal or is_risky)
+        if topics_with_overrides:
+            found = [each for each in found if each.configs]
+        if alter:
+            _alter(manager, found, partitions, is_dry=dry_run)
+        elif delete:
+            _delete(manager, found, is_dry=dry_run, as_json=as_json)
+        else:
+            show = _list if list_topics else _describe
+            show(manager, found, as_json=as_json, briefly=topics_with_overrides)
+
+
+# Showing
+
+
+def _list(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, as_json: bool, briefly: bool
+) -> None:
+    if as_json:
+        print_json({"topic": each.name, "internal": each.name in storage.INTERNAL_TOPICS} for each in found)
+        return
+    for each in found:
+        typer.echo(each.name)
+
+
+def _describe(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, as_json: bool, briefly: bool
+) -> None:
+    ids = {each.name: storage.topic_id(manager, each) for each in found}
+    if as_json:
+        print_json(_json(each, ids[each.name]) for each in found)
+    elif is_watched():
+        print_table(COLUMNS, [(each.name, len(each.partitions), ids[each.name], _configs(each)) for each in found])
+    else:
+        for each in found:
             typer.echo(
-                f"Topic: {one.name}\tTopicId: {one.topic_id or '-'}\tPartitionCount: {len(one.partitions)}"
-                f"\tConfigs: {configs}"
+                f"Topic: {each.name}\tTopicId: {ids[each.name] or '-'}\tPartitionCount: {len(each.partitions)}"
+                f"\tReplicationFactor: 1\tConfigs: {_configs(each)}"
             )
-            for partition in one.partitions:
-                typer.echo(f"\tTopic: {one.name}\tPartition: {partition}")
+            for partition in () if briefly else each.partitions:
+                typer.echo(f"\tTopic: {each.name}\tPartition: {partition}")
+
+
+def _configs(topic: storage.TopicDescription) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
+
+
+def _json(topic: storage.TopicDescription, topic_id: str | None) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic_id,
+        "partitions": list(topic.partitions),
+        "configs": dict(topic.configs),
+    }
+
+
+# Changing
+
+
+def _create(
+    manager: storage.LogManager,
+    name: str,
+    partitions: int | None,
+    pairs: Sequence[str],
+    *,
+    may_exist: bool,
+    is_dry: bool,
+) -> None:
+    if may_exist and name in manager.topics():
+        return
+    configs = _parsed(pairs)
+    if "." in name or "_" in name:
+        typer.echo("a topic whose name differs only by '.' and '_' could not be told from it in metrics", err=True)
+    if is_dry:
+        typer.echo(f"would create topic {name}")
+        return
+    manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)
+    typer.echo(f"Created topic {name}.")
+
+
+def _parsed(pairs: Sequence[str]) -> Mapping[str, str]:
+    wrong = [pair for pair in pairs if "=" not in pair]
+    if wrong:
+        raise typer.BadParameter(f"--config {wrong[0]!r} is not of the form retention.ms=86400000")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _alter(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], partitions: int | None, *, is_dry: bool
+) -> None:
+    if partitions is None:
+        raise typer.BadParameter("--alter needs --partitions; configs are altered by commitlog configs")
+    for topic in found:
+        if is_dry:
+            typer.echo(f"would give topic {topic.name} {partitions} partitions, it has {len(topic.partitions)}")
+        else:
+            storage.add_partitions(manager, topic.name, partitions)
+            typer.echo(f"topic {topic.name} has {partitions} partitions")
+
+
+def _delete(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, is_dry: bool, as_json: bool
+) -> None:
+    for topic in found:
+        size = storage.topic_size(manager, topic)
+        if not is_dry:
+            storage.delete_topic(manager, topic.name)
+        if as_json:
+            print_json([{"topic": topic.name, "bytes": size, "deleted": not is_dry}])
+        else:
+            did = "would delete" if is_dry else "deleted"
+            typer.echo(f"{did} topic {topic.name}: {len(topic.partitions)} partitions, {size:,} bytes")

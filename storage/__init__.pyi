@@ -100,6 +100,7 @@ from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
 from .topics import add_partitions as add_partitions
 from .topics import alter_configs as alter_configs
+from .topics import DeletedRecords as DeletedRecords
 from .topics import delete_records as delete_records
 from .topics import delete_topic as delete_topic
 from .topics import topic_id as topic_id

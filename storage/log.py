@@ -15,8 +15,6 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import (
     InvalidOffsetError,
-    OffsetOutOfRangeError,
-    PolicyViolationError,
     RecordBatchTooLargeError,
     UnexpectedAppendOffsetError,
 )
@@ -281,21 +279,14 @@ class Log(SharedLog):
         Durable when it returns; segments that lie wholly below go with the next retention.
         Raises PolicyViolationError on a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
         """
-        if not self.context.config.delete:
-            raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
         with self._writing():
-            offset = self.high_watermark if before_offset == -1 else before_offset
-            if not 0 <= offset <= self.high_watermark:
-                raise OffsetOutOfRangeError(
-                    f"{self.context.directory}: cannot delete before {before_offset}, "
-                    f"the log ends at {self.high_watermark}"
-                )
+            offset = self.start_without_records(before_offset)
             self._sync()
             self._raise_log_start(offset)
             return self._log_start_offset
 
     def _raise_log_start(self, offset: int) -> None:
-        self._log_start_offset = max(self._log_start_offset, offset)
+        self._log_start_offset = offset
         self._write_marks()
         self.epochs.truncate_from_start(self._log_start_offset)
         self.producers.on_log_start_offset_increased(self._log_start_offset)

@@ -11,11 +11,10 @@ write, but never beside a running broker; and it removes a broker's ``.kafka_cle
 from __future__ import annotations
 
 import difflib
-import json
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
@@ -41,15 +40,14 @@ from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader, Marks
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription, decode_topics, encode_topics
 from pyspark_commitlog.storage.watcher import LogWatcher
 
 logger = logging.getLogger(__name__)
 
 TOPICS_FILE = "topics.json"
-TOPICS_VERSION = 1
 ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
-PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
@@ -70,16 +68,6 @@ KeptT = TypeVar("KeptT", bound=Closeable)
 
 # Any of these tells a log directory; the locks alone are left where its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
-
-
-@dataclass(frozen=True)
-class TopicDescription:
-    """A topic of a log directory."""
-
-    name: str
-    partitions: tuple[int, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)  # what differs from the defaults, by Kafka's keys
-    topic_id: str | None = None  # as partition.metadata has it; None in a directory without topics.json
 
 
 class LogManager:
@@ -136,7 +124,7 @@ class LogManager:
 
     def topics(self) -> dict[str, TopicDescription]:
         """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
-        described = self._topics_file()
+        described = self.described_topics()
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(without=described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
@@ -145,7 +133,7 @@ class LogManager:
 
     def topic(self, name: str) -> TopicDescription:
         """One topic. Raises UnknownTopicOrPartitionError, with the nearest name there is."""
-        described = self._topics_file()
+        described = self.described_topics()
         if name in described:  # the usual case, for which no partition is looked at
             return described[name]
         topics = self.topics()
@@ -179,10 +167,8 @@ class LogManager:
             clash = next((other for other in topics if names.collides(name, other)), None)
             if clash is not None:
                 raise TopicExistsError(f"topic {clash!r} exists in {self.directory}, {name!r} cannot be created")
-            for partition in topic.partitions:
-                self._make_partition(topic, partition)
-            self.filesystem.sync_directory(self.directory)
-            self._write_topics({**self._topics_file(), name: topic})
+            self.make_partitions(topic, topic.partitions)
+            self.describe_topics({**self.described_topics(), name: topic})
         return topic
 
     def ensure_topic(
@@ -210,35 +196,33 @@ class LogManager:
                 raise TopicExistsError(f"topic {name!r} has {key} = {found[key]}, {asked[key]} was asked for")
         return topic
 
-    def _make_partition(self, topic: TopicDescription, partition: int) -> None:
-        directory = self.path(names.partition_directory(topic.name, partition))
-        self.filesystem.make_directory(directory)
+    def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
+        """Their directories, without records, durable; the caller holds the root lock.
+
+        What the checkpoints say of partitions that had these names is forgotten first: a new log begins at 0.
+        """
+        self.forget_partitions({(topic.name, partition) for partition in partitions})
         assert topic.topic_id is not None
         metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
-        write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+        for partition in partitions:
+            directory = self.path(names.partition_directory(topic.name, partition))
+            self.filesystem.make_directory(directory)
+            write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+        self.filesystem.sync_directory(self.directory)
 
-    def _topics_file(self) -> dict[str, TopicDescription]:
+    def described_topics(self) -> dict[str, TopicDescription]:
         """What ``topics.json`` says; nothing where a broker left none."""
         path = self.path(TOPICS_FILE)
         try:
-            content: dict[str, Any] = json.loads(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
-            if content["version"] != TOPICS_VERSION:
-                raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}", path=path)
-            return {name: _description(name, topic) for name, topic in content["topics"].items()}
+            return decode_topics(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
         except FileNotFoundError:
             return {}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(f"not the JSON that was written there: {error}", path=path) from error
+        except CorruptionError as error:
+            raise error.located(path) from error
 
-    def _write_topics(self, topics: Mapping[str, TopicDescription]) -> None:
-        content = {
-            "version": TOPICS_VERSION,
-            "topics": {
-                topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
-                for topic in topics.values()
-            },
-        }
-        write_atomically(self.filesystem, self.path(TOPICS_FILE), json.dumps(content, indent=2).encode() + b"\n")
+    def describe_topics(self, topics: Mapping[str, TopicDescription]) -> None:
+        """Replace ``topics.json``, atomically and durably. The caller holds the root lock."""
+        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values()))
 
     def _partitions_found(self, without: Container[str]) -> dict[str, tuple[int, ...]]:
         """Partitions in use by topic, as the names of the directories tell, but for some topics."""
@@ -260,7 +244,7 @@ class LogManager:
 
     def internal_partitions(self, name: str, *, create: bool = False) -> int:
         """How many partitions an internal topic has; 0 where it is missing, unless it is to be created, with 50."""
-        topic = self._topics_file().get(name) or self.topics().get(name)
+        topic = self.described_topics().get(name) or self.topics().get(name)
         if topic is None and create:
             topic = self.ensure_topic(name, partitions=INTERNAL_PARTITIONS)
         return 0 if topic is None else len(topic.partitions)
@@ -320,6 +304,11 @@ class LogManager:
             self._kept[key] = make()
         found: KeptT = self._kept[key]
         return found
+
+    def close_logs(self, topic: str) -> None:
+        """Close what is open to write of one topic, cleanly."""
+        for key in [key for key in self._logs if key[0] == topic]:
+            self._logs.pop(key).close()
 
     def close(self) -> None:
         """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery.
@@ -403,6 +392,14 @@ class LogManager:
         if after != before:
             write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
+    def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
+        """Drop what the checkpoints say of partitions that are gone, durably. The caller holds the root lock."""
+        for name in names.OFFSET_CHECKPOINTS:
+            before = self.offsets(name)
+            after = {key: offset for key, offset in before.items() if key not in partitions}
+            if after != before:
+                write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
+
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """The checkpoint of that name; a damaged one counts as empty, which costs a recovery and no record."""
         path = self.path(name)
@@ -427,14 +424,3 @@ class _RootCheckpoints:
 
     def write(self, marks: Marks) -> None:
         self.manager.write_marks({self.partition: marks})
-
-
-def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
-    """A topic as ``topics.json`` has it; ValueError, KeyError or TypeError where it cannot be right."""
-    partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
-    if not 1 <= partitions <= PARTITIONS_MAX:
-        raise ValueError(f"topic {name} has {partitions} partitions")
-    if not all(isinstance(value, str) for value in configs.values()):
-        raise ValueError(f"topic {name} has settings that are not strings: {configs}")
-    checkpoints.decode_id(topic_id)
-    return TopicDescription(name, tuple(range(partitions)), configs, topic_id)

@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
     MissingSegmentError,
     OffsetOutOfRangeError,
+    PolicyViolationError,
     StorageError,
 )
 from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
@@ -190,6 +191,20 @@ class LogReader:
     def end_offset(self, isolation: Isolation) -> int:
         """Up to where a reader sees."""
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
+
+    def start_without_records(self, before_offset: int) -> int:
+        """The log start once all records before ``before_offset``, or the high watermark for -1, are deleted (10.4).
+
+        Raises PolicyViolationError on a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        """
+        if not self.context.config.delete:
+            raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
+        offset = self.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.context.directory}: cannot delete before {before_offset}, the log ends at {self.high_watermark}"
+            )
+        return max(self._log_start_offset, offset)
 
     def describe_segments(self) -> list[SegmentDescription]:
         """All segments, ascending."""

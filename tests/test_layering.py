@@ -19,7 +19,7 @@ LAYERS = """
 errors
 config clock filesystem kernels
 format
-index producers epochs swaps fs_check
+index producers epochs swaps topics_file fs_check
 segment_reader
 segment
 segment_list refusals partition_locks
@@ -33,7 +33,7 @@ shared_log salvage watcher follower
 log
 retention cleaner rebuild verify dump
 manager
-latest
+latest topics
 groups
 transactions lag
 maintenance

@@ -17,10 +17,11 @@ from pyspark_commitlog.storage.config import CleanerConfig, LogConfig, keys_of
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, read_file
 from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicDescription, TopicPartition
+from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.retention import CHECK_INTERVAL_MS
 from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.topics_file import TopicDescription
 from pyspark_commitlog.storage.verify import CheckpointedOffsets
 
 logger = logging.getLogger(__name__)
@@ -189,12 +190,7 @@ def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]],
     """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one says nothing."""
     told: list[dict[TopicPartition, int]] = []
     damage: list[CorruptionError] = []
-    for name in (
-        names.RECOVERY_POINT_CHECKPOINT,
-        names.LOG_START_OFFSET_CHECKPOINT,
-        names.HIGH_WATERMARK_CHECKPOINT,
-        names.CLEANER_OFFSET_CHECKPOINT,
-    ):
+    for name in names.OFFSET_CHECKPOINTS:
         path = manager.path(name)
         try:
             told.append(checkpoints.decode_offsets(read_file(manager.filesystem, path, ROOT_FILE_BYTES_MAX)))

@@ -279,12 +279,7 @@ def read_checkpoints(
     """What the checkpoints in a log directory say of a partition, and which of them cannot be read."""
     findings = Findings()
     offsets: list[int | None] = []
-    for name in (
-        names.RECOVERY_POINT_CHECKPOINT,
-        names.LOG_START_OFFSET_CHECKPOINT,
-        names.HIGH_WATERMARK_CHECKPOINT,
-        names.CLEANER_OFFSET_CHECKPOINT,
-    ):
+    for name in names.OFFSET_CHECKPOINTS:
         path = names.join(directory, name)
         try:
             told = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))

@@ -24,8 +24,9 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.manager import PARTITIONS_MAX, TOPICS_FILE, LogManager
+from pyspark_commitlog.storage.manager import TOPICS_FILE, LogManager
 from pyspark_commitlog.storage.reader import Marks
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs import NOW_MS, append, open_log, rows

@@ -1,0 +1,62 @@
+"""Topics and partitions as Kafka's tools are told them: names, regular expressions, ``topic:0-2``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import typer
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli.output import fail, nearest
+
+_RULE = re.compile(r"([^:]*)(?::(?:(\d+)|(\d*)-(\d*))?)?")
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression, or several with commas between them."""
+    try:
+        return re.compile(text.strip().replace(",", "|"))
+    except re.error as error:
+        raise typer.BadParameter(f"{text!r} is neither a topic nor a regular expression: {error}") from None
+
+
+def matching(
+    topics: Mapping[str, storage.TopicDescription], text: str | None, *, exclude_internal: bool = False
+) -> list[storage.TopicDescription]:
+    """The topics that ``text`` names or matches, all without it; ends the command where there is none."""
+    named = pattern(".*" if text is None else re.escape(text) if text in topics else text)
+    found = [
+        topic
+        for name, topic in topics.items()
+        if named.fullmatch(name) and not (exclude_internal and name in storage.INTERNAL_TOPICS)
+    ]
+    if text is not None and not found:
+        fail(f"no topic {text!r}{nearest(text, topics, 'topics')}")
+    return found
+
+
+def matching_partitions(
+    topics: Iterable[storage.TopicDescription], rules: Iterable[str] | None
+) -> list[tuple[str, int]]:
+    """Partitions that one of ``rules`` takes, all without rules, by topic and number.
+
+    A rule is ``TOPICS``, ``TOPICS:3``, ``TOPICS:0-2`` (not 2), ``TOPICS:1-`` or ``:0``, where TOPICS is a name or a
+    regular expression, and nothing stands for all (GetOffsetShell's TopicPartitionFilter).
+    """
+    parsed = None if rules is None else [_rule(text) for text in rules]
+    return [
+        (topic.name, partition)
+        for topic in topics
+        for partition in topic.partitions
+        if parsed is None or any(names.fullmatch(topic.name) and partition in taken for names, taken in parsed)
+    ]
+
+
+def _rule(text: str) -> tuple[re.Pattern[str], range]:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"--topic-partitions {text!r} is not of the form orders:0, orders:0-2 or orders")
+    names, one, first, behind = found.groups()
+    taken = range(int(one), int(one) + 1) if one else range(int(first or 0), int(behind or 2**31))
+    return pattern(names or ".*"), taken

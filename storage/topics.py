@@ -1,0 +1,211 @@
+"""Changes to the topics of a log directory: configs, partitions, deletion of records and of topics (Kafka's Admin).
+
+A topic that a broker left is written into ``topics.json`` by the first change of it, since the broker keeps its configs
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import uuid4
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage.filesystem import read_file
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.partition_locks import (
+    APPEND_LOCK_FILE,
+    take_maintenance_lock,
+    tell_work,
+    wait_for_lock,
+)
+from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription
+
+
+def alter_configs(
+    manager: LogManager, name: str, changes: Mapping[str, str | None], *, dry_run: bool = False
+) -> TopicDescription:
+    """Set some of a topic's configs, by Kafka's keys; None takes one back. The topic as it is then, durably.
+
+    With ``dry_run``, as it would be; nothing is changed. Whoever has its logs open keeps the settings they were opened
+    with. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for taking back what is not set, and
+    LogDirLockedError while a broker runs here.
+    """
+    if dry_run:
+        return _with_configs(manager.topic(name), changes)
+    with _changing(manager, name) as topic:
+        altered = _with_configs(topic, changes)
+        manager.describe_topics({**manager.described_topics(), name: altered})
+        return altered
+
+
+def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) -> TopicDescription:
+    missing = [key for key, value in changes.items() if value is None and key not in topic.configs]
+    if missing:
+        raise InvalidConfigError(f"topic {topic.name!r} has no config of its own {', '.join(missing)} to take back")
+    merged = {**topic.configs, **changes}
+    configs = {key: value for key, value in merged.items() if value is not None}
+    LogConfig.from_mapping(configs)
+    return replace(topic, configs=configs)
+
+
+def add_partitions(manager: LogManager, name: str, total: int) -> TopicDescription:
+    """Give a topic more partitions, empty ones, so that it has ``total``; durable when it returns.
+
+    Keys of new records may get other partitions then than those of old ones: the default partitioner counts them.
+    On disk after a crash: the topic as it was, perhaps with empty directories that the next call takes.
+    Raises UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, and LogDirLockedError.
+    """
+    with _changing(manager, name) as topic:
+        if not len(topic.partitions) < total <= PARTITIONS_MAX:
+            raise InvalidConfigError(
+                f"topic {name!r} has {len(topic.partitions)} partitions, {total} were asked for: more are needed, "
+                f"and at most {PARTITIONS_MAX}"
+            )
+        larger = replace(topic, partitions=tuple(range(total)))
+        manager.make_partitions(larger, range(len(topic.partitions), total))
+        manager.describe_topics({**manager.described_topics(), name: larger})
+        return larger
+
+
+def delete_topic(manager: LogManager, name: str) -> None:
+    """Delete a topic with all its records. What groups committed for it stays theirs.
+
+    On disk after a crash that follows each step, the topic is listed and deleting it again goes on:
+
+    1. each partition's directory, in ascending order, is renamed ``….<32 hex digits>-delete``, as a broker does it;
+    2. the checkpoints forget its partitions;
+    3. ``topics.json`` loses it: from here on, or where that never had it, from the last rename on, there is no topic;
+    4. what ``-delete`` directories hold is removed, those too that an earlier deletion, or a broker, left.
+
+    Readers and writers that have a partition open fail at their next look at its directory.
+    Raises UnknownTopicOrPartitionError, LogDirLockedError where a broker runs here or a partition is worked on, which
+    leaves all as it is.
+    """
+    topic = manager.topic(name)
+    manager.check_writable()
+    manager.close_logs(name)
+    with ExitStack() as locks:
+        contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]
+        for context in contexts:
+            locks.enter_context(take_maintenance_lock(context))
+            tell_work(context, f"deletion of topic {name}")
+        for context in contexts:
+            locks.enter_context(wait_for_lock(context, APPEND_LOCK_FILE))
+        locks.enter_context(manager.root_lock())  # last: who appends may wait for it
+        for context in contexts:
+            _mark_deleted(manager, context.directory)
+        manager.filesystem.sync_directory(manager.directory)
+        manager.forget_partitions({(name, partition) for partition in topic.partitions})
+        described = manager.described_topics()
+        if described.pop(name, None) is not None:
+            manager.describe_topics(described)
+        _remove_deleted(manager)
+
+
+def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
+    """As its first partition has it, which is where a broker leaves it; None of a topic from before Kafka 2.8."""
+    if topic.topic_id is not None:
+        return topic.topic_id
+    directory = names.partition_directory(topic.name, topic.partitions[0])
+    path = manager.path(directory, names.PARTITION_METADATA_FILE)
+    try:
+        data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
+
+
+def topic_size(manager: LogManager, topic: TopicDescription) -> int:
+    """Bytes of all that lies in its partitions' directories."""
+    return sum(
+        status.size
+        for partition in topic.partitions
+        if (context := _context(manager, topic.name, partition)) is not None
+        for file in manager.filesystem.list(context.directory)
+        if (status := manager.filesystem.status(names.join(context.directory, file))) is not None
+    )
+
+
+class DeletedRecords(NamedTuple):
+    """What became of a partition."""
+
+    topic: str
+    partition: int
+    log_start_offset: int | None  # then; None: it is as it was
+    error: LogStoreError | None
+
+
+def delete_records(
+    manager: LogManager, before: Mapping[TopicPartition, int], *, dry_run: bool = False
+) -> Iterator[DeletedRecords]:
+    """Raise the log start of partitions to an offset each, or to the log end for -1 (Kafka's deleteRecords).
+
+    What is wrong with one partition keeps nobody from the others. With ``dry_run`` nothing is changed. Raises
+    LogDirLockedError while a broker runs here.
+    """
+    if not dry_run:
+        manager.check_writable()
+    for (topic, partition), offset in before.items():
+        try:
+            if dry_run:
+                with manager.open_reader(topic, partition) as reader:
+                    start = reader.start_without_records(offset)
+            else:
+                start = manager.open_log(topic, partition).delete_records(offset)
+        except LogStoreError as error:
+            yield DeletedRecords(topic, partition, None, error)
+        else:
+            yield DeletedRecords(topic, partition, start, None)
+
+
+@contextmanager
+def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
+    """The topic, as ``topics.json`` has it or may have it, while nobody else changes files at the root."""
+    manager.topic(name)
+    manager.check_writable()
+    with manager.root_lock():
+        yield _described(manager, manager.topic(name))
+
+
+def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription:
+    """With the id that its partitions have, where a broker made it."""
+    if topic.topic_id is not None:
+        return topic
+    if topic.partitions != tuple(range(len(topic.partitions))):
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: others are in "
+            "another of the broker's log.dirs, and it cannot be changed here alone"
+        )
+    return replace(topic, topic_id=topic_id(manager, topic) or checkpoints.encode_id(uuid4()))
+
+
+def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:
+    """What the locks of a partition need; None where an earlier deletion got so far."""
+    directory = manager.path(names.partition_directory(topic, partition))
+    if manager.filesystem.status(directory) is None:
+        return None
+    return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
+
+
+def _mark_deleted(manager: LogManager, directory: str) -> None:
+    found = names.parse_partition_directory(directory.rpartition("/")[2])
+    assert found is not None
+    marked = names.marked_directory(found.topic, found.partition, "delete", uuid4().hex)
+    manager.filesystem.rename(directory, manager.path(marked))
+
+
+def _remove_deleted(manager: LogManager) -> None:
+    for name in manager.filesystem.list(manager.directory):
+        found = names.parse_partition_directory(name)
+        if found is not None and found.kind == "delete":
+            for file in manager.filesystem.list(manager.path(name)):
+                manager.filesystem.remove(manager.path(name, file))
+            manager.filesystem.remove(manager.path(name))
+    manager.filesystem.sync_directory(manager.directory)

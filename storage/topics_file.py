@@ -1,0 +1,58 @@
+"""``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format import checkpoints
+
+TOPICS_VERSION = 1
+PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic of a log directory."""
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)  # what differs from the defaults, by Kafka's keys
+    topic_id: str | None = None  # as partition.metadata has it; None in a directory without topics.json
+
+
+def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
+    """The content of the file: each topic has an id, and partitions from 0 on without a gap."""
+    content = {
+        "version": TOPICS_VERSION,
+        "topics": {
+            topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
+            for topic in topics
+        },
+    }
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def decode_topics(data: bytes) -> dict[str, TopicDescription]:
+    """The topics by name. Raises CorruptionError, without the path."""
+    try:
+        content: dict[str, Any] = json.loads(data)
+        if content["version"] != TOPICS_VERSION:
+            raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
+        return {name: _description(name, topic) for name, topic in content["topics"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptionError(f"not the JSON that was written there: {error}") from error
+
+
+def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
+    """A topic as ``topics.json`` has it; ValueError, KeyError or TypeError where it cannot be right."""
+    partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ValueError(f"topic {name} has {partitions} partitions")
+    if not all(isinstance(value, str) for value in configs.values()):
+        raise ValueError(f"topic {name} has settings that are not strings: {configs}")
+    checkpoints.decode_id(topic_id)
+    return TopicDescription(name, tuple(range(partitions)), configs, topic_id)

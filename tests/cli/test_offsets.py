@@ -1,0 +1,83 @@
+"""``commitlog offsets``: what kafka-get-offsets said of the same directory, line by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import kafka_said
+from tests.cli.in_process import commitlog
+from tests.cli.kafka_said import T
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A broker's log directory: to look at only."""
+    return kafka_said.directory(tmp_path_factory.mktemp("offsets"))
+
+
+@pytest.mark.parametrize("name", [name for name in kafka_said.calls("get-offsets", 0) if name.startswith("get-")])
+def test_the_lines_are_kafkas(name: str, broker: Path) -> None:
+    done = commitlog("offsets", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == kafka_said.lines(name)
+
+
+@pytest.mark.parametrize("name", kafka_said.calls("get-offsets", 1))
+def test_what_kafka_refuses_is_refused(name: str, broker: Path) -> None:
+    done = commitlog("offsets", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
+    assert done.code in (1, 2)
+    assert done.stdout == ""
+    assert done.stderr
+
+
+def test_looking_writes_nothing(broker: Path) -> None:
+    before = kafka_said.contents(broker)
+    for time in ("-1", "-2", "-3", str(T)):
+        commitlog("offsets", "--log-dir", broker, "--time", time)
+    assert kafka_said.contents(broker) == before
+
+
+def test_json_has_the_time_of_the_record_that_was_found(broker: Path) -> None:
+    done = commitlog("offsets", "--log-dir", broker, "--topic", "orders", "--time", T + 5000, "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"topic": "orders", "partition": 0, "offset": 5, "timestamp": T + 5000},
+        {"topic": "orders", "partition": 1, "offset": 0, "timestamp": T + 50_000},
+    ]
+
+
+def test_on_a_terminal_it_is_a_table(broker: Path) -> None:
+    done = commitlog("offsets", "--log-dir", broker, "--topic", "orders", terminal=True)
+    assert any(line.split() == ["orders", "0", "10", "-"] for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--time", "soon"], "max-timestamp", id="no time"),
+        pytest.param(["--partitions", "x"], "of the form 0,2", id="no number"),
+        pytest.param(["--topic-partitions", "orders:x"], "orders:0-2", id="no rule"),
+        pytest.param(["--topic", "orders", "--topic-partitions", "orders"], "cannot be used with", id="both"),
+        pytest.param(["--topic", "order("], "regular expression", id="no pattern"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str, broker: Path) -> None:
+    done = commitlog("offsets", "--log-dir", broker, *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr.replace("\n", " ")
+
+
+def test_what_is_not_there_is_one_line_that_tells_what_is(broker: Path) -> None:
+    assert "did you mean 'orders'?" in commitlog("offsets", "--log-dir", broker, "--topic", "order").stderr
+    done = commitlog("offsets", "--log-dir", broker, "--topic", "orders", "--partitions", "7")
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "commitlog topics --describe" in done.stderr
+
+
+def test_help_names_kafkas_flags() -> None:
+    done = commitlog("offsets", "--help")
+    assert done.code == 0
+    for flag in ("--topic-partitions", "--partitions", "--time", "--exclude-internal-topics", "max-timestamp"):
+        assert flag in done.stdout

@@ -1,0 +1,199 @@
+"""Changes to topics: configs, partitions, deletion; on directories of ours and of brokers, and after crashes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.errors import (
+    InvalidConfigError,
+    LogDirLockedError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.manager import TOPICS_FILE, LogManager
+from pyspark_commitlog.storage.reader import Marks
+from pyspark_commitlog.storage.topics import add_partitions, alter_configs, delete_topic
+from tests.support import broker_dirs
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, append, rows
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> LogManager:
+    """Topics orders, of two partitions with three records each, and other."""
+    made = LogManager.open(str(tmp_path / "log"), create=True, clock=ManualClock(NOW_MS))
+    fill(made)
+    return made
+
+
+def fill(made: LogManager) -> None:
+    made.create_topic("orders", partitions=2, configs={"segment.bytes": "1000"})
+    made.create_topic("other", partitions=1)
+    for place in (("orders", 0), ("orders", 1), ("other", 0)):
+        append(made.open_log(*place), b"a", b"b", b"c")
+    made.close()
+
+
+# Configs
+
+
+def test_configs_are_set_replaced_and_taken_back(manager: LogManager) -> None:
+    altered = alter_configs(manager, "orders", {"segment.bytes": "2000", "retention.ms": "5"})
+    assert altered == manager.topic("orders")
+    assert altered.configs == {"segment.bytes": "2000", "retention.ms": "5"}
+    assert alter_configs(manager, "orders", {"segment.bytes": None}).configs == {"retention.ms": "5"}
+    assert manager.topic("other").configs == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"retention.ms": "soon"}, "retention.ms = 'soon'"),
+        ({"retention.mss": "1"}, "retention.ms"),
+        ({"retention.ms": None}, "no config of its own retention.ms"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "must be at most"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused_and_nothing_is_changed(
+    manager: LogManager, changes: dict[str, str | None], said: str
+) -> None:
+    before = manager.topics()
+    with pytest.raises(InvalidConfigError, match=said):
+        alter_configs(manager, "orders", changes)
+    assert manager.topics() == before
+
+
+def test_the_first_change_of_a_brokers_topic_gives_it_a_place_in_topics_json(tmp_path: Path) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", "plain/final")
+    known = json.loads((directory / TOPICS_FILE).read_text())["topics"]["plain"]
+    (directory / TOPICS_FILE).unlink()
+    with LogManager.open(str(directory)) as manager:
+        found = manager.topic("plain")
+        altered = alter_configs(manager, "plain", {"retention.ms": "7"})
+    assert (altered.partitions, altered.topic_id) == (found.partitions, known["id"])
+    assert json.loads((directory / TOPICS_FILE).read_text())["topics"] == {
+        "plain": {"id": known["id"], "partitions": known["partitions"], "configs": {"retention.ms": "7"}}
+    }
+
+
+def test_a_brokers_topic_of_which_parts_lie_elsewhere_is_not_changed(tmp_path: Path) -> None:
+    for partition in (1, 2):
+        (tmp_path / f"t-{partition}").mkdir()
+        (tmp_path / f"t-{partition}" / names.segment_file(0, names.LOG)).touch()
+    with (
+        LogManager.open(str(tmp_path)) as manager,
+        pytest.raises(UnknownTopicOrPartitionError, match=r"only .* \[1, 2\]"),
+    ):
+        alter_configs(manager, "t", {"retention.ms": "7"})
+
+
+# Partitions
+
+
+def test_partitions_are_added_behind_those_there_are(manager: LogManager) -> None:
+    larger = add_partitions(manager, "orders", 4)
+    assert larger == manager.topic("orders")
+    assert larger.partitions == (0, 1, 2, 3)
+    assert append(manager.open_log("orders", 3), b"x").first_offset == 0
+    assert [len(rows(manager.open_reader("orders", each))) for each in range(4)] == [3, 3, 0, 1]
+
+
+@pytest.mark.parametrize("total", [2, 1, 0, 100_001])
+def test_a_topic_never_gets_fewer_partitions(manager: LogManager, total: int) -> None:
+    with pytest.raises(InvalidConfigError, match=f"has 2 partitions, {total} were asked for"):
+        add_partitions(manager, "orders", total)
+
+
+# Deletion
+
+
+def test_a_deleted_topic_is_gone_and_others_are_as_they_were(manager: LogManager) -> None:
+    delete_topic(manager, "orders")
+    assert [*manager.topics()] == ["other"]
+    assert [name for name in manager.filesystem.list(manager.directory) if name.startswith("orders")] == []
+    assert {topic for topic, _ in manager.all_marks()} == {"other"}
+    assert len(rows(manager.open_reader("other", 0))) == 3
+    with pytest.raises(UnknownTopicOrPartitionError):
+        delete_topic(manager, "orders")
+
+
+def test_a_new_topic_of_the_same_name_begins_anew(manager: LogManager) -> None:
+    manager.open_log("orders", 0).delete_records(2)
+    delete_topic(manager, "orders")
+    manager.create_topic("orders", partitions=1)
+    assert append(manager.open_log("orders", 0), b"new").first_offset == 0
+    assert rows(manager.open_reader("orders", 0)) == [(0, b"new")]
+
+
+def test_what_the_checkpoints_say_of_a_partition_that_went_is_not_taken_for_a_new_one(manager: LogManager) -> None:
+    manager.write_marks({("new", 0): Marks(7, 5)})
+    manager.create_topic("new", partitions=1)
+    assert manager.marks(("new", 0)) == Marks()
+
+
+def test_a_topic_that_a_broker_left_can_be_deleted(tmp_path: Path) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", "plain/final")
+    (directory / TOPICS_FILE).unlink()
+    with LogManager.open(str(directory)) as manager:
+        delete_topic(manager, "plain")
+        assert "plain" not in manager.topics()
+    assert not [path for path in directory.iterdir() if path.name.startswith("plain")]
+
+
+def test_a_topic_that_is_worked_on_is_left_as_it_is(manager: LogManager) -> None:
+    with (
+        LogManager.open(manager.directory) as other,
+        other.open_log("orders", 1).maintaining("compaction by cron"),
+        pytest.raises(LogDirLockedError, match="compaction by cron"),
+    ):
+        delete_topic(manager, "orders")
+    assert len(rows(manager.open_reader("orders", 0))) == 3
+
+
+def test_who_has_a_log_of_it_open_is_told_and_brings_nothing_back(manager: LogManager) -> None:
+    with LogManager.open(manager.directory) as other:
+        writer = other.open_log("orders", 0)
+        delete_topic(manager, "orders")
+        with pytest.raises(StorageError, match="orders-0"):
+            append(writer, b"x")
+    assert [*manager.topics()] == ["other"]
+
+
+def test_after_a_power_cut_the_topic_is_there_to_delete_or_gone() -> None:
+    """At every change; and a topic of the name that is made then is empty."""
+    full = MemoryFileSystem(ManualClock(NOW_MS))
+    fill(manager_of(full))
+    listed = set()
+    for operation, disk in crash_points(lambda each: delete_topic(manager_of(each), "orders"), full):
+        manager = manager_of(disk.crash(3))
+        assert len(rows(manager.open_reader("other", 0))) == 3, operation
+        listed.add("orders" in manager.topics())
+        if "orders" in manager.topics():
+            delete_topic(manager, "orders")
+        manager.create_topic("orders", partitions=2)
+        assert [rows(manager.open_reader("orders", each)) for each in (0, 1)] == [[], []], operation
+    assert listed == {True, False}
+
+
+def test_after_a_power_cut_partitions_are_added_or_not() -> None:
+    full = MemoryFileSystem(ManualClock(NOW_MS))
+    fill(manager_of(full))
+    found = set()
+    for operation, disk in crash_points(lambda each: add_partitions(manager_of(each), "orders", 3), full):
+        for seed in range(4):
+            manager = manager_of(disk.crash(seed))
+            found.add(len(manager.topic("orders").partitions))
+            if len(manager.topic("orders").partitions) == 2:
+                add_partitions(manager, "orders", 3)
+            counts = [len(rows(manager.open_reader("orders", each))) for each in range(3)]
+            assert counts == [3, 3, 0], operation
+    assert found == {2, 3}
+
+
+def manager_of(disk: MemoryFileSystem) -> LogManager:
+    return LogManager.open("/log", create=True, filesystem=disk, clock=ManualClock(NOW_MS))
