@@ -31,6 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.shuffle.partitions": "2",
                 "spark.driver.memory": "1g",
                 "spark.sql.warehouse.dir": str(warehouse),
+                "spark.databricks.delta.snapshotPartitions": "2",  # of 50, which cost more than any table here
                 "spark.jars": connector_jars(),
                 "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
             },

@@ -1,0 +1,272 @@
+"""Topics as Delta tables, and back: micro-batches, replays, tombstones, formats."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.pipeline.avro import AvroSerde, SingleObject
+from pyspark_commitlog.pipeline.serdes import JsonSerde
+from pyspark_commitlog.pipeline.tables import changes_to_records, starting_offsets, table_sink
+from pyspark_commitlog.storage import InvalidConfigError, LogManager
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import NOW_MS, records
+
+PARTITIONS = 2
+Pair = tuple[bytes | None, bytes | None]
+JSON = JsonSerde(pa.schema([("carrier", pa.string()), ("delay", pa.int32())]))
+AVRO = AvroSerde(
+    {
+        "type": "record",
+        "name": "Flight",
+        "fields": [{"name": "carrier", "type": "string"}, {"name": "delay", "type": ["null", "int"]}],
+    },
+    SingleObject(),
+)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    return directory_with_internal_topics(tmp_path / "log")
+
+
+class Topic:
+    """A topic that grows, and micro-batches of what came in."""
+
+    def __init__(self, spark: SparkSession, log_dir: str, name: str = "t") -> None:
+        self.spark, self.log_dir, self.name = spark, log_dir, name
+        self.read_to = dict.fromkeys(range(PARTITIONS), 0)
+        with LogManager.open(log_dir) as manager:
+            manager.create_topic(name, partitions=PARTITIONS, configs={"retention.ms": "-1"})
+
+    def append(self, pairs: list[Pair], partition: int = 0) -> None:
+        with LogManager.open(self.log_dir) as manager:
+            log = manager.open_log(self.name, partition)
+            times = [NOW_MS + log.log_end_offset * 1000 + n for n in range(len(pairs))]
+            log.append_records(records([v for _, v in pairs], keys=[k for k, _ in pairs], timestamps=times))
+
+    def read(self, **options: str) -> DataFrame:
+        reader = self.spark.read.format("commitlog").option("subscribe", self.name).option("includeHeaders", "true")
+        return reader.options(**options).load(self.log_dir)
+
+    def next_batch(self) -> DataFrame:
+        """What came since the last one."""
+        starts = json.dumps({self.name: {str(number): offset for number, offset in self.read_to.items()}})
+        with LogManager.open(self.log_dir) as manager:
+            for number in self.read_to:
+                self.read_to[number] = manager.open_reader(self.name, number).log_end_offset
+        ends = json.dumps({self.name: {str(number): offset for number, offset in self.read_to.items()}})
+        return self.read(startingOffsets=starts, endingOffsets=ends)
+
+
+@pytest.fixture
+def topic(spark: SparkSession, log_dir: str) -> Topic:
+    return Topic(spark, log_dir)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "table")
+
+
+def rows(spark: SparkSession, path: str, *columns: str) -> list[Row]:
+    frame = spark.read.format("delta").load(path)
+    return frame.orderBy("_partition", "_offset").select(*columns or frame.columns).collect()
+
+
+def raw(row: Row) -> tuple[object, ...]:
+    return tuple(bytes(each) if isinstance(each, bytearray) else each for each in row)
+
+
+def run(stream: DataFrame, write: Callable[[DataFrame, int], object], checkpoint: Path) -> None:
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))  # type: ignore[arg-type]
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+class TestAppend:
+    def test_rows_say_where_they_come_from_and_a_batch_that_comes_again_is_passed_over(
+        self, spark: SparkSession, topic: Topic, path: str
+    ) -> None:
+        topic.append([(b"a", b"1"), (None, b"2"), (b"c", None)])
+        topic.append([(b"d", b"")], partition=1)
+        batch, write = topic.next_batch(), table_sink(path=path, txnAppId="export")
+        write(batch, 0)
+        write(batch, 0)
+        topic.append([(b"a", b"3")])
+        write(topic.next_batch(), 1)
+        write(batch, 0)
+        found = [raw(row) for row in rows(spark, path, "_partition", "_offset", "_key", "value", "_headers")]
+        assert found == [
+            (0, 0, b"a", b"1", None),
+            (0, 1, None, b"2", None),
+            (0, 2, b"c", None, None),
+            (0, 3, b"a", b"3", None),
+            (1, 0, b"d", b"", None),
+        ]
+
+    @pytest.mark.parametrize("serde", [JSON, AVRO], ids=["json", "avro"])
+    def test_values_become_columns(self, spark: SparkSession, topic: Topic, path: str, serde: JsonSerde) -> None:
+        flights = [{"carrier": "UA", "delay": 7}, {"carrier": "B6", "delay": None}]
+        values = serde.encode(pa.array(flights, serde.type)).to_pylist()
+        topic.append([(b"k", value) for value in [*values, None]])
+        table_sink(path=path, serde=serde, txnAppId="export")(topic.next_batch(), 0)
+        found = rows(spark, path, "carrier", "delay", "_offset")
+        assert [tuple(row) for row in found] == [("UA", 7, 0), ("B6", None, 1), (None, None, 2)]
+
+    def test_query_without_a_checkpoint_goes_on_behind_the_table(
+        self, spark: SparkSession, topic: Topic, path: str, log_dir: str
+    ) -> None:
+        assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": -2, "1": -2}}
+        topic.append([(b"a", b"1"), (b"b", b"2")])
+        table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
+        assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": 2, "1": -2}}
+
+
+class Model:
+    """The newest value of each key, in a dict."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.newest: dict[bytes, tuple[int, int, bytes]] = {}
+        self._next = dict.fromkeys(range(PARTITIONS), 0)
+
+    def draw(self, partition: int) -> list[Pair]:
+        """Records with few keys, those of a partition its own, and many tombstones."""
+        pairs: list[Pair] = []
+        for _ in range(self._chance.randrange(12)):
+            key = b"%d/%d" % (partition, self._chance.randrange(6))
+            value = None if self._chance.random() < 0.4 else b"%d" % self._chance.randrange(1000)
+            self.newest.pop(key, None)
+            if value is not None:
+                self.newest[key] = (partition, self._next[partition], value)
+            self._next[partition] += 1
+            pairs.append((key, value))
+        return pairs
+
+    def rows(self) -> list[tuple[bytes, int, int, bytes]]:
+        return sorted((key, *found) for key, found in self.newest.items())
+
+
+class TestUpsert:
+    def test_table_agrees_with_the_compacted_topic_after_every_micro_batch_whatever_is_replayed(
+        self, spark: SparkSession, topic: Topic, path: str
+    ) -> None:
+        model, chance = Model(seed=3), random.Random(4)
+        write = table_sink(path=path, mode="upsert", txnAppId="export")
+        again = table_sink(path=path, mode="upsert", txnAppId="after the checkpoint was lost")
+        for number in range(4):
+            for partition in range(PARTITIONS):
+                topic.append(model.draw(partition), partition)
+            batch = topic.next_batch()
+            write(batch, number)
+            if chance.random() < 0.5:
+                (write if chance.random() < 0.5 else again)(batch, number)
+            found = [raw(row) for row in rows(spark, path, "_key", "_partition", "_offset", "value")]
+            assert sorted(found) == model.rows(), f"after micro-batch {number}"
+
+    def test_everything_from_the_beginning_leads_to_the_same_table(
+        self, spark: SparkSession, topic: Topic, path: str
+    ) -> None:
+        model = Model(seed=5)
+        for partition in range(PARTITIONS):
+            topic.append(model.draw(partition) + model.draw(partition), partition)
+        table_sink(path=path, mode="upsert", txnAppId="one")(topic.read(), 0)
+        table_sink(path=path, mode="upsert", txnAppId="two")(topic.read(), 0)
+        found = [raw(row) for row in rows(spark, path, "_key", "_partition", "_offset", "value")]
+        assert sorted(found) == model.rows()
+
+    def test_record_without_a_key_is_named(self, topic: Topic, path: str) -> None:
+        topic.append([(b"a", b"1"), (None, b"2")])
+        with pytest.raises(PySparkException, match="offset 1 of partition 0 has no key"):
+            table_sink(path=path, mode="upsert", txnAppId="export")(topic.next_batch(), 0)
+
+    def test_table_of_the_other_mode_is_refused(self, topic: Topic, path: str) -> None:
+        topic.append([(b"a", b"1")])
+        table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
+        with pytest.raises(InvalidConfigError, match="begun with mode 'append', not 'upsert'"):
+            table_sink(path=path, mode="upsert", txnAppId="export")(topic.next_batch(), 1)
+
+
+def test_wrong_settings_are_told_at_once(path: str) -> None:
+    with pytest.raises(InvalidConfigError, match="did you mean 'upsert'"):
+        table_sink(path=path, mode="upserts")
+    with pytest.raises(InvalidConfigError, match="_offset"):
+        table_sink(path=path, serde=JsonSerde(pa.schema([("_offset", pa.int64())])))
+
+
+class TestBack:
+    """The changes of a table into a topic."""
+
+    def changes(self, spark: SparkSession, path: str) -> DataFrame:
+        return spark.readStream.format("delta").option("readChangeFeed", "true").load(path)
+
+    def committed(self, topic: DataFrame) -> list[tuple[object, ...]]:
+        found = topic.orderBy("partition", "offset").select("partition", "key", "value", "timestamp", "headers")
+        return [raw(row) for row in found.collect()]
+
+    def test_topic_to_table_to_topic_keeps_keys_values_times_headers_and_order(
+        self, spark: SparkSession, log_dir: str, tmp_path: Path, path: str
+    ) -> None:
+        text = "encode(string(id), 'UTF-8')"
+        source = spark.range(0, 100, 1, 2).selectExpr(
+            "if(id % 5 = 0, NULL, string(id % 7)) AS key",
+            f"if(id % 6 = 0, NULL, {text}) AS value",
+            "timestamp_millis(1700000000000 + id) AS timestamp",
+            f"if(id % 3 = 0, array(struct('trace' AS key, {text} AS value)), NULL) AS headers",
+        )
+        commitlog_sink(topic="a", log_dir=log_dir, txnAppId="load", partitions=PARTITIONS)(source, 0)
+        a, b = (self.reader(spark, log_dir, name) for name in "ab")
+        stream = spark.readStream.format("commitlog").option("subscribe", "a").option("includeHeaders", "true")
+        limited = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "40").load(log_dir)
+        run(limited, table_sink(path=path), tmp_path / "to table")
+        back = commitlog_sink(topic="b", log_dir=log_dir, partitions=PARTITIONS)
+
+        def write(changes: DataFrame, batch_id: int) -> None:
+            back(changes_to_records(changes, keep_partitions=True), batch_id)
+
+        for _ in range(2):
+            run(self.changes(spark, path), write, tmp_path / "to topic")
+        assert self.committed(b()) == self.committed(a())
+
+    def reader(self, spark: SparkSession, log_dir: str, name: str) -> Callable[[], DataFrame]:
+        frame = spark.read.format("commitlog").option("subscribe", name).option("includeHeaders", "true")
+        return lambda: frame.load(log_dir)
+
+    def test_changes_of_any_table_are_upserts_and_tombstones_in_the_order_of_its_versions(
+        self, spark: SparkSession, log_dir: str, tmp_path: Path, path: str
+    ) -> None:
+        spark.sql(f"CREATE TABLE delta.`{path}` (id INT, carrier STRING, delay INT) USING delta "
+                  "TBLPROPERTIES (delta.enableChangeDataFeed = true)")  # fmt: skip
+        table = DeltaTable.forPath(spark, path)
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'UA', 5), (2, 'B6', 0)")
+        run(self.changes(spark, path), self.sink(log_dir), tmp_path / "checkpoint")
+        table.update("id = 1", {"delay": "6"})  # type: ignore[dict-item]
+        table.delete("id = 2")
+        spark.sql(f"INSERT INTO delta.`{path}` VALUES (2, 'AA', NULL)")
+        run(self.changes(spark, path), self.sink(log_dir), tmp_path / "checkpoint")
+        found = self.reader(spark, log_dir, "changes")().orderBy("offset").collect()
+        by_key: dict[str, list[object]] = {"1": [], "2": []}
+        for row in found:
+            by_key[bytes(row.key).decode()].append(None if row.value is None else json.loads(bytes(row.value)))
+        assert by_key == {
+            "1": [{"carrier": "UA", "delay": 5}, {"carrier": "UA", "delay": 6}],
+            "2": [{"carrier": "B6", "delay": 0}, None, {"carrier": "AA", "delay": None}],
+        }
+
+    def sink(self, log_dir: str) -> Callable[[DataFrame, int], object]:
+        sink = commitlog_sink(topic="changes", log_dir=log_dir, configs={"cleanup.policy": "compact"})
+        return lambda changes, batch_id: sink(changes_to_records(changes, serde=JSON, key="id"), batch_id)
+
+    def test_missing_column_is_named(self, spark: SparkSession) -> None:
+        frame = spark.sql("SELECT 1 AS id, 'insert' AS _change_type, 1L AS _commit_version, now() AS _commit_timestamp")
+        with pytest.raises(InvalidConfigError, match="the changes lack value, _key; they have id"):
+            changes_to_records(frame)
