@@ -1,14 +1,12 @@
 """The power goes at every change an operation makes: the log opens again by itself, and nothing acknowledged is gone.
 
 Every scenario runs once for each of its changes; the disk that is left then is what the model of a disk allows,
-chosen by seeds (tests/support/disk_model.py). The suite tries a few; ``python -m tests.storage.test_crash_states 200``
-tries as many as it is told.
+chosen by seeds (tests/support/disk_model.py). The suite tries a few; ``python -m tests.torture crash-states`` tries as
+many as it is told.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
@@ -17,29 +15,14 @@ import pytest
 
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
 from tests.support.logs import batch, committed, end_transaction, rows, write_transactional
-from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.power_cuts import Effort
 
 Rows = list[tuple[int, bytes | None]]
 PRODUCER = 7
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How many of the possible disks are tried: every so many changes, and seeds for each of those."""
-
-    every: int
-    seeds: int
-
-    def disks(
-        self, program: Callable[[MemoryFileSystem], object], start: MemoryFileSystem
-    ) -> Iterator[tuple[str, MemoryFileSystem]]:
-        """What power cuts leave, and during which operation the power went, by which seed."""
-        for n, (operation, disk) in enumerate(crash_points(program, start, every=self.every)):
-            for seed in range(n, n + self.seeds):
-                yield f"{operation}, seed {seed}", disk.crash(seed)
 
 
 QUICK = Effort(every=4, seeds=1)
@@ -54,10 +37,11 @@ class Story:
     content: Rows = field(default_factory=list)  # acknowledged
     allowed: list[Rows] = field(default_factory=lambda: [[]])  # one of these is there after a crash
     sequence: int = 0
+    batch_ends: list[int] = field(default_factory=list)  # offsets, of all batches that were not cut off
 
     def go_on(self, disk: MemoryFileSystem) -> Story:
         """Another process, after this one was killed, on a copy of the disk; it has yet to open anything."""
-        return Story(disk, self.settings, self.content, [self.content], self.sequence)
+        return Story(disk, self.settings, self.content, [self.content], self.sequence, [*self.batch_ends])
 
     def open(self) -> Self:
         self.manager = LogManager.open("/logs", create=True, clock=self.disk.clock, filesystem=self.disk)
@@ -76,29 +60,33 @@ class Story:
         self.allowed = [*self.allowed, self.allowed[-1] + written]
         log.append(batch(*values, producer_id=PRODUCER, base_sequence=self.sequence))
         self.sequence += len(values)
+        self.batch_ends.append(log.log_end_offset)
         if is_acknowledged:
-            self._acknowledged()
+            self.acknowledged()
 
-    def _acknowledged(self) -> None:
+    def acknowledged(self) -> None:
         self.content = self.allowed[-1]
         self.allowed = [self.content]
 
     def flush(self) -> None:
         self.log.flush()
-        self._acknowledged()
+        self.acknowledged()
 
     def truncate_to(self, offset: int) -> None:
-        """``offset`` must be within a batch of two, the size of all: it goes as a whole."""
-        ends = range(len(self.content), offset - 2, -2)
-        self.allowed = [[row for row in self.content if row[0] < end] for end in ends]
+        """A batch that reaches ``offset`` goes as a whole."""
+        cut = [end for end in self.batch_ends if end > offset]
+        self.batch_ends = [end for end in self.batch_ends if end <= offset]
+        ends = [*reversed(cut), self.batch_ends[-1] if self.batch_ends else 0]
+        self.allowed = [[row for row in self.allowed[-1] if row[0] < end] for end in ends]
         self.log.truncate_to(offset)
-        self._acknowledged()
-        self.sequence = len(self.content)  # all of them this producer's
+        self.acknowledged()
+        self.sequence = self.log.next_sequence(Producer(PRODUCER, 0))
 
     def delete_records(self, offset: int) -> None:
-        self.allowed = [self.content, [row for row in self.content if row[0] >= offset]]
+        """What was not synced before, is first."""
+        self.allowed = [*self.allowed, [row for row in self.allowed[-1] if row[0] >= offset]]
         self.log.delete_records(offset)
-        self._acknowledged()
+        self.acknowledged()
 
 
 Steps = Callable[[Story], object]
@@ -213,7 +201,7 @@ def check_scenario(scenario: Scenario, effort: Effort) -> None:
         stories[-1].open()
         scenario.during(stories[-1])
 
-    for where, left in effort.disks(program, start):
+    for where, left in effort.cut(program, start):
         check_recovers(left, stories[-1], f"{scenario.name}: {where}")
 
 
@@ -233,7 +221,7 @@ def torn_tails() -> Iterator[tuple[MemoryFileSystem, Story]]:
 
 def check_recovery_can_be_interrupted(effort: Effort) -> None:
     for torn, story in torn_tails():
-        for where, left in effort.disks(lambda disk: Story(disk, {}).open().log, torn):
+        for where, left in effort.cut(lambda disk: Story(disk, {}).open().log, torn):
             check_recovers(left, story, f"recovery: {where}")
 
 
@@ -249,7 +237,7 @@ def check_retries(settings: dict[str, str], effort: Effort) -> None:
     def send(disk: MemoryFileSystem) -> None:
         Story(disk, {}).open().log.append(data.copy())
 
-    for where, left in effort.disks(send, start):
+    for where, left in effort.cut(send, start):
         send(left)
         found = [value for _, value in rows(Story(left, {}).open().log)]
         assert found == [value for _, value in before.content] + [b"once", b"only"], where
@@ -279,7 +267,7 @@ def check_transactions(settings: dict[str, str], effort: Effort) -> None:
         done[:] = [(0, [])]
         done.extend(transactions(Story(disk, {}).open().log))
 
-    for where, left in effort.disks(program, fresh_disk(lambda story: story.log, settings)[0]):
+    for where, left in effort.cut(program, fresh_disk(lambda story: story.log, settings)[0]):
         log = Story(left, {}).open().log
         log_end_offset, seen = done[-1]
         assert log.log_end_offset >= log_end_offset, where
@@ -308,26 +296,10 @@ def check_group_commits(effort: Effort) -> None:
     start = MemoryFileSystem()
     manager = LogManager.open("/logs", create=True, clock=start.clock, filesystem=start)
     manager.create_topic("__consumer_offsets", partitions=1, configs={"segment.index.bytes": "1000"})
-    for where, left in effort.disks(program, start):
+    for where, left in effort.cut(program, start):
         found = GroupOffsets(LogManager.open("/logs", clock=left.clock, filesystem=left)).fetch("g")
         assert found in [{}, first, {**first, **second}][len(acknowledged) - 1 :][:2], where
 
 
 def test_commits_of_a_group_survive_a_power_cut_together() -> None:
     check_group_commits(QUICK)
-
-
-def torture(effort: Effort) -> None:
-    """Everything above, with more of the possible disks."""
-    for scenario in SCENARIOS:
-        check_scenario(scenario, effort)
-    check_recovery_can_be_interrupted(effort)
-    check_group_commits(effort)
-    for settings in ({}, SMALL):
-        check_retries(settings, effort)
-        check_transactions(settings, effort)
-
-
-if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # of every cut
-    torture(Effort(every=1, seeds=int(sys.argv[1])))

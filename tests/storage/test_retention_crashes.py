@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail
 from tests.support.logs import NOW_MS, append, rows
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+from tests.support.power_cuts import Effort
 
 DAY_MS = 86_400_000
 TOPIC, PARTITION = "t", "/logs/t-0"
@@ -25,8 +27,7 @@ def manager_of(disk: MemoryFileSystem | FaultyFileSystem, days_later: int = 0) -
     return LogManager.open("/logs", clock=ManualClock(NOW_MS + days_later * DAY_MS), filesystem=disk, create=True)
 
 
-@pytest.fixture(scope="module")
-def written() -> MemoryFileSystem:
+def disk_with_days() -> MemoryFileSystem:
     """Offsets 0 to 3, a segment each, four days old to one; all of it synced."""
     disk = MemoryFileSystem(ManualClock(NOW_MS))
     with manager_of(disk) as manager:
@@ -39,6 +40,11 @@ def written() -> MemoryFileSystem:
     return disk.crash(0, unsynced="kept")
 
 
+@pytest.fixture(scope="module")
+def written() -> MemoryFileSystem:
+    return disk_with_days()
+
+
 def run(disk: MemoryFileSystem | FaultyFileSystem, days_later: int) -> RetentionReport:
     with manager_of(disk, days_later) as manager:
         return retain(manager.open_log(TOPIC, 0))
@@ -48,26 +54,27 @@ def segments_left(disk: MemoryFileSystem) -> list[int]:
     return [names.base_offset_of(name) or 0 for name in disk.list(PARTITION) if name.endswith(names.LOG)]
 
 
-@pytest.mark.parametrize(
-    ("days_later", "start"),
-    [pytest.param(0, 2, id="two segments go"), pytest.param(9, 4, id="all go, and the active one is rolled")],
-)
+def check_retention(written: MemoryFileSystem, days_later: int, start: int, effort: Effort) -> Iterator[int]:
+    """Power cuts while retention runs, after which the log begins at ``start``; where it begins after each."""
+    for where, left in effort.cut(lambda disk: run(disk, days_later), written):
+        reader = manager_of(left, days_later + 1).open_reader(TOPIC, 0)
+        yield reader.log_start_offset
+        assert reader.log_start_offset in (0, start), where
+        assert rows(reader) == ALL[reader.log_start_offset :], where
+        with manager_of(left, days_later + 1) as manager:
+            log = manager.open_log(TOPIC, 0)
+            assert (log.log_start_offset, log.log_end_offset) == (reader.log_start_offset, 4), where
+            assert rows(log) == ALL[log.log_start_offset :], where
+
+
+SITUATIONS = {"two segments go": (0, 2), "all go, and the active one is rolled": (9, 4)}
+
+
+@pytest.mark.parametrize(("days_later", "start"), SITUATIONS.values(), ids=SITUATIONS)
 def test_a_crash_neither_loses_what_is_kept_nor_brings_back_what_went(
     written: MemoryFileSystem, days_later: int, start: int
 ) -> None:
-    seen = set()
-    for operation, disk in crash_points(lambda each: run(each, days_later), written):
-        for seed in range(4):
-            left = disk.crash(seed)
-            reader = manager_of(left, days_later + 1).open_reader(TOPIC, 0)
-            seen.add(reader.log_start_offset)
-            assert reader.log_start_offset in (0, start), operation
-            assert rows(reader) == ALL[reader.log_start_offset :], operation
-            with manager_of(left, days_later + 1) as manager:
-                log = manager.open_log(TOPIC, 0)
-                assert (log.log_start_offset, log.log_end_offset) == (reader.log_start_offset, 4), operation
-                assert rows(log) == ALL[log.log_start_offset :], operation
-    assert seen == {0, start}
+    assert set(check_retention(written, days_later, start, Effort(seeds=4))) == {0, start}
 
 
 def test_a_run_after_a_crash_ends_where_the_first_would_have(written: MemoryFileSystem) -> None:

@@ -1,14 +1,12 @@
 """The driver is killed, or the power goes, at every change that a transaction makes: content is all or nothing.
 
 After every crash the query is started again, as it is: it must end with each batch once, wherever it was interrupted,
-and without anybody's help. ``python -m tests.storage.test_transactions_crash 20`` tries as many disks as it is told.
+and without anybody's help. ``python -m tests.torture crash-states`` tries as many disks as it is told.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,18 +15,11 @@ from pyspark_commitlog.storage.errors import OutcomeUnknownError
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.transactions import TransactionCoordinator, resolve_dead_transactions
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.power_cuts import Effort
 from tests.support.transactions import PLACES, Query, content, expected, make_topics, manage
 
 BATCHES = 3
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How many of the possible disks are tried: every so many changes, and seeds for each of those."""
-
-    every: int
-    seeds: int
 
 
 QUICK = Effort(every=9, seeds=1)
@@ -85,23 +76,26 @@ def check(disk: MemoryFileSystem, acknowledged: int, where: str) -> None:
         assert content(after, partition) == expected(partition, range(BATCHES)), where
 
 
-def crashes(scenario: Scenario, effort: Effort) -> Iterator[tuple[str, MemoryFileSystem, int]]:
-    """Where it was interrupted, the disk as a killed process leaves it, and the batches acknowledged until then."""
-    queries: list[Query] = []
+@dataclass
+class Interrupted:
+    """A scenario as a program that is cut short, and the batches that its latest run had acknowledged."""
 
-    def program(disk: MemoryFileSystem) -> None:
-        queries.append(Query.on(disk))
-        queries[-1].acknowledged = 1
-        scenario.during(queries[-1])
+    scenario: Scenario
 
-    for operation, disk in crash_points(program, disk_with_a_batch(scenario.configs), every=effort.every):
-        yield f"{scenario.name}: {operation}", disk, queries[-1].acknowledged
+    @property
+    def start(self) -> MemoryFileSystem:
+        return disk_with_a_batch(self.scenario.configs)
+
+    def __call__(self, disk: MemoryFileSystem) -> None:
+        self.query = Query.on(disk)
+        self.query.acknowledged = 1
+        self.scenario.during(self.query)
 
 
 def check_power_cuts(scenario: Scenario, effort: Effort) -> None:
-    for n, (where, disk, acknowledged) in enumerate(crashes(scenario, effort)):
-        for seed in range(n, n + effort.seeds):
-            check(disk.crash(seed), acknowledged, f"{where}, seed {seed}")
+    program = Interrupted(scenario)
+    for where, left in effort.cut(program, program.start):
+        check(left, program.query.acknowledged, f"{scenario.name}: {where}")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -110,8 +104,9 @@ def test_a_power_cut_leaves_whole_batches_and_the_query_goes_on(scenario: Scenar
 
 
 def check_kills(scenario: Scenario, effort: Effort) -> None:
-    for where, disk, acknowledged in crashes(scenario, effort):
-        check(disk.copy(), acknowledged, f"{where}, killed")
+    program = Interrupted(scenario)
+    for where, disk in effort.killed(program, program.start):
+        check(disk.copy(), program.query.acknowledged, f"{scenario.name}: {where}, killed")
 
 
 def test_a_killed_driver_leaves_whole_batches_and_the_query_goes_on() -> None:
@@ -120,11 +115,10 @@ def test_a_killed_driver_leaves_whole_batches_and_the_query_goes_on() -> None:
 
 def check_restarts(scenario: Scenario, kills: Effort, cuts: Effort) -> None:
     """The next start reads what was not synced, acts on it, and then the power goes."""
-    for n, (where, killed, acknowledged) in enumerate(crashes(scenario, kills)):
-        restarted = crash_points(lambda disk: Query.on(disk).start(), killed.copy(), every=cuts.every)
-        for m, (operation, disk) in enumerate(restarted):
-            for seed in range(n + m, n + m + cuts.seeds):
-                check(disk.crash(seed), acknowledged, f"{where}, killed; restarted: {operation}, seed {seed}")
+    program = Interrupted(scenario)
+    for where, killed in kills.killed(program, program.start):
+        for again, left in cuts.cut(lambda disk: Query.on(disk).start(), killed.copy()):
+            check(left, program.query.acknowledged, f"{scenario.name}: {where}, killed; restarted: {again}")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=lambda scenario: scenario.name)
@@ -149,24 +143,9 @@ def check_ended_by_others(effort: Effort) -> None:
         resolve_dead_transactions(others)
         assert content(others, 0) == expected(0, range(2))
 
-    for n, (operation, disk) in enumerate(crash_points(program, disk_with_a_batch({}), every=effort.every)):
-        for seed in range(n, n + effort.seeds):
-            check(disk.crash(seed), 1, f"ended by another process: {operation}, seed {seed}")
+    for where, left in effort.cut(program, disk_with_a_batch({})):
+        check(left, 1, f"ended by another process: {where}")
 
 
 def test_another_process_that_ends_a_transaction_has_its_decision_on_the_disk_first() -> None:
     check_ended_by_others(QUICK)
-
-
-def torture(effort: Effort) -> None:
-    """Everything above, with more of the possible disks."""
-    check_ended_by_others(effort)
-    for scenario in SCENARIOS:
-        check_power_cuts(scenario, effort)
-        check_kills(scenario, effort)
-        check_restarts(scenario, effort, effort)
-
-
-if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # of every transaction that was left
-    torture(Effort(every=1, seeds=int(sys.argv[1])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from pyspark_commitlog.storage.filesystem import read_file
 from tests.support.memory_filesystem import MemoryFileSystem
 
@@ -33,3 +35,21 @@ def disk_with(path: str, data: bytes) -> MemoryFileSystem:
 def outcomes(disk: MemoryFileSystem, path: str) -> set[bytes | None]:
     """The contents that crashes by all SEEDS leave; None where they leave no such file."""
     return {get(disk.crash(seed), path) for seed in SEEDS}
+
+
+def digest_of(disk: MemoryFileSystem) -> bytes:
+    """Alike for two disks with the same names and contents."""
+    digest = hashlib.blake2b(digest_size=16)
+
+    def take(path: str) -> None:
+        for name in disk.list(path):
+            below = f"{path}/{name}"
+            status = disk.status(below)
+            assert status is not None
+            content = None if status.is_directory else get(disk, below)
+            digest.update(repr((below, content)).encode())
+            if status.is_directory:
+                take(below)
+
+    take("")
+    return digest.digest()

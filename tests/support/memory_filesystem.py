@@ -361,16 +361,20 @@ class MemoryFileSystem:
 
 
 def crash_points(
-    program: Callable[[MemoryFileSystem], object], start: MemoryFileSystem | None = None, *, every: int = 1
+    program: Callable[[MemoryFileSystem], object],
+    start: MemoryFileSystem | None = None,
+    *,
+    every: int = 1,
+    first: int = 1,
 ) -> Iterator[tuple[Operation, MemoryFileSystem]]:
-    """Run ``program`` again and again from ``start``, the power going at its 1st change, its 2nd, and so on.
+    """Run ``program`` again and again from ``start``, the power going at its ``first`` change, the next one, and so on.
 
     With ``every``, only at each such change: the 1st, the 4th, the 7th for 3.
 
     Yields the operation during which it went, and the disk, which the caller lets :meth:`~MemoryFileSystem.crash` by as
     many seeds as it likes; ends when the program does.
     """
-    for n in count(1, every):
+    for n in count(first, every):
         filesystem = (start or MemoryFileSystem()).copy()
         filesystem.cut_power_at(n)
         try:
