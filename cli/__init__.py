@@ -21,6 +21,8 @@ COMMANDS = (
     "configs",
     "offsets",
     "delete-records",
+    "cat",
+    "produce",
     "groups",
     "transactions",
     "metrics",

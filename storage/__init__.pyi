@@ -91,6 +91,9 @@ from .refusals import bytes_in_batch as bytes_in_batch
 from .refusals import find_refused as find_refused
 from .refusals import target_compression as target_compression
 from .refusals import validate_columns as validate_columns
+from .replica import append_fetched as append_fetched
+from .replica import fetched_records as fetched_records
+from .replica import producer_batches as producer_batches
 from .retention import RetentionOptions as RetentionOptions
 from .retention import RetentionPolicy as RetentionPolicy
 from .retention import RetentionReport as RetentionReport
@@ -106,6 +109,7 @@ from .topics import delete_topic as delete_topic
 from .topics import topic_id as topic_id
 from .topics import topic_size as topic_size
 from .topics_file import TopicDescription as TopicDescription
+from .transactions import IdempotentProducer as IdempotentProducer
 from .transactions import OpenPartition as OpenPartition
 from .transactions import OpenTransaction as OpenTransaction
 from .transactions import Resolution as Resolution

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
@@ -22,7 +20,7 @@ from pyspark_commitlog.storage.format.internal import (
     decode_group_key,
     partition_for,
 )
-from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
+from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -138,14 +136,6 @@ def commit_batches(
 def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, config: LogConfig) -> EncodedBatches:
     """Records of an internal topic: keys, and values or tombstones; in one batch, if that may be so large."""
     keys, values = map(list, zip(*entries, strict=True))
-    count = len(keys)
-    records = Records(
-        offsets=np.arange(count, dtype=np.int64),
-        timestamps=np.full(count, now_ms, dtype=np.int64),
-        timestamp_types=np.zeros(count, dtype=np.int8),
-        keys=BinaryColumn.from_list(keys),
-        values=BinaryColumn.from_list(values),
-        headers=None,
-    )
+    records = Records.to_append(keys, values, now_ms)
     batch_bytes_max = config.max_message_bytes - LAYOUT.itemsize
     return encode_batches(records, BatchFields(), batch_bytes_max=batch_bytes_max)

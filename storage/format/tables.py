@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -140,6 +141,14 @@ class HeadersColumn:
     keys: BinaryColumn  # UTF-8, never null
     values: BinaryColumn
 
+    @classmethod
+    def repeated(cls, headers: Sequence[tuple[bytes, bytes | None]], count: int) -> HeadersColumn:
+        """The same for each of ``count`` records."""
+        keys: list[bytes | None] = [key for key, _ in headers] * count
+        values = [value for _, value in headers] * count
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(headers))
+        return cls(offsets, BinaryColumn.from_list(keys), BinaryColumn.from_list(values))
+
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """The headers of records [start, stop), in the same memory."""
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
@@ -155,6 +164,25 @@ class Records:
     keys: BinaryColumn | None  # None: not asked for
     values: BinaryColumn | None  # None: not asked for
     headers: HeadersColumn | None  # None: not asked for, or no record has any
+
+    @classmethod
+    def to_append(
+        cls,
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        timestamp_ms: int,
+        headers: Sequence[tuple[bytes, bytes | None]] = (),
+    ) -> Records:
+        """Records of one time, with the same headers each, for a log to give offsets. Raises as ``from_list``."""
+        count = len(keys)
+        return cls(
+            offsets=np.arange(count, dtype=np.int64),
+            timestamps=np.full(count, timestamp_ms, dtype=np.int64),
+            timestamp_types=np.zeros(count, dtype=np.int8),
+            keys=BinaryColumn.from_list(keys),
+            values=BinaryColumn.from_list(values),
+            headers=HeadersColumn.repeated(headers, count) if headers else None,
+        )
 
     def __len__(self) -> int:
         return len(self.offsets)

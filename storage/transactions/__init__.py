@@ -10,11 +10,13 @@ from pyspark_commitlog.storage.transactions.dead import (
     open_transactions,
     resolve_dead_transactions,
 )
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 
 __all__ = [
     "NO_OFFSETS",
+    "IdempotentProducer",
     "OpenPartition",
     "OpenTransaction",
     "Resolution",

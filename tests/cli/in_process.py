@@ -12,29 +12,43 @@ from pyspark_commitlog.cli import main
 
 
 class Done(NamedTuple):
-    """As a shell sees it."""
+    """As a shell sees it; bytes that are no UTF-8 come as ``\\xff``."""
 
     code: int
     stdout: str
     stderr: str
 
 
-class Terminal(io.StringIO):
-    """Somebody watches."""
+class Stream(io.TextIOWrapper):
+    """What is written to it, as text or as bytes; ``is_watched`` by somebody at a terminal."""
+
+    def __init__(self, written: bytes = b"", *, is_watched: bool = False) -> None:
+        super().__init__(io.BytesIO(written), encoding="utf-8", write_through=True)
+        self._is_watched = is_watched
 
     def isatty(self) -> bool:
-        return True
+        return self._is_watched
+
+    def text(self) -> str:
+        self.flush()
+        assert isinstance(self.buffer, io.BytesIO)
+        return self.buffer.getvalue().decode(errors="backslashreplace")
 
 
-def commitlog(*arguments: object, terminal: bool = False) -> Done:
+def commitlog(*arguments: object, terminal: bool = False, stdin: bytes = b"") -> Done:
     """Run ``commitlog`` with ``arguments``."""
-    out, err = Terminal() if terminal else io.StringIO(), io.StringIO()
+    out, err = Stream(is_watched=terminal), Stream(is_watched=terminal)
     code: object = 0
     argv = ["commitlog", *map(str, arguments)]
-    with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
+    with (
+        patch.object(sys, "argv", argv),
+        patch.object(sys, "stdin", Stream(stdin)),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main()
         except SystemExit as ended:
             code = ended.code or 0
     assert isinstance(code, int)
-    return Done(code, out.getvalue(), err.getvalue())
+    return Done(code, out.text(), err.text())

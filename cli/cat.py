@@ -1,0 +1,213 @@
+"""``commitlog cat``: the records of a topic as text, with the flags of ``kcat -C``."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli import record_text
+from pyspark_commitlog.cli.flags import LogDir, complete_topic
+from pyspark_commitlog.cli.output import fail
+
+LOOK_EVERY_S = 0.1
+FETCH_BYTES = 1024 * 1024
+
+Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
+Partitions = Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")]
+Offset = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        help="Where to begin: beginning, end, an offset, -10 for the last ten, s@1700000000000 for a time in ms; and "
+        "e@1700000000000 for a time to end at.",
+    ),
+]
+Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="End after so many records.")]
+ExitAtEnd = Annotated[bool, typer.Option("--exit", "-e", help="End at the log end; without, it waits for more.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="%s value, %S its length, %R the same in 4 bytes, %k key, %K its length, %T timestamp, %h headers, %t "
+        "topic, %p partition, %o offset.",
+    ),
+]
+KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="Print keys, and this behind them.")]
+Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Behind each record.")]
+AsJson = Annotated[bool, typer.Option("--json", "-J", help="One JSON object a line.")]
+Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are none.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr.")]
+
+
+class IsolationLevel(StrEnum):
+    """The values of isolation.level."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+Isolation = Annotated[IsolationLevel, typer.Option("--isolation-level", help="Whether aborted records are shown.")]
+
+
+def cat(  # the flags are those of kcat -C
+    *,
+    log_dir: LogDir,
+    topic: Topic,
+    partition: Partitions = None,
+    offset: Offset = None,
+    count: Count = None,
+    exit_at_end: ExitAtEnd = False,
+    format: Format = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = "\\n",
+    as_json: AsJson = False,
+    null: Null = False,
+    quiet: Quiet = False,
+    isolation_level: Isolation = IsolationLevel.READ_COMMITTED,
+) -> None:
+    """Print the records of a topic, and those that come; Ctrl-C ends it.
+
+    Within a partition they come in order. Takes no lock, so it may be a running broker's directory.
+    """
+    nothing = b"NULL" if null else b""
+    text = (
+        record_text.as_json
+        if as_json
+        else record_text.delimited(key_delimiter, delimiter, null=nothing)
+        if format is None
+        else record_text.formatted(format, null=nothing)
+    )
+    span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
+    with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
+        watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
+        tails = [_Tail(logs.enter_context(log), topic, each, span) for each, log in watchers.items()]
+        _Printing(tails, text, count, is_quiet=quiet, ends=exit_at_end or span.ends_at_ms is not None).run()
+
+
+Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted: not every command is to load the engine
+
+
+@dataclass(frozen=True)
+class _Span:
+    """What of each partition is to be printed."""
+
+    begin: Place
+    ends_at_ms: int | None
+    isolation: storage.Isolation
+
+    @classmethod
+    def parse(cls, given: Sequence[str], isolation: storage.Isolation) -> _Span:
+        times = [int(text[2:]) for text in given if re.fullmatch(r"e@\d+", text)]
+        begins = [text for text in given if not text.startswith("e@")]
+        if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
+            raise typer.BadParameter("--offset takes one place to begin at, and one e@1700000000000 to end at")
+        return cls(_place(begins[0] if begins else "beginning"), times[0] if times else None, isolation)
+
+    def end(self, log: storage.LogReader) -> int | None:
+        """Where a partition ends for good; None where it may grow."""
+        return None if self.ends_at_ms is None else _at_time(self.ends_at_ms, log, self.isolation)
+
+
+def _place(text: str) -> Place:
+    if text == "beginning":
+        return lambda log, _: log.log_start_offset
+    if text == "end":
+        return lambda log, isolation: log.end_offset(isolation)
+    if re.fullmatch(r"\d+", text):
+        return lambda log, _: int(text)
+    if re.fullmatch(r"-\d+", text):
+        return lambda log, isolation: max(log.log_start_offset, log.end_offset(isolation) + int(text))
+    if re.fullmatch(r"s@\d+", text):
+        return partial(_at_time, int(text[2:]))
+    raise typer.BadParameter(f"--offset {text!r} is none of beginning, end, 7, -7, s@1700000000000, e@1700000000000")
+
+
+def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isolation) -> int:
+    found = log.offset_for_timestamp(timestamp_ms, isolation)
+    return log.end_offset(isolation) if found is None else found.offset
+
+
+class _Tail:
+    """One partition, from where to begin to where it now ends."""
+
+    def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
+        self.name = f"{topic} [{partition}]"
+        self._log, self._topic, self._partition, self._span = log, topic, partition, span
+        self._next = span.begin(log, span.isolation)
+        self._bound = span.end(log)
+        if not log.log_start_offset <= self._next <= log.log_end_offset:
+            fail(f"{self.name} holds offsets {log.log_start_offset} to {log.log_end_offset}, {self._next} is outside")
+
+    def messages(self) -> Iterator[record_text.Message]:
+        """Those that are there and were not printed yet."""
+        end = self.end
+        for records in self._log.records(self._next, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES):
+            for message in record_text.messages(self._topic, self._partition, records):
+                self._next = message.offset + 1
+                yield message
+        self._next = max(self._next, end)
+
+    @property
+    def end(self) -> int:
+        end = self._log.end_offset(self._span.isolation)
+        return end if self._bound is None else min(end, self._bound)
+
+    def catch_up(self) -> None:
+        self._log.catch_up()
+        # Deleted meanwhile: what is gone is passed over, as by a consumer with auto.offset.reset=earliest.
+        self._next = max(self._next, self._log.log_start_offset)
+
+
+class _Printing:
+    """Rounds over the partitions, until nothing more is asked for."""
+
+    def __init__(
+        self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool, ends: bool
+    ) -> None:
+        self._tails, self._text, self._left = tails, text, count
+        self._is_quiet, self._ends = is_quiet, ends
+        self._output = typer.get_binary_stream("stdout")
+        self._told: dict[str, int] = {}
+
+    def run(self) -> None:
+        while not self._round() and not self._ends:
+            time.sleep(LOOK_EVERY_S)
+            for tail in self._tails:
+                tail.catch_up()
+
+    def _round(self) -> bool:
+        """Whether as many were printed as were asked for."""
+        try:
+            return any(self._print(tail) for tail in self._tails)
+        finally:
+            self._output.flush()
+
+    def _print(self, tail: _Tail) -> bool:
+        if self._left == 0:
+            return True
+        for message in tail.messages():
+            self._output.write(self._text(message))
+            if self._left is not None:
+                self._left -= 1
+                if not self._left:
+                    return True
+        self._tell_end(tail)
+        return False
+
+    def _tell_end(self, tail: _Tail) -> None:
+        if self._is_quiet or self._told.get(tail.name) == tail.end:
+            return
+        self._told[tail.name] = tail.end
+        self._output.flush()  # before it, in whatever order a terminal shows the two
+        typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)

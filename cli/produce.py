@@ -1,0 +1,163 @@
+"""``commitlog produce``: lines from standard input into a topic, with the flags of ``kcat -P``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Protocol
+
+import typer
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import LogDir, complete_topic
+from pyspark_commitlog.cli.output import fail, print_json
+from pyspark_commitlog.cli.record_text import escaped
+
+READ_BYTES = 1024 * 1024  # at most that many are appended and synced at once
+LINE_BYTES_MAX = 1024 * 1024 * 1024  # what a column of records can hold, and more than a topic takes
+
+Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic, which is there.")]
+Partition = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", help="Where all go; without, by the hash of the key, as by Java's producer."),
+]
+KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="What is before the first is the key.")]
+Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="What ends a record.")]
+Header = Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be given again.")]
+Null = Annotated[bool, typer.Option("--null", "-Z", help="Empty keys and values are none: a tombstone.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Tell where records went, one JSON object an append.")]
+
+
+class Codecs(StrEnum):
+    """The values of compression.type of a producer."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+Codec = Annotated[Codecs, typer.Option("--compression", "-z", help="Unless the topic's compression.type says which.")]
+
+
+def produce(  # the flags are those of kcat -P
+    *,
+    log_dir: LogDir,
+    topic: Topic,
+    partition: Partition = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = "\\n",
+    header: Header = None,
+    null: Null = False,
+    compression: Codec = Codecs.NONE,
+    as_json: AsJson = False,
+) -> None:
+    """Append each line of standard input to a topic as a record; synced before the next ones are read.
+
+    Whole lines are appended as they come. Lines without a key delimiter have no key. If the disk fails, the append is
+    repeated, and no record comes twice.
+    """
+    reading = _Reading(
+        escaped(delimiter), None if key_delimiter is None else escaped(key_delimiter), empty_is_none=null
+    )
+    with storage.LogManager.open(log_dir) as manager:
+        target = _Target.of(manager.topic(topic), partition)
+        fields = storage.BatchFields(codec=storage.Codec[compression.value.upper()])
+        headers = [_header(text) for text in header or []]
+        producer, written = storage.IdempotentProducer(manager), 0
+        for rows in reading.chunks(sys.stdin.buffer):
+            try:
+                for number, records in target.shares(rows, headers, manager.clock.now_ms()):
+                    info = producer.append(topic, number, records, fields)
+                    written += len(records)
+                    if as_json:
+                        print_json([{"topic": topic, "partition": number, **_where(info)}])
+            except storage.AppendError as error:
+                fail(f"{error}; {written:,} records before are in the log, those from there on are not")
+
+
+def _where(info: storage.AppendInfo) -> dict[str, int]:
+    return {"first_offset": info.first_offset, "last_offset": info.last_offset}
+
+
+def _header(text: str) -> tuple[bytes, bytes | None]:
+    name, equals, value = text.partition("=")
+    return name.encode(), value.encode() if equals else None
+
+
+Row = tuple[bytes | None, bytes | None]
+
+
+class Input(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Bytes to keys and values."""
+
+    delimiter: bytes
+    key_delimiter: bytes | None
+    empty_is_none: bool
+
+    def __post_init__(self) -> None:
+        if not self.delimiter or self.key_delimiter == b"":
+            raise typer.BadParameter("a delimiter cannot be empty")
+
+    def chunks(self, source: Input) -> Iterator[list[Row]]:
+        """The whole lines of what can be read at once; the last one need not be ended."""
+        rest = bytearray()
+        while data := source.read1(READ_BYTES):
+            rest += data
+            if len(rest) > LINE_BYTES_MAX:
+                fail(f"{LINE_BYTES_MAX:,} bytes without a delimiter: is {self.delimiter!r} what ends a record there?")
+            if self.delimiter[-1] in data:
+                *lines, rest = rest.split(self.delimiter)
+                yield [self._row(bytes(line)) for line in lines]
+        if rest:
+            yield [self._row(bytes(rest))]
+
+    def _row(self, line: bytes) -> Row:
+        key, delimiter, value = line.partition(self.key_delimiter or self.delimiter)
+        row = (key, value) if delimiter else (None, line)
+        return (row[0] or None, row[1] or None) if self.empty_is_none else row
+
+
+@dataclass
+class _Target:
+    """Rows to partitions; those without a key go to one partition, and the next time to the next."""
+
+    partitions: Sequence[int]
+    only: int | None
+    turn: int = 0
+
+    @classmethod
+    def of(cls, topic: storage.TopicDescription, partition: int | None) -> _Target:
+        if partition is not None and partition not in topic.partitions:
+            fail(f"topic {topic.name!r} has partitions {list(topic.partitions)}, no {partition}")
+        return cls(topic.partitions, partition)
+
+    def shares(
+        self, rows: Sequence[Row], headers: Sequence[tuple[bytes, bytes | None]], now_ms: int
+    ) -> Iterator[tuple[int, storage.Records]]:
+        """A table for each partition that gets some."""
+        for number, share in sorted(self._split(rows).items()):
+            yield number, _table(share, headers, now_ms)
+
+    def _split(self, rows: Sequence[Row]) -> Mapping[int, list[Row]]:
+        if self.only is not None:
+            return {self.only: list(rows)}
+        chosen = storage.partitions_of(storage.BinaryColumn.from_list([key for key, _ in rows]), len(self.partitions))
+        self.turn += 1
+        shares: dict[int, list[Row]] = {}
+        for row, index in zip(rows, chosen.tolist(), strict=True):
+            shares.setdefault(self.partitions[self.turn % len(self.partitions) if index < 0 else index], []).append(row)
+        return shares
+
+
+def _table(rows: Sequence[Row], headers: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> storage.Records:
+    keys, values = [key for key, _ in rows], [value for _, value in rows]
+    return storage.Records.to_append(keys, values, now_ms, headers)

@@ -1,0 +1,232 @@
+"""``commitlog cat``: what Kafka's consumer returned of the same directory, kcat's formats, and a log that grows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import LogManager, Records
+from tests.cli.in_process import commitlog
+from tests.support import broker_dirs
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, append, end_transaction, write_transactional
+
+STAGES = ("plain/final", "codecs/final", "transactions/final", "times/final")
+
+
+def shown(record: dict[str, Any]) -> tuple[Any, ...]:
+    """A line of JSON as consumed.json has the record."""
+    kind = {"create": "CreateTime", "logappend": "LogAppendTime", "unknown": "NoTimestampType"}[record["tstype"]]
+    return record["offset"], record["ts"], kind, member(record, "key"), member(record, "payload")
+
+
+def member(record: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in record:
+        return base64.b64decode(record[f"{name}_base64"])
+    text = record[name]
+    return None if text is None else text.encode()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_json_holds_what_kafkas_consumer_returned(stage: str) -> None:
+    log_dir = broker_dirs.stage(stage) / "log"
+    consumed = broker_dirs.consumed(stage)
+    for place, by_isolation in list(consumed.items())[:4]:
+        topic, partition = broker_dirs.topic_partition(place)
+        for isolation in by_isolation.keys() & {"read_committed", "read_uncommitted"}:
+            cat = ("cat", "--log-dir", log_dir, "-t", topic, "-p", partition, "-e", "-q", "-J")
+            done = commitlog(*cat, "--isolation-level", isolation)
+            assert (done.code, done.stderr) == (0, "")
+            ours = [shown(json.loads(line)) for line in done.stdout.splitlines()]
+            assert ours == [row[:5] for row in broker_dirs.expected_rows(by_isolation[isolation]["records"])]
+
+
+# --- on a directory of ours
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Topic orders: five records in partition 0, a second apart, one of them a tombstone; two in partition 1."""
+    path = str(tmp_path_factory.mktemp("cat") / "log")
+    with LogManager.open(path, create=True, clock=ManualClock(NOW_MS)) as manager:
+        manager.create_topic("orders", partitions=2)
+        for n in range(5):
+            value = None if n == 3 else b"v%d" % n
+            headers = [(b"a", b"1"), (b"b", None)] if n == 1 else []
+            manager.open_log("orders", 0).append_records(
+                Records.to_append([b"k%d" % n], [value], NOW_MS + n * 1000, headers)
+            )
+        append(manager.open_log("orders", 1), b"\xff\xfe", None)
+        manager.create_topic("pay", partitions=1)
+        log = manager.open_log("pay", 0)
+        write_transactional(log, 1, 0, b"kept")
+        end_transaction(log, 1, commit=True)
+        write_transactional(log, 1, 1, b"aborted")
+        end_transaction(log, 1, commit=False)
+        write_transactional(log, 1, 2, b"open")
+    return path
+
+
+def cat(directory: str, *arguments: object) -> list[str]:
+    done = commitlog("cat", "--log-dir", directory, "-t", "orders", "-q", *arguments)
+    assert (done.code, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("offset", "values"),
+    [
+        ("beginning", ["v0", "v1", "v2", "", "v4"]),
+        ("3", ["", "v4"]),
+        ("-2", ["", "v4"]),
+        ("-99", ["v0", "v1", "v2", "", "v4"]),
+        ("end", []),
+        (f"s@{NOW_MS + 1500}", ["v2", "", "v4"]),
+        (f"s@{NOW_MS + 9000}", []),
+    ],
+)
+def test_it_begins_where_it_is_told(offset: str, values: list[str], directory: str) -> None:
+    assert cat(directory, "-p", 0, "-e", "-o", offset) == values
+
+
+def test_a_time_to_end_at_ends_it(directory: str) -> None:
+    assert cat(directory, "-p", 0, "-o", f"s@{NOW_MS + 1000}", "-o", f"e@{NOW_MS + 3000}") == ["v1", "v2"]
+
+
+def test_so_many_records_are_enough(directory: str) -> None:
+    assert cat(directory, "-p", 0, "-c", 2) == ["v0", "v1"]
+    assert cat(directory, "-c", 6, "-Z") == ["v0", "v1", "v2", "NULL", "v4", r"\xff\xfe"]
+
+
+def test_keys_and_nulls_are_shown_as_asked_for(directory: str) -> None:
+    assert cat(directory, "-p", 0, "-e", "-K", "\\t") == ["k0\tv0", "k1\tv1", "k2\tv2", "k3\t", "k4\tv4"]
+    assert cat(directory, "-p", 0, "-c", 4, "-K", "=", "-Z", "-D", ";") == ["k0=v0;k1=v1;k2=v2;k3=NULL;"]
+
+
+def test_a_format_is_kcats(directory: str) -> None:
+    text = r"%t [%p] at %o: %K %k, %S %s, %T, %h 100%%\x21\n"
+    assert cat(directory, "-p", 0, "-o", "1", "-e", "-f", text)[:3:2] == [
+        f"orders [0] at 1: 2 k1, 2 v1, {NOW_MS + 1000}, a=1,b=NULL 100%!",
+        f"orders [0] at 3: 2 k3, -1 , {NOW_MS + 3000},  100%!",
+    ]
+
+
+def test_json_keeps_bytes_that_are_no_text(directory: str) -> None:
+    first, second = map(json.loads, cat(directory, "-p", 1, "-e", "-J"))
+    assert first["payload_base64"] == base64.b64encode(b"\xff\xfe").decode()
+    assert (second["payload"], second["key"], "headers" in second) == (None, None, False)
+    with_headers = json.loads(cat(directory, "-p", 0, "-o", 1, "-c", 1, "-J")[0])
+    assert with_headers["headers"] == ["a", "1", "b", None]
+
+
+def test_the_end_of_each_partition_is_told(directory: str) -> None:
+    done = commitlog("cat", "--log-dir", directory, "-t", "orders", "-e")
+    assert done.stderr.splitlines() == [
+        "% Reached end of topic orders [0] at offset 5",
+        "% Reached end of topic orders [1] at offset 2",
+    ]
+
+
+def test_what_was_aborted_or_is_open_is_shown_only_when_asked_for(directory: str) -> None:
+    pay = ("cat", "--log-dir", directory, "-t", "pay", "-q", "-e")
+    assert commitlog(*pay).stdout == "kept\n"
+    assert commitlog(*pay, "--isolation-level", "read_uncommitted").stdout == "kept\naborted\nopen\n"
+
+
+# Ctrl-C reaches it even where the tests were started in the background, where a shell has it ignored.
+PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from pyspark_commitlog.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[tuple[LogManager, subprocess.Popen[str]]]:
+    """A topic of two partitions with a record, and a process that follows it."""
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=2)
+        append(manager.open_log("orders", 0), b"first")
+        command = [sys.executable, "-c", PROGRAM, "cat", "--log-dir", manager.directory, "-t", "orders"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+            yield manager, following
+            following.kill()
+
+
+def test_it_waits_for_what_comes_until_it_is_interrupted(growing: tuple[LogManager, subprocess.Popen[str]]) -> None:
+    manager, following = growing
+    assert following.stdout is not None
+    assert following.stdout.readline() == "first\n"
+    append(manager.open_log("orders", 1), b"second")
+    assert following.stdout.readline() == "second\n"
+    manager.open_log("orders", 0).roll()
+    append(manager.open_log("orders", 0), b"third")
+    assert following.stdout.readline() == "third\n"
+    os.kill(following.pid, signal.SIGINT)
+    _, errors = following.communicate(timeout=60)
+    assert following.returncode == 0
+    assert "Traceback" not in errors
+
+
+def test_damage_ends_it_with_3_behind_what_is_sound(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        append(manager.open_log("orders", 0), b"sound")
+        append(manager.open_log("orders", 0), b"damaged")
+    [path] = (tmp_path / "log" / "orders-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    done = commitlog("cat", "--log-dir", tmp_path / "log", "-t", "orders", "-e", "-q")
+    assert done.code == 3
+    assert str(path) in done.stderr
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["-o", "start"], "beginning, end, 7, -7", id="no place"),
+        pytest.param(["-o", "1", "-o", "2"], "one place to begin", id="two places"),
+        pytest.param(["-o", "e@1", "-o", "e@2"], "one place to begin", id="two ends"),
+        pytest.param(["-f", "%x"], "%s", id="no such field"),
+        pytest.param(["-c", "-1"], "--count", id="fewer than none"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str, directory: str) -> None:
+    done = commitlog("cat", "--log-dir", directory, "-t", "orders", "-e", *arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["-t", "order"], "did you mean 'orders'?", id="no such topic"),
+        pytest.param(["-t", "orders", "-p", "7"], "has partitions [0, 1], no 7", id="no such partition"),
+        pytest.param(["-t", "orders", "-p", "0", "-o", "9"], "holds offsets 0 to 5, 9 is outside", id="no such offset"),
+    ],
+)
+def test_what_is_not_there_is_one_line_that_tells_what_is(arguments: list[str], said: str, directory: str) -> None:
+    done = commitlog("cat", "--log-dir", directory, "-e", *arguments)
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert said in done.stderr
+
+
+def test_help_names_kcats_flags() -> None:
+    done = commitlog("cat", "--help")
+    assert done.code == 0
+    for flag in ("-t", "-p", "-o", "-c", "-e", "-f", "-K", "-J", "-D", "-Z", "-q", "--isolation-level"):
+        assert flag in done.stdout
