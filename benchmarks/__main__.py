@@ -9,21 +9,15 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
-import tempfile
-import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.comparison import Comparison, Series, Setting
-from benchmarks.limits import measure_limits
-from benchmarks.machine import describe_machine, describe_versions
 from benchmarks.report import terminal_table, write_readme
 from benchmarks.results import PartResult, load_results, save_results
+from benchmarks.running import measure_part
 
 PARTS = (
     "writing",
@@ -39,10 +33,12 @@ PARTS = (
     "growth",
 )
 
+WIDTH = 180  # of the table, where there is no terminal to ask
+
 
 def main() -> int:
     options = _arguments()
-    console = Console()
+    console = Console(width=max(WIDTH, Console().width))
     failed = 0
     for part in options.parts or PARTS:
         console.rule(part)
@@ -58,25 +54,6 @@ def main() -> int:
         if not options.dry:
             _keep(part, result)
     return min(failed, 1)
-
-
-def measure_part(part: str, directory: Path | None, rounds: int, scale: float) -> PartResult:
-    """Run a part in a directory of its own."""
-    measured_at, began = datetime.now(UTC), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=f"benchmark-{part}-", dir=directory) as own:
-        limits = measure_limits(Path(own))
-        found = [*import_module(f"benchmarks.{part}").measure(Setting(Path(own), rounds, scale))]
-    return PartResult(
-        measured_at=f"{measured_at:%Y-%m-%d %H:%M}",
-        rounds=rounds,
-        scale=scale,
-        took_s=time.monotonic() - began,
-        machine=describe_machine(),
-        versions=describe_versions(),
-        limits=limits,
-        comparisons=[each for each in found if isinstance(each, Comparison)],
-        series=[each for each in found if isinstance(each, Series)],
-    )
 
 
 def _keep(part: str, result: PartResult) -> None:

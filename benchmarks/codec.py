@@ -1,77 +1,149 @@
-"""Batches to columns and back, beside aiokafka's compiled codec, on the same bytes in the same run.
+"""Batches to columns and back, beside aiokafka's compiled codec and kafka-python's, on the same bytes, in one process.
 
-200,000 records of 16-byte keys and 100-byte values in batches of 16 KiB and of 256 KiB, every codec at its default
-level. Both sides verify checksums when they decode and read offset, timestamp, key and value of every record. aiokafka
-gives one object a record, ours columns: what an engine does with the records afterwards is not measured. The defaults
-differ in two codecs: aiokafka has gzip's level 9 for our 6, and LZ4's high compressor for what Kafka calls level 9, the
-fast one; their rows for encoding compare what a user gets, not equal work.
-
-Run it with ``python -m benchmarks.codec`` (needs the extra ``bench``), on a machine that does nothing else.
+200,000 records in batches of 16 KiB, as a producer makes them, and of 256 KiB. Both sides verify checksums when they
+decode, and read offset, timestamp, key and value of every record. They give one object a record, ours columns: what
+an engine does with the records afterwards is not measured. The levels are Kafka's defaults on both sides: for lz4 the
+fast compressor, which aiokafka has to be told, since it takes Kafka's level 9 for lz4's.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from itertools import product
+from typing import Any, NamedTuple
 
+import aiokafka.codec
 import numpy as np
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from rich.console import Console
-from rich.table import Table
+from kafka.record import default_records as kafka_python  # type: ignore[import-untyped]
+from kafka.record import memory_records as kafka_python_reading
 
-from benchmarks.timing import alternate
+from benchmarks.comparison import Comparison, Setting
+from benchmarks.rows import records
+from benchmarks.timing import Timing, alternate
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import Codec
-from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
+from pyspark_commitlog.storage.format.tables import Bytes, Records
 
-KEY_BYTES, VALUE_BYTES = 16, 100
+RECORDS = 200_000
+SLOWER = 10  # kafka-python is: it gets so many times fewer records
 BATCH_BYTES = (16 * 2**10, 256 * 2**10)
-WORDS = 5_000  # values are made of so many words, so that they compress about as text does
 
 Rows = list[tuple[int, bytes, bytes]]
 
 
-def make_records(count: int) -> Records:
-    chance = np.random.default_rng(7)
-    words = chance.integers(97, 123, size=(WORDS, 10), dtype=np.uint8)
-    values = words[chance.integers(0, WORDS, size=count * VALUE_BYTES // 10)].reshape(-1)
-    keys = np.frombuffer(b"".join(b"key-%012d" % i for i in range(count)), dtype=np.uint8)
-    return Records(
-        offsets=np.arange(count),
-        timestamps=1_700_000_000_000 + np.arange(count) // 10,
-        timestamp_types=np.zeros(count, dtype=np.int8),
-        keys=BinaryColumn(keys, np.arange(count + 1, dtype=np.int32) * KEY_BYTES, None),
-        values=BinaryColumn(values, np.arange(count + 1, dtype=np.int32) * VALUE_BYTES, None),
-        headers=None,
-    )
+class Library(NamedTuple):
+    """Both have the same classes, aiokafka's being made of kafka-python's."""
+
+    name: str
+    builder: Callable[..., Any]
+    reader: Callable[[bytes], Any]
 
 
-def make_rows(records: Records) -> Rows:
-    assert records.keys is not None
-    assert records.values is not None
-    columns = (records.timestamps.tolist(), records.keys.to_list(), records.values.to_list())
+class Asked(NamedTuple):
+    decode: float | None = None
+    encode: float | None = None
+    decode_aim: float | None = None
+    encode_aim: float | None = None
+
+
+AIOKAFKA = Library("aiokafka", DefaultRecordBatchBuilder, MemoryRecords)
+KAFKA_PYTHON = Library("kafka-python", kafka_python.DefaultRecordBatchBuilder, kafka_python_reading.MemoryRecords)
+ASKED = {
+    Codec.NONE: Asked(5, 3, 10, 5),
+    Codec.SNAPPY: Asked(),
+    Codec.LZ4: Asked(1.3, 1.3),
+    Codec.ZSTD: Asked(1.3, 1.3),
+}
+
+
+def measure(setting: Setting) -> Iterator[Comparison]:
+    with kafkas_lz4_level():
+        for codec, batch_bytes in product(ASKED, BATCH_BYTES):
+            batches = Batches(setting.sized(RECORDS), codec, batch_bytes)
+            yield from compare(batches, AIOKAFKA, ASKED[codec], setting.rounds)
+    batches = Batches(setting.sized(RECORDS // SLOWER), Codec.NONE, BATCH_BYTES[0])
+    yield from compare(batches, KAFKA_PYTHON, Asked(), setting.rounds)
+
+
+@contextmanager
+def kafkas_lz4_level() -> Iterator[None]:
+    """Let aiokafka compress as Kafka does by default: with lz4's fast compressor, which is its library's level 0."""
+    defaults = aiokafka.codec.lz4_encode.__defaults__
+    aiokafka.codec.lz4_encode.__defaults__ = (0,)
+    yield
+    aiokafka.codec.lz4_encode.__defaults__ = defaults
+
+
+class Batches:
+    """The same records as columns, as rows, and as the bytes of a log."""
+
+    def __init__(self, count: int, codec: Codec, batch_bytes: int) -> None:
+        self.codec, self.batch_bytes = codec, batch_bytes
+        self.records: Records = records(np.arange(count))
+        self.rows = make_rows(self.records)
+        self.buffer = self.encode().buffer
+        self.data = self.buffer.tobytes()
+
+    def encode(self) -> v2.EncodedBatches:
+        return v2.encode_batches(self.records, v2.BatchFields(codec=self.codec), batch_bytes_max=self.batch_bytes)
+
+    def work(self, direction: str) -> Mapping[str, float]:
+        """Checksums of what lies in the log, each record's bytes moved once, the codec."""
+        moved = float(sum(len(column.data) for column in (self.records.keys, self.records.values) if column))
+        codec = {} if self.codec not in {Codec.LZ4, Codec.ZSTD} else {f"{self.codec.name.lower()} {direction}": moved}
+        return {"crc32c": float(len(self.data)), "memcpy": moved, **codec}
+
+
+def make_rows(table: Records) -> Rows:
+    assert table.keys is not None
+    assert table.values is not None
+    columns = (table.timestamps.tolist(), table.keys.to_list(), table.values.to_list())
     return list(zip(*columns, strict=True))  # type: ignore[arg-type]
 
 
-def encode_theirs(rows: Rows, codec: Codec, batch_bytes: int) -> list[bytes]:
-    """As its producer does it: append until the batch is full."""
-    batches, left = [], iter(rows)
+def compare(batches: Batches, library: Library, asked: Asked, rounds: int) -> Iterator[Comparison]:
+    theirs, ours = partial(decode_theirs, library, batches.data), partial(decode_ours, batches.buffer)
+    if theirs() != ours():
+        raise ValueError(f"{library.name} does not read the records that ours reads")
+    name = f"in process, {batches.codec.name.lower()}, batches of {batches.batch_bytes // 2**10} KiB"
+    timings = alternate({"ours": ours, "theirs": theirs}, rounds)
+    yield _comparison(f"decode {name}", library, timings, asked.decode, asked.decode_aim, batches.work("decompress"))
+    timings = alternate({"ours": batches.encode, "theirs": partial(encode_theirs, library, batches)}, rounds)
+    yield _comparison(f"encode {name}", library, timings, asked.encode, asked.encode_aim, batches.work("compress"))
+
+
+def _comparison(
+    operation: str,
+    library: Library,
+    timings: Mapping[str, Timing],
+    asked: float | None,
+    aim: float | None,
+    work: Mapping[str, float],
+) -> Comparison:
+    return Comparison(operation, library.name, **timings, asked=asked, aim=aim, work=work)
+
+
+def encode_theirs(library: Library, batches: Batches) -> list[bytes]:
+    """As their producers do it: append until the batch is full."""
+    encoded, left = [], iter(batches.rows)
     row = next(left, None)
     while row is not None:
-        builder = DefaultRecordBatchBuilder(2, int(codec), 0, -1, -1, -1, batch_bytes)
+        builder = library.builder(2, int(batches.codec), 0, -1, -1, -1, batches.batch_bytes)
         offset = 0
         while row is not None and builder.append(offset, row[0], row[1], row[2], []) is not None:
             offset += 1
             row = next(left, None)
-        batches.append(bytes(builder.build()))
-    return batches
+        encoded.append(bytes(builder.build()))
+    return encoded
 
 
-def decode_theirs(data: bytes) -> int:
-    batches, count = MemoryRecords(data), 0
+def decode_theirs(library: Library, data: bytes) -> int:
+    batches, count = library.reader(data), 0
     while (batch := batches.next_batch()) is not None:
         if not batch.validate_crc():
             raise ValueError("checksum")
@@ -84,46 +156,3 @@ def decode_theirs(data: bytes) -> int:
 
 def decode_ours(buffer: Bytes) -> int:
     return len(formats.decode(buffer, formats.scan(buffer).headers).records)
-
-
-def peers(records: Records, rows: Rows, codec: Codec, batch_bytes: int) -> dict[str, dict[str, Callable[[], object]]]:
-    fields = v2.BatchFields(codec=codec)
-    buffer = v2.encode_batches(records, fields, batch_bytes_max=batch_bytes).buffer
-    data = buffer.tobytes()
-    if decode_theirs(data) != decode_ours(buffer):
-        raise ValueError("the two do not read the same records")
-    return {
-        "decode": {"ours": lambda: decode_ours(buffer), "aiokafka": lambda: decode_theirs(data)},
-        "encode": {
-            "ours": lambda: v2.encode_batches(records, fields, batch_bytes_max=batch_bytes),
-            "aiokafka": lambda: encode_theirs(rows, codec, batch_bytes),
-        },
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
-    records = make_records(arguments.records)
-    rows = make_rows(records)
-    table = Table("batches", "codec", "", "ours, M/s", "aiokafka, M/s", "ratio", "spread ours", "spread aiokafka")
-    for batch_bytes, codec in product(BATCH_BYTES, Codec):
-        for what, pair in peers(records, rows, codec, batch_bytes).items():
-            ours, theirs = alternate(pair, arguments.rounds).values()
-            rates = [f"{len(rows) / timing.median / 1e6:.2f}" for timing in (ours, theirs)]
-            spreads = [f"{timing.fastest * 1e3:.0f} to {timing.slowest * 1e3:.0f} ms" for timing in (ours, theirs)]
-            table.add_row(
-                f"{batch_bytes // 2**10} KiB",
-                codec.name.lower(),
-                what,
-                *rates,
-                f"{theirs.median / ours.median:.1f}",
-                *spreads,
-            )
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    main()

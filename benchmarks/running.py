@@ -1,0 +1,33 @@
+"""One part of the benchmarks, from its name to its result: what the process of that part runs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.comparison import Comparison, Series, Setting
+from benchmarks.limits import measure_limits
+from benchmarks.machine import describe_machine, describe_versions
+from benchmarks.results import PartResult
+
+
+def measure_part(part: str, directory: Path | None, rounds: int, scale: float) -> PartResult:
+    """Run a part in a directory of its own."""
+    measured_at, began = datetime.now(UTC), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"benchmark-{part}-", dir=directory) as own:
+        limits = measure_limits(Path(own))
+        found = [*import_module(f"benchmarks.{part}").measure(Setting(Path(own), rounds, scale))]
+    return PartResult(
+        measured_at=f"{measured_at:%Y-%m-%d %H:%M}",
+        rounds=rounds,
+        scale=scale,
+        took_s=time.monotonic() - began,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        limits=limits,
+        comparisons=[each for each in found if isinstance(each, Comparison)],
+        series=[each for each in found if isinstance(each, Series)],
+    )
