@@ -36,8 +36,8 @@ unit: install  ## the tests, two at a time
 torture: java install  ## all long runs, or one: make torture SUITE=damage MINUTES=10 SEED=1
 	$(BIN)/python -m tests.torture $(SUITE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
-bench: java install  ## write and read speed beside Spark's own floor
-	@$(BIN)/python benchmarks/throughput.py
+bench: java $(VENV)/bench-installed  ## this project beside Kafka, Delta and others, into benchmarks/README.md (BENCH_ARGS="reading codec")
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 install: $(VENV)/installed  ## the environment in .venv; again only when pyproject.toml changed
 
@@ -45,6 +45,10 @@ $(VENV)/installed: pyproject.toml | python
 	@echo "Making the environment in $(VENV) (some minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --editable '.[demo,dev]' | sed -un 's/^\(Collecting\|Installing\|Successfully installed\) \([^ ]*\).*/  \1 \2/p'
+	@touch $@
+
+$(VENV)/bench-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	@touch $@
 
 # A shim may exist without the version behind it, so the programs are run, not looked for.
