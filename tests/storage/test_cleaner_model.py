@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,14 +11,10 @@ from hypothesis import strategies as st
 from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.format import control, v2
-from pyspark_commitlog.storage.format.fields import CONTROL_MASK
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
-from pyspark_commitlog.storage.recovery import read_markers
-from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import Window
 from tests.support.clock import ManualClock
-from tests.support.compaction_model import DELETE_RETENTION_MS, Bounds, ModelBatch, Row, compacted
+from tests.support.compaction_model import DELETE_RETENTION_MS, Bounds, ModelBatch, Row, compacted, found, told
 from tests.support.logs import config, records
 from tests.support.memory_filesystem import MemoryFileSystem
 
@@ -118,50 +113,7 @@ class World:
             self.batches, expected = compacted(self.batches, rules, self.last_data)
             assert self.first_dirty == expected
         assert sum(len(each.rows) for each in self.batches) <= size
-        assert self.found() == [told(batch) for batch in self.batches]
-
-    def found(self) -> list[Told]:
-        windows = ((segment, window) for segment in self.log.segments for window in segment.batches())
-        return [batch for segment, window in windows for batch in described(segment, window)]
-
-
-class Told(NamedTuple):
-    """What a log tells of a batch."""
-
-    base: int
-    last: int
-    producer_id: int
-    is_control: bool
-    content: tuple[Row, ...] | str  # of a marker that is not emptied: its kind
-    horizon: int | None
-
-
-def told(batch: ModelBatch) -> Told:
-    is_control = batch.kind != "data"
-    content = batch.kind if is_control and batch.rows else batch.rows
-    return Told(batch.base, batch.last, batch.producer_id, is_control, content, batch.horizon)
-
-
-def described(segment: LogSegment, window: Window) -> Iterator[Told]:
-    records, counts = segment.decode(window, slice(None), ("key", "value"))
-    assert records.keys is not None
-    assert records.values is not None
-    columns = zip(records.offsets.tolist(), records.keys.to_list(), records.values.to_list(), strict=True)
-    rows = [Row(*row) for row in columns]
-    markers, _ = read_markers(window)
-    ends = np.cumsum(counts).tolist()
-    horizons = np.where(window.headers.has_delete_horizon, window.headers.table["base_timestamp"], -1).tolist()
-    for header, horizon, end, count in zip(window.headers.table, horizons, ends, counts.tolist(), strict=True):
-        marker = markers.get(int(header["base_offset"]))
-        kind = None if marker is None else "commit" if marker.is_commit else "abort"
-        yield Told(
-            int(header["base_offset"]),
-            int(header["last_offset"]),
-            int(header["producer_id"]),
-            bool(header["attributes"] & CONTROL_MASK),
-            kind or tuple(rows[end - count : end]),
-            None if horizon == -1 else horizon,
-        )
+        assert found(self.log) == [told(batch) for batch in self.batches]
 
 
 @settings(max_examples=100, deadline=None)

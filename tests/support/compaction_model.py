@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.format.fields import CONTROL_MASK
+from pyspark_commitlog.storage.reader import LogReader
+from pyspark_commitlog.storage.recovery import read_markers
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import Window
 
 DELETE_RETENTION_MS = 1000
 
@@ -122,3 +131,48 @@ def survives(row: Row, newest: dict[bytes, int], latest: int, is_past: bool) -> 
     if row.key is None or row.offset < newest.get(row.key, -1):
         return False
     return row.value is not None or not is_past
+
+
+class Told(NamedTuple):
+    """What a log tells of a batch."""
+
+    base: int
+    last: int
+    producer_id: int
+    is_control: bool
+    content: tuple[Row, ...] | str  # of a marker that is not emptied: its kind
+    horizon: int | None
+
+
+def told(batch: ModelBatch) -> Told:
+    is_control = batch.kind != "data"
+    content = batch.kind if is_control and batch.rows else batch.rows
+    return Told(batch.base, batch.last, batch.producer_id, is_control, content, batch.horizon)
+
+
+def described(segment: LogSegment, window: Window) -> Iterator[Told]:
+    records, counts = segment.decode(window, slice(None), ("key", "value"))
+    assert records.keys is not None
+    assert records.values is not None
+    columns = zip(records.offsets.tolist(), records.keys.to_list(), records.values.to_list(), strict=True)
+    rows = [Row(*row) for row in columns]
+    markers, _ = read_markers(window)
+    ends = np.cumsum(counts).tolist()
+    horizons = np.where(window.headers.has_delete_horizon, window.headers.table["base_timestamp"], -1).tolist()
+    for header, horizon, end, count in zip(window.headers.table, horizons, ends, counts.tolist(), strict=True):
+        marker = markers.get(int(header["base_offset"]))
+        kind = None if marker is None else "commit" if marker.is_commit else "abort"
+        yield Told(
+            int(header["base_offset"]),
+            int(header["last_offset"]),
+            int(header["producer_id"]),
+            bool(header["attributes"] & CONTROL_MASK),
+            kind or tuple(rows[end - count : end]),
+            None if horizon == -1 else horizon,
+        )
+
+
+def found(log: LogReader) -> list[Told]:
+    """Every batch of a log, below the log start too."""
+    windows = ((segment, window) for segment in log.segments for window in segment.batches())
+    return [batch for segment, window in windows for batch in described(segment, window)]

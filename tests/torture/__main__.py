@@ -24,6 +24,7 @@ from tests.torture.suite import Run, Suite
 # By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
 MODULES = {
     "crash-states": "tests.torture.crash_states",
+    "model": "tests.torture.model",
     "spark-kills": "tests.torture.spark_kills",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar
