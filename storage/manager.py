@@ -147,8 +147,10 @@ class LogManager:
         """The settings of a topic."""
         return LogConfig.from_mapping(self.topic(topic).configs)
 
-    def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> TopicDescription:
-        """A new topic with empty partitions, durable when it returns.
+    def create_topic(
+        self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
+    ) -> TopicDescription:
+        """A new topic with empty partitions, durable when it returns. Its id is a new one unless given.
 
         On disk after a crash: no topic of that name, perhaps with partition directories that a second call takes; or
         the whole topic.
@@ -160,7 +162,8 @@ class LogManager:
         LogConfig.from_mapping(configs)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
-        topic = TopicDescription(name, tuple(range(partitions)), configs, checkpoints.encode_id(uuid4()))
+        topic_id = topic_id or checkpoints.encode_id(uuid4())
+        topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id)
         self._take_broker_lock()
         with self.root_lock():
             topics = self.topics()

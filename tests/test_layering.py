@@ -31,7 +31,7 @@ fetch
 reader
 shared_log salvage watcher follower
 log
-retention cleaner rebuild verify dump
+retention cleaner rebuild verify dump replica
 manager
 latest topics
 groups

@@ -28,7 +28,7 @@ from pyspark_commitlog.storage import (
     select_partitions,
 )
 
-__all__ = ["arguments", "errors_apart", "maintain", "show", "split"]
+__all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show", "split"]
 
 EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 2}
 

@@ -16,16 +16,17 @@ from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, SystemClo
 EPOCH_MS_MIN = 100_000_000_000  # of 1973: fewer digits are a date without dashes, or seconds
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """One whose wrong uses end with exit code 1: 2 says that a log is damaged."""
+
     def error(self, message: str) -> NoReturn:
-        """Exit code 1: 2 says that a log is damaged."""
         self.print_usage(sys.stderr)
         self.exit(1, f"{self.prog}: {message}\n")
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """A parser with what all of the jobs take."""
-    parser = _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--log-dir", required=True, help="the log directory: what log.dirs names")
     add(

@@ -1,0 +1,49 @@
+"""Topics between a running Kafka and a log directory, a task a partition: docs/mirroring.md.
+
+    spark-submit jobs/mirror.py from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
+    spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
+
+Each run goes on where the one before ended, however that ended; with --follow a run goes on until it is stopped. Exit
+code 0: all partitions are up to date, 1: anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from pyspark import SparkConf, SparkContext
+
+from pyspark_commitlog.pipeline.maintenance import SparkTasks, errors_apart, split
+from pyspark_commitlog.pipeline.mirror.arguments import ROUNDS, parser
+from pyspark_commitlog.storage import LogStoreError
+
+
+def main() -> int:
+    with errors_apart():
+        options = parser(__doc__).parse_args()
+        try:
+            with SparkContext.getOrCreate(SparkConf().setAppName(f"mirror {options.direction}")) as context:
+                tasks = SparkTasks(context, "mirror")
+                failed = _round(options, tasks)
+                while options.follow is not None and not failed:
+                    time.sleep(options.follow)
+                    failed = _round(options, tasks)
+        except LogStoreError as error:
+            print(f"mirror: {error}", file=sys.stderr)
+            return 1
+        return int(failed)
+
+
+def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
+    """Whether a partition could not be brought up to date."""
+    failed = False
+    for mirrored in ROUNDS[options.direction](options, split(options.topics), tasks):
+        failed |= mirrored.error is not None
+        print(mirrored, file=sys.stderr if mirrored.error else sys.stdout, flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The command line of the job that mirrors."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark_commitlog.pipeline.maintenance.arguments import Parser
+from pyspark_commitlog.pipeline.mirror import Mirrored
+from pyspark_commitlog.pipeline.mirror.broker import Cluster
+from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
+from pyspark_commitlog.pipeline.mirror.to_kafka import Sending, send
+from pyspark_commitlog.pipeline.options import local_directory
+from pyspark_commitlog.pipeline.topics import ProducerSettings
+from pyspark_commitlog.storage import InvalidConfigError, Runner
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """One with the commands ``from-kafka`` and ``to-kafka``."""
+    whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
+    from_kafka = commands.add_parser("from-kafka", help="bring a log directory up to where topics in Kafka end")
+    to_kafka = commands.add_parser("to-kafka", help="bring topics in Kafka up to where those of a log directory end")
+    for command in (from_kafka, to_kafka):
+        _add_common(command)
+    to_kafka.add_argument("--target", metavar="TOPIC", help="the name in Kafka of a single topic (its own)")
+    to_kafka.add_argument(
+        "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (none)"
+    )
+    return whole
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add("--log-dir", required=True, help="the log directory: what log.dirs names")
+    add("--topics", action="append", required=True, metavar="NAMES", help="separated by commas; may be repeated")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="of topics to be made; may be repeated")
+    add("--client", action="append", default=[], metavar="KEY=VALUE", help="of the client, as security.protocol=SSL")
+    add("--follow", type=float, metavar="SECONDS", help="go on, with a pause of so long between two rounds")
+    add(
+        "--allow-data-loss",
+        action="store_true",
+        help="go on behind records that were deleted before they were mirrored",
+    )
+
+
+def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    following = Following(_cluster(options), local_directory(options.log_dir), options.allow_data_loss)
+    return follow(following, topics, runner, configs=_pairs("--config", options.config))
+
+
+def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    if options.target is not None and len(topics) != 1:
+        raise InvalidConfigError(f"--target {options.target} names one topic, --topics {', '.join(topics)}")
+    compression = ProducerSettings.parse({"compression.type": options.compression}).compression
+    cluster, directory = _cluster(options), local_directory(options.log_dir)
+    for topic in topics:
+        sending = Sending(cluster, directory, topic, options.target or topic, compression, options.allow_data_loss)
+        yield from send(sending, runner, configs=_pairs("--config", options.config))
+
+
+Round = Callable[[argparse.Namespace, Sequence[str], Runner], Iterator[Mirrored]]
+ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by command
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    return Cluster.parse(options.bootstrap_servers, _pairs("--client", options.client))
+
+
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """Raises InvalidConfigError for what is not ``key=value``."""
+    if wrong := [text for text in given if "=" not in text]:
+        raise InvalidConfigError(f"{option} {wrong[0]!r}: key=value is expected")
+    return dict(text.split("=", 1) for text in given)

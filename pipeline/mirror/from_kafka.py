@@ -1,0 +1,138 @@
+"""From Kafka: logs that follow the brokers' as their replicas do.
+
+Batches are appended as they lie in the broker's log, so that offsets, times, headers, compression, transactions and
+gaps are the same. How far a mirror got is where its log ends: a fetch begins there, and what it gives is appended only
+if the log still ends there. Nothing can be lost or there twice, whenever a mirror is killed, and two of them at once
+do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark_commitlog.pipeline.mirror import Mirrored
+from pyspark_commitlog.pipeline.mirror.broker import (
+    FETCH_BYTES,
+    NO_EPOCH,
+    Admin,
+    Cluster,
+    Fetched,
+    KafkaTopic,
+    MirrorError,
+    OutsideLogError,
+    PartitionLeader,
+)
+from pyspark_commitlog.storage import (
+    Log,
+    LogManager,
+    LogStoreError,
+    Runner,
+    add_partitions,
+    append_fetched,
+    topic_id,
+)
+
+
+@dataclass(frozen=True)
+class Following:
+    """What the tasks of a mirror know."""
+
+    cluster: Cluster
+    directory: str
+    allow_data_loss: bool = False  # go on behind records that Kafka deleted before they were mirrored
+
+
+def follow(
+    following: Following, topics: Sequence[str], runner: Runner, *, configs: Mapping[str, str] | None = None
+) -> Iterator[Mirrored]:
+    """Bring the topics of a log directory up to where Kafka's end now, a task a partition.
+
+    A missing topic is made with the partitions, the settings and the id that it has in Kafka; ``configs`` go before its
+    settings. Raises MirrorError for a topic that Kafka does not have, or that is not the one that was mirrored, and
+    LogDirLockedError while a broker runs on the directory.
+    """
+    with Admin(following.cluster) as admin, LogManager.open(following.directory, create=True) as manager:
+        manager.check_writable()
+        wanted = [(name, _the_topic(admin, name)) for name in topics]
+        for _, topic in wanted:
+            _prepare(manager, topic, configs or {})
+    places = [(name, number) for name, topic in wanted for number in range(topic.partitions)]
+    yield from runner("partitions", partial(follow_partition, following), places)
+
+
+def _the_topic(admin: Admin, name: str) -> KafkaTopic:
+    topic = admin.topic(name)
+    if topic is None:
+        raise MirrorError(f"Kafka has no topic {name!r}; it has {', '.join(admin.names()) or 'none'}")
+    return topic
+
+
+def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str]) -> None:
+    """Make the topic, or give it the partitions that it lacks."""
+    known = manager.topics().get(topic.name)
+    if known is None:
+        settings = {**topic.configs, **configs}
+        manager.create_topic(topic.name, partitions=topic.partitions, configs=settings, topic_id=topic.id)
+        return
+    if (found := topic_id(manager, known)) != topic.id:
+        raise MirrorError(
+            f"topic {topic.name!r} in {manager.directory} has the id {found}, and that in Kafka {topic.id}: it was "
+            "written otherwise, or deleted and made again there; mirror into another directory"
+        )
+    if len(known.partitions) < topic.partitions:
+        add_partitions(manager, topic.name, topic.partitions)
+
+
+def follow_partition(following: Following, place: tuple[str, int]) -> Mirrored:
+    """Follow one partition up to the high watermark of now."""
+    try:
+        with (
+            LogManager.open(following.directory) as manager,
+            PartitionLeader(following.cluster, *place) as leader,
+        ):
+            log = manager.open_log(*place)
+            first = log.log_end_offset
+            _catch_up(log, leader, following.allow_data_loss)
+            return Mirrored(*place, first, log.log_end_offset)
+    except LogStoreError as error:
+        return Mirrored(*place, error=str(error))
+
+
+def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
+    """Each fetch is on the disk before the next one is asked for."""
+    bytes_max = min(FETCH_BYTES, log.context.config.segment_bytes)  # no larger set is appended
+    goal: int | None = None
+    while goal is None or log.log_end_offset < goal:
+        end = log.log_end_offset
+        offset, fetched = _fetch(log, end, leader, bytes_max, allow_data_loss)
+        goal = fetched.high_watermark if goal is None else goal
+        if not fetched.batches:
+            break
+        append_fetched(log, fetched.batches, offset, end)
+
+
+def _fetch(log: Log, end: int, leader: PartitionLeader, bytes_max: int, allow_data_loss: bool) -> tuple[int, Fetched]:
+    """What comes next, and at which offset it was asked for.
+
+    Raises MirrorError where Kafka's log does not go on where this one ends.
+    """
+    epoch = log.epochs.latest.epoch if log.epochs.latest is not None and end > log.log_start_offset else NO_EPOCH
+    try:
+        return end, leader.fetch(end, epoch, bytes_max)
+    except OutsideLogError:
+        earliest, latest = leader.bounds()
+    if earliest < end:
+        raise MirrorError(
+            f"{leader} ends at {latest}, and what was mirrored of it at {end}: it lost records; mirror into a new "
+            "directory"
+        )
+    if log.log_start_offset == end:  # there is nothing in it
+        log.truncate_fully_and_start_at(earliest)
+    elif not allow_data_loss:
+        raise MirrorError(
+            f"{leader} begins at {earliest}, and what was mirrored of it ends at {end}: records between were deleted "
+            "before they came here; to leave them out, allow data loss"
+        )
+    return earliest, leader.fetch(earliest, NO_EPOCH, bytes_max)

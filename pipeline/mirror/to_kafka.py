@@ -1,0 +1,215 @@
+"""To Kafka: the committed records of logs, in their order, into a topic that nobody else writes to.
+
+Brokers give offsets themselves, so a record has the offset that it has here where nothing lies before it that has none
+there: no gap, and no offset below the log start. Transactions would put markers between, so an idempotent producer
+writes, and a mirror finds its place by counting: a committed offset of its group in the log directory says which offset
+of the topic in Kafka goes with which one here, and what Kafka has beyond it was written since. An answer that names
+another offset than the next one ends the mirror: somebody else writes there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from pyspark_commitlog.pipeline.mirror import Mirrored
+from pyspark_commitlog.pipeline.mirror.broker import (
+    FETCH_BYTES,
+    NO_EPOCH,
+    Admin,
+    Cluster,
+    MirrorError,
+    PartitionLeader,
+)
+from pyspark_commitlog.storage import (
+    BatchFields,
+    CommittedOffset,
+    Compression,
+    GroupOffsets,
+    Isolation,
+    LogManager,
+    LogReader,
+    LogStoreError,
+    Records,
+    Runner,
+    TopicDescription,
+    fetched_records,
+    producer_batches,
+)
+
+BATCH_BYTES = 256 << 10  # of records, and less than the max.message.bytes of any broker that was not told otherwise
+_TIME_TYPE = "message.timestamp.type"
+
+
+class Place(NamedTuple):
+    """What goes with what: the record at ``source``, or the next one there is, is the one at ``target`` in Kafka."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What the tasks of a mirror know."""
+
+    cluster: Cluster
+    directory: str
+    topic: str
+    target: str  # the topic's name in Kafka
+    compression: Compression
+    allow_data_loss: bool = False  # go on behind records that were deleted here before they were sent
+
+    @property
+    def group(self) -> str:
+        """Whose committed offsets, in the log directory, say how far the mirror got."""
+        return f"mirror-to-{self.target}"
+
+
+def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None = None) -> Iterator[Mirrored]:
+    """Bring a topic in Kafka up to where the log's partitions end now for readers of committed records.
+
+    A missing topic is made with the partitions and settings that it has here, but for the type of its times, which are
+    those of the records; ``configs`` go before its settings. Raises MirrorError for a topic that holds what this mirror
+    did not write.
+    """
+    with LogManager.open(sending.directory) as manager:
+        topic = manager.topic(sending.topic)
+        with Admin(sending.cluster) as admin:
+            _prepare(admin, sending, {**topic.configs, _TIME_TYPE: "CreateTime", **(configs or {})}, topic)
+        offsets = GroupOffsets(manager)
+        places = _places(offsets, sending, topic)
+        for mirrored, place in runner("partitions", partial(send_partition, sending), places):
+            if mirrored.error is None:
+                _commit(offsets, sending, {mirrored.partition: place})
+            yield mirrored
+
+
+def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: TopicDescription) -> None:
+    found, count = admin.topic(sending.target), len(topic.partitions)
+    if found is None:
+        admin.create(sending.target, count, configs)
+    elif found.partitions < count:
+        raise MirrorError(f"topic {sending.target!r} in Kafka has {found.partitions} partitions; {count} are needed")
+    elif found.configs.get(_TIME_TYPE) == "LogAppendTime":
+        raise MirrorError(
+            f"topic {sending.target!r} in Kafka has {_TIME_TYPE} = LogAppendTime: times would not be kept"
+        )
+
+
+def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, Place]]:
+    """Where each partition is to be counted from; what is found of new ones is committed before anything is sent."""
+    committed = offsets.fetch(sending.group)
+    known = {number: _decoded(committed[topic.name, number]) for number in topic.partitions
+             if (topic.name, number) in committed}  # fmt: skip
+    begun = {number: _begin(offsets, sending, number) for number in topic.partitions if number not in known}
+    _commit(offsets, sending, begun)
+    return sorted({**known, **begun}.items())
+
+
+def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> Place:
+    with PartitionLeader(sending.cluster, sending.target, partition) as leader:
+        earliest, latest = leader.bounds()
+        if earliest < latest:
+            raise MirrorError(
+                f"{leader} has offsets {earliest} to {latest}, and group {sending.group!r} in {sending.directory} has "
+                "no offset that says what of them was mirrored: mirror into a new topic"
+            )
+    return Place(offsets.manager.open_reader(sending.topic, partition).log_start_offset, latest)
+
+
+def _commit(offsets: GroupOffsets, sending: Sending, places: Mapping[int, Place]) -> None:
+    committed = {
+        (sending.topic, partition): CommittedOffset(place.source, json.dumps({"targetOffset": place.target}))
+        for partition, place in places.items()
+    }
+    offsets.commit(sending.group, committed)
+
+
+def _decoded(committed: CommittedOffset) -> Place:
+    return Place(committed.offset, json.loads(committed.metadata)["targetOffset"])
+
+
+def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored, Place]:
+    """Send what Kafka lacks of one partition, and where the two logs end then; where they did, if that failed."""
+    partition, place = item
+    try:
+        with (
+            LogManager.open(sending.directory) as manager,
+            manager.open_reader(sending.topic, partition) as reader,
+            PartitionLeader(sending.cluster, sending.target, partition) as leader,
+        ):
+            first = leader.bounds()[1]
+            reached = _send(reader, leader, _checked(place, first, reader, sending), first, sending.compression)
+            return Mirrored(sending.target, partition, first, reached.target), reached
+    except LogStoreError as error:
+        return Mirrored(sending.target, partition, error=str(error)), place
+
+
+def _checked(place: Place, end: int, reader: LogReader, sending: Sending) -> Place:
+    """Where counting begins. Raises MirrorError where what is there cannot be counted."""
+    if end < place.target:
+        raise MirrorError(f"topic {sending.target!r} ends at {end} in Kafka, and was mirrored up to {place.target}")
+    if place.source >= reader.log_start_offset:
+        return place
+    if not sending.allow_data_loss or end > place.target:
+        raise MirrorError(
+            f"offsets from {place.source} to {reader.log_start_offset} of topic {sending.topic!r} were deleted before "
+            f"it was known that they were sent; let retention keep what group {sending.group!r} has not read"
+        )
+    return Place(reader.log_start_offset, place.target)
+
+
+def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, compression: Compression) -> Place:
+    """``end``: of the partition in Kafka. One batch is under way at a time; it is sent again until it is answered."""
+    source_end = reader.end_offset(Isolation.READ_COMMITTED)
+    unsent = _behind(reader.records(place.source, source_end), end - place.target, leader, end)
+    producer_id, producer_epoch = leader.producer_id()
+    sent = 0
+    for records in unsent:
+        fields = BatchFields(
+            codec=compression.codec,
+            level=compression.level,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sent % 2**31,
+        )
+        for batch, count in producer_batches(records, fields, batch_bytes_max=BATCH_BYTES):
+            offset = leader.produce(batch)
+            if offset != end + sent:
+                raise MirrorError(
+                    f"{leader} gave offset {offset} where {end + sent} was next: another producer writes there, or an "
+                    "earlier run of this mirror wrote a moment ago; mirror into a new topic"
+                )
+            sent += count
+    return Place(source_end, end + sent)
+
+
+def _behind(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:
+    """Records behind the first ``count`` ones, the last of which must be the one before ``end`` in Kafka."""
+    left = count
+    for records in pieces:
+        passed = min(left, len(records))
+        if passed and passed == left and _told(records.slice(passed - 1, passed)) != _last(leader, end):
+            break
+        left -= passed
+        if passed < len(records):
+            yield records.slice(passed, len(records))
+    if left:
+        raise MirrorError(
+            f"{leader} ends with a record that is not the {count}. one since this mirror noted its place: another "
+            "producer writes there, or the log was compacted since; mirror into a new topic"
+        )
+
+
+def _last(leader: PartitionLeader, end: int) -> tuple[object, ...]:
+    return _told(fetched_records(leader.fetch(end - 1, NO_EPOCH, FETCH_BYTES).batches).between(end - 1, end))
+
+
+def _told(record: Records) -> tuple[object, ...]:
+    """What tells one record from another."""
+    assert record.keys is not None
+    assert record.values is not None
+    return record.timestamps.tolist(), record.keys.to_list(), record.values.to_list()

@@ -1,0 +1,63 @@
+"""Batches between a log and the log of a broker, both ways.
+
+:func:`append_fetched` follows a broker's partition, as its replicas do (Kafka's ReplicaFetcherThread and Partition):
+batches keep their offsets, times, producers and markers, and where the log ends is all there is to know of how far it
+got. :func:`producer_batches` are what a producer sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.fields import NO_LEADER_EPOCH
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Records
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.producers import Origin
+
+
+def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: int) -> bool:
+    """Append what a broker answered to a fetch at ``fetch_offset``; a partial last batch is dropped. Synced.
+
+    False, and nothing is appended, where the log does not end at ``log_end_offset`` any more, as it did when it was
+    asked for what comes next: somebody else follows, too.
+
+    A broker whose log begins inside a batch sends that batch whole. An empty log then begins with it, and its log start
+    moves up behind it; a crash between the two leaves some records that the broker would not show. Raises
+    UnexpectedAppendOffsetError where a log that is not empty ends inside a batch of the broker, and as
+    :meth:`Log.append` does.
+    """
+    buffer = np.frombuffer(fetched, dtype=np.uint8)
+    headers = formats.scan(buffer, batches_max=1).headers
+    with log.exclusively():
+        if log.log_end_offset != log_end_offset:
+            return False
+        first = int(headers.table["base_offset"][0]) if len(headers) else fetch_offset
+        begins_inside = first < fetch_offset and log.log_start_offset == log_end_offset
+        if begins_inside:
+            log.truncate_fully_and_start_at(first)
+        log.append(buffer, origin=Origin.REPLICATION)
+        if begins_inside and log.context.config.delete:
+            log.delete_records(fetch_offset)
+    return True
+
+
+def fetched_records(fetched: bytes) -> Records:
+    """The records of the whole batches in an answer, those of transactions too. Raises CorruptRecordError."""
+    buffer = np.frombuffer(fetched, dtype=np.uint8)
+    headers = formats.scan(buffer).headers
+    formats.verify(buffer, headers)
+    data = BatchHeaders(headers.table[~headers.is_control])
+    return formats.decode(buffer, data).records
+
+
+def producer_batches(records: Records, fields: v2.BatchFields, *, batch_bytes_max: int) -> Iterator[tuple[bytes, int]]:
+    """Batches for a request of a producer, each counting from offset 0, and how many records each has."""
+    buffer, headers = v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max)
+    for row in range(len(headers)):
+        (batch,) = v2.stamp(buffer, headers[row : row + 1], base_offset=0, leader_epoch=NO_LEADER_EPOCH).table
+        start, end = int(batch["position"]), int(batch["position"] + batch["size"])
+        yield buffer[start:end].tobytes(), int(batch["count"])
