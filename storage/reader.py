@@ -30,9 +30,10 @@ from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
 from pyspark_commitlog.storage.producers import Marker
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import LogContext, OffsetAndTimestamp, Window
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
+FETCH_BYTES_A_RECORD = 1024  # fewer are read for a few records; where these are larger, it takes more fetches
 REOPEN_ATTEMPTS = 5  # a log whose files vanish five times in a row during one read is being deleted
 
 T = TypeVar("T")
@@ -311,6 +312,7 @@ class LogReader:
         comes. Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
         """
         bound = self.end_offset(isolation)
+        fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         start = self._passing_over(start, timespan)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
             records = data.records(start, end, columns, timespan)
