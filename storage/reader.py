@@ -212,10 +212,9 @@ class LogReader:
         return self._looking_again(self._describe_segments)
 
     def _describe_segments(self) -> list[SegmentDescription]:
-        bases = [*self.segments.base_offsets[1:], self._log_end_offset]
         return [
             SegmentDescription(segment.base_offset, next_offset, segment.size, segment.largest.timestamp)
-            for segment, next_offset in zip(self.segments, bases, strict=True)
+            for segment, next_offset in self.segments.with_next_offsets(self._log_end_offset)
         ]
 
     # Reading

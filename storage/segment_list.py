@@ -37,6 +37,10 @@ class LogSegments:
         """Bytes of all logs."""
         return sum(segment.size for segment in self._segments)
 
+    def with_next_offsets(self, log_end_offset: int) -> list[tuple[LogSegment, int]]:
+        """Each segment with the offset that the next one begins at, which for the last one is the log end."""
+        return list(zip(self._segments, [*self.base_offsets[1:], log_end_offset], strict=False))  # there may be none
+
     def floor(self, offset: int) -> LogSegment | None:
         """The segment with the greatest base offset not above ``offset``."""
         index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)

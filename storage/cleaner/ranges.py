@@ -58,6 +58,9 @@ def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanabl
     """
     start = log.log_start_offset
     first_dirty = start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
+    ratio_min = log.context.config.min_cleanable_dirty_ratio
+    if not len(log.segments):
+        return Cleanable(first_dirty, first_dirty, 0, 0, False, ratio_min, "nothing was ever written to it")
     dirty = _between(log.segments, first_dirty, log.segments.active.base_offset)
     bound, held_by = min(_bounds(log, dirty, now_ms), key=lambda each: each[0])
     first_uncleanable = _aligned(log.segments, max(first_dirty, bound))
@@ -67,7 +70,7 @@ def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanabl
         _size(segment for segment in log.segments if segment.base_offset < first_dirty),
         _size(_between(log.segments, min(first_dirty, first_uncleanable), first_uncleanable)),
         _is_overdue(dirty, log.context.config, now_ms),
-        log.context.config.min_cleanable_dirty_ratio,
+        ratio_min,
         held_by,
     )
 

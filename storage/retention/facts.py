@@ -71,10 +71,9 @@ def survey(log: LogReader) -> LogFacts:
 
 
 def _survey(log: LogReader) -> LogFacts:
-    bases = [*log.segments.base_offsets[1:], log.log_end_offset]
     segments = tuple(
         _segment_facts(segment, next_offset, is_active=segment is log.segments.active)
-        for segment, next_offset in zip(log.segments, bases, strict=True)
+        for segment, next_offset in log.segments.with_next_offsets(log.log_end_offset)
     )
     offsets = (log.log_start_offset, log.log_end_offset, log.last_stable_offset)
     return LogFacts(log.context.directory, segments, *offsets, tuple(deleted_files(log.context)))

@@ -637,6 +637,17 @@ def test_a_log_may_have_more_segments_than_a_process_may_have_open_files(tmp_pat
         assert outcome.status is OutcomeStatus.DONE, str(outcome)
 
 
+@pytest.mark.parametrize("what", ALL)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_partitions_that_were_never_written_to_are_done(tmp_path: Path, what: Work, dry_run: bool) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("t", partitions=2, configs={"cleanup.policy": "compact,delete"})
+    before = tree(tmp_path / "log")
+    found = work(run_over(tmp_path / "log", dry_run=dry_run), what)
+    assert [(each.status, each.partition) for each in found] == [(OutcomeStatus.DONE, 0), (OutcomeStatus.DONE, 1)]
+    assert tree(tmp_path / "log") == before or not dry_run
+
+
 def test_a_partition_whose_directory_is_missing_is_told_and_the_others_go_on(log_dir: Path) -> None:
     shutil.rmtree(log_dir / "kept-1")
     for what in ALL:
