@@ -13,7 +13,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test lint types unit torture install java python bench wheel clean
+.PHONY: help demo test lint types unit torture install java python bench docs wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,6 +65,10 @@ java:
 	  echo "Java 17 is missing: '$$java' is $${version:+version $$version, or }not there."; \
 	  echo "Install it (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME to yours."; \
 	  exit 1; } >&2
+
+docs: install  ## the documents as a site in data/site
+	$(BIN)/python docs/render.py
+	$(BIN)/python -m mkdocs build --strict
 
 wheel: install  ## a wheel in dist/
 	$(BIN)/python -m hatchling build -t wheel

@@ -72,10 +72,12 @@ def run_in(directory: Path, python: Path) -> str:
     return done.stdout
 
 
-def test_wheel_holds_every_module_of_the_folders(wheel: Path) -> None:
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")}
-    modules = [path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    assert packed == {f"pyspark_commitlog/{module}" for module in modules} | {"pyspark_commitlog/__init__.py"}
+def test_wheel_holds_every_module_of_the_folders_and_the_settings(wheel: Path) -> None:
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("pyspark_commitlog/")}
+    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py*") if path.suffix in (".py", ".pyi")]
+    settings = [path for path in (ROOT / "conf").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    ours = {f"pyspark_commitlog/{path.relative_to(ROOT)}" for path in modules + settings}
+    assert packed == ours | {"pyspark_commitlog/__init__.py", "pyspark_commitlog/py.typed"}
 
 
 def test_sink_and_source_work_from_a_directory_with_its_own_pipeline_and_storage(foreign: Path) -> None:

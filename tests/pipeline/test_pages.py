@@ -1,0 +1,108 @@
+"""Every command and every program in README.md and docs/ runs as it stands there, in the order of the page.
+
+A page finds what ``make demo`` leaves, only smaller: the topic ``flights`` in data/log, its files in data/flights, and
+the folders ``conf`` and ``jobs``. Its Python is one program with a session ``spark``. Blocks of other languages are not
+run; ``<!--- skip: next -->`` before a block leaves it out.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from sybil import Document, Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+from pyspark_commitlog.pipeline import flights
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import records
+from tests.torture.ingest import write_input
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOPIC, PARTITIONS, FILES, ROWS = "flights", 4, 2, 200
+
+
+def run_in_bash(example: Example) -> None:
+    """A block as one script, which ends at the first command that fails."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", example.parsed], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{example.path}:{example.line}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+SYBIL = Sybil([CodeBlockParser("python", PythonEvaluator()), CodeBlockParser("bash", run_in_bash), SkipParser()])
+
+
+def parse(page: Path) -> Document:
+    return SYBIL.parse(page)
+
+
+def has_python(page: Path) -> bool:
+    return "```python" in page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with data/flights and data/log: two months of flights, of which a group has read one."""
+    directory = tmp_path_factory.mktemp("demo")
+    months = flights.split_by_month(directory / "months")[:FILES]
+    lines = (line for month in months for line in islice(month.read_text().splitlines(), 1, ROWS + 1))
+    write_input(directory / "data" / "flights", lines, rows_a_file=ROWS)
+    shutil.rmtree(directory / "months")
+    with LogManager.open(directory_with_internal_topics(directory / "data" / "log", partitions=2)) as manager:
+        manager.create_topic(TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
+        for number in range(PARTITIONS):
+            log = manager.open_log(TOPIC, number)
+            for values in rows(directory / "data" / "flights"):
+                mine = [value for value in values if int(value["flight"] or 0) % PARTITIONS == number]
+                keys = [f"{value['carrier']}{value['flight']}".encode() for value in mine]
+                times = [int(datetime.fromisoformat(value["time_hour"] or "").timestamp() * 1000) for value in mine]
+                log.append_records(records([json.dumps(value).encode() for value in mine], keys=keys, timestamps=times))
+                log.roll()
+        GroupOffsets(manager).commit("dashboard", {(TOPIC, 0): CommittedOffset(10)})
+    return directory
+
+
+def rows(directory: Path) -> Iterator[list[dict[str, str | None]]]:
+    """The rows of each file, in the order of the files."""
+    for file in sorted(directory.glob("*.csv")):
+        with file.open(newline="") as lines:
+            yield [
+                {name: None if cell == "NA" else cell for name, cell in row.items()} for row in csv.DictReader(lines)
+            ]
+
+
+@pytest.fixture
+def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of the page's own, in which the commands of this environment are found."""
+    shutil.copytree(demo / "data", tmp_path / "data")
+    for folder in ("conf", "jobs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if list(parse(page).examples())], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_command_of_the_page_runs(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
+    document = parse(page)
+    if has_python(page):
+        document.namespace["spark"] = request.getfixturevalue("spark")
+    for example in document.examples():
+        example.evaluate()

@@ -1,0 +1,57 @@
+"""The documents as a whole: links that lead somewhere, pages that are up to date, messages that exist."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+ANY = "…"  # in a message: what differs from case to case
+FROM_ELSEWHERE = ("No module named 'pyspark_commitlog'",)  # Python's own
+
+
+def test_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "quick_start" / "index.html").exists()
+
+
+def test_configuration_page_says_what_the_code_says() -> None:
+    made = runpy.run_path(str(DOCS / "render.py"))["configuration"]()
+    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == made, "python docs/render.py makes it anew"
+
+
+def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
+    page = (DOCS / "failures.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - set(FROM_ELSEWHERE)
+    written = [text for folder in ("storage", "pipeline", "cli", "jobs") for text in texts(ROOT / folder)]
+    assert len(told) > 15
+    assert {each for each in told if not any(tells(each, text) for text in written)} == set()
+
+
+def texts(folder: Path) -> list[str]:
+    """Every string of the modules in a folder, neighbouring and formatted ones in one piece."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
+    return [text for tree in trees for node in ast.walk(tree) if (text := text_of(node)) is not None]
+
+
+def text_of(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(value) or ANY for value in node.values)
+    return None
+
+
+def tells(message: str, text: str) -> bool:
+    """Whether the message may be the text, or the beginning of it."""
+    pattern = "".join("*" if char == ANY else f"[{char}]" if char in "*?[" else char for char in message)
+    return fnmatch.fnmatchcase(text, pattern) or fnmatch.fnmatchcase(text, pattern + "*")
