@@ -6,9 +6,13 @@ import difflib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 WIDEST = 10_000  # columns of text
 
@@ -49,10 +53,15 @@ def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) 
         table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console()
+    print_wide(Console(), table)
+
+
+def print_wide(console: Console, table: Table) -> None:
+    """As wide as it is: a name cut short helps nobody, and the terminal breaks lines."""
     wide = console.measure(table, options=console.options.update(max_width=WIDEST))
-    console.width = max(console.width, wide.maximum)  # a name cut short helps nobody: the terminal breaks lines
+    width, console.width = console.width, max(console.width, wide.maximum)
     console.print(table)
+    console.width = width
 
 
 def print_json(rows: Iterable[Mapping[str, Any]]) -> None:

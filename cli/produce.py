@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, cast
 
 import typer
 
@@ -68,7 +68,7 @@ def produce(  # the flags are those of kcat -P
         fields = storage.BatchFields(codec=storage.Codec[compression.value.upper()])
         headers = [_header(text) for text in header or []]
         producer, written = storage.IdempotentProducer(manager), 0
-        for rows in reading.chunks(sys.stdin.buffer):
+        for rows in reading.chunks(cast("Input", sys.stdin.buffer)):
             try:
                 for number, records in target.shares(rows, headers, manager.clock.now_ms()):
                     info = producer.append(topic, number, records, fields)
@@ -92,6 +92,8 @@ Row = tuple[bytes | None, bytes | None]
 
 
 class Input(Protocol):
+    """Bytes as they come."""
+
     def read1(self, size: int, /) -> bytes: ...
 
 

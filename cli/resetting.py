@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.output import fail
+from pyspark_commitlog.cli.times import parse_instant
 
 # The new offset in a log, given the one that is committed, or None. Quoted: not every command is to load the engine.
 Target = Callable[["storage.LogReader", int | None], int]
@@ -53,14 +53,6 @@ def _first_not_older(timestamp_ms: int) -> Target:
     return first
 
 
-def _timestamp_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"--to-datetime {text!r} is not of the form 2026-11-21T06:00:00.000") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
 def _duration_ms(text: str) -> int:
     matched = _DURATION.fullmatch(text)
     if matched is None or not any(matched.groups()):
@@ -74,7 +66,7 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
     "--to-current": lambda _: lambda log, current: log.log_end_offset if current is None else current,
     "--to-offset": lambda offset: lambda log, _: _within(log, offset),
     "--shift-by": lambda by: lambda log, current: _shifted(log, current, by),
-    "--to-datetime": lambda text: _first_not_older(_timestamp_ms(text)),
+    "--to-datetime": lambda text: _first_not_older(parse_instant("--to-datetime", text)),
     "--by-duration": lambda text: _first_not_older(time.time_ns() // 1_000_000 - _duration_ms(text)),
 }
 

@@ -2,10 +2,13 @@
 
 from .clock import Clock as Clock
 from .clock import SystemClock as SystemClock
+from .clock import instant as instant
 from .config import CleanerConfig as CleanerConfig
 from .config import Key as Key
 from .config import LogConfig as LogConfig
 from .config import keys_of as keys_of
+from .description import PartitionDescription as PartitionDescription
+from .description import describe_partition as describe_partition
 from .dump import DumpFindings as DumpFindings
 from .dump import DumpOptions as DumpOptions
 from .dump import dump_file as dump_file
@@ -75,6 +78,7 @@ from .maintenance import Selection as Selection
 from .maintenance import compact_partitions as compact_partitions
 from .maintenance import in_this_process as in_this_process
 from .maintenance import rebuild_partitions as rebuild_partitions
+from .maintenance import recover_partitions as recover_partitions
 from .maintenance import retain_partitions as retain_partitions
 from .maintenance import select_partitions as select_partitions
 from .maintenance import verify_partitions as verify_partitions
@@ -97,6 +101,7 @@ from .replica import producer_batches as producer_batches
 from .retention import RetentionOptions as RetentionOptions
 from .retention import RetentionPolicy as RetentionPolicy
 from .retention import RetentionReport as RetentionReport
+from .retention import SegmentFate as SegmentFate
 from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records

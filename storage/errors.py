@@ -9,6 +9,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── StorageError                          the disk failed, or an earlier failure poisoned this writer       [56]
     ├── LogDirLockedError                     another process holds the directory or the partition
     ├── NotALogDirError                       the path holds no Kafka log
+    ├── SnapshotError                         a snapshot that is none, is not whole, or has no room where it is wanted
     ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
     │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
     │   │   └── UnsupportedMagicError         a format from the future: not damage, but not readable either
@@ -66,6 +67,10 @@ class LogDirLockedError(LogStoreError):
 
 class NotALogDirError(LogStoreError):
     """The path is not a directory that holds Kafka partitions."""
+
+
+class SnapshotError(LogStoreError):
+    """A snapshot that is none or is no longer whole, or a place for one, or for a restored log, that is taken."""
 
 
 class CorruptionError(LogStoreError):

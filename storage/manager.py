@@ -339,7 +339,8 @@ class LogManager:
         """Raise LogDirLockedError while a broker runs on the directory."""
         self._take_broker_lock()
 
-    def _take_broker_lock(self) -> None:
+    def lock_brokers_out(self) -> None:
+        """No broker starts on the directory until the manager is closed. Raises LogDirLockedError where one runs."""
         if self._broker_lock is not None:
             return
         path = self.path(names.LOCK_FILE)
@@ -349,6 +350,10 @@ class LogManager:
                 f"{path}: a running Kafka broker holds this directory; it can be read meanwhile, "
                 "to write to it stop the broker first"
             )
+
+    def _take_broker_lock(self) -> None:
+        """Before the first change: what was true of the directory when a broker stopped no longer is."""
+        self.lock_brokers_out()
         if self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None:
             self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
             self.filesystem.sync_directory(self.directory)

@@ -35,7 +35,7 @@ retention cleaner rebuild verify dump replica
 manager
 latest topics
 groups
-transactions lag
+transactions lag description
 maintenance
 """
 HEIGHT = {module: height for height, line in enumerate(LAYERS.split("\n")) for module in line.split()}

@@ -144,10 +144,10 @@ class HeadersColumn:
     @classmethod
     def repeated(cls, headers: Sequence[tuple[bytes, bytes | None]], count: int) -> HeadersColumn:
         """The same for each of ``count`` records."""
-        keys: list[bytes | None] = [key for key, _ in headers] * count
-        values = [value for _, value in headers] * count
+        every = [*headers] * count
+        keys, values = BinaryColumn.from_list([key for key, _ in every]), [value for _, value in every]
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(headers))
-        return cls(offsets, BinaryColumn.from_list(keys), BinaryColumn.from_list(values))
+        return cls(offsets, keys, BinaryColumn.from_list(values))
 
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """The headers of records [start, stop), in the same memory."""

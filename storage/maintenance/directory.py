@@ -1,4 +1,4 @@
-"""The four kinds of work over all chosen partitions of a directory, by whatever runs tasks: a loop, or a cluster."""
+"""The kinds of work over all chosen partitions of a directory, by whatever runs tasks: a loop, or a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from pyspark_commitlog.storage.maintenance import compacting, rebuilding, retaining, transactions, verifying
+from pyspark_commitlog.storage.maintenance import compacting, rebuilding, recovering, retaining, transactions, verifying
 from pyspark_commitlog.storage.maintenance.locking import maintenance_lock
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt, of_directory
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition, Selection
@@ -67,6 +67,20 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
     found = {key: [result for _, result in group] for key, group in groupby(pairs, lambda pair: pair[0].partition.key)}
     for plan in plans:
         yield verifying.verdict(run, plan, found.get(plan.partition.key, ()))
+
+
+def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Recovery, one log a task: what a crash left is brought into order. What is not whole at the end of a log goes.
+
+    With ``run.dry_run`` verification instead, whose findings tell what recovery would do. Raises LogDirLockedError
+    while a broker runs on the directory.
+    """
+    if run.dry_run:
+        yield from verify_partitions(run, selection, runner)
+        return
+    with run.manager() as manager:
+        manager.check_writable()
+    yield from runner("logs", partial(recovering.recover_partition, run), selection.partitions)
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:

@@ -1,0 +1,23 @@
+"""``commitlog rebuild-index``: indexes and producer snapshots from the logs alone."""
+
+from __future__ import annotations
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir
+from pyspark_commitlog.cli.maintenance import Asked, Config, Topics, Wait, maintain
+
+
+def rebuild_index(
+    *,
+    log_dir: LogDir,
+    topics: Topics = None,
+    config: Config = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make those indexes and snapshots anew that are missing, or are not what the log says.
+
+    A log is read whole before anything of it is written, and left as it is where it is damaged: the exit code is 3.
+    """
+    maintain("rebuild-index", Asked(log_dir, topics, config, as_json, dry_run, wait), storage.rebuild_partitions)

@@ -1,0 +1,56 @@
+"""What there is to say of a partition's segments: retention's plan for each, and how much compaction would read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_commitlog.storage.cleaner import Cleanable, cleanable
+from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS, LogReader
+from pyspark_commitlog.storage.retention import RetentionReport, SegmentFate, preview_retention
+
+
+@dataclass(frozen=True)
+class PartitionDescription:
+    """A partition at one moment."""
+
+    topic: str
+    partition: int
+    retention: RetentionReport  # a dry run: its plan has every segment, with what becomes of it and why
+    cleanable: Cleanable | None  # None of a topic that is not compacted
+
+    def compaction_of(self, fate: SegmentFate) -> str | None:
+        """Of a segment ``clean``, ``dirty`` or ``uncleanable``: compaction may not touch it yet."""
+        if self.cleanable is None:
+            return None
+        if fate.segment.base_offset >= self.cleanable.first_uncleanable_offset:
+            return "uncleanable"
+        return "clean" if fate.segment.next_offset <= self.cleanable.first_dirty_offset else "dirty"
+
+
+def describe_partition(
+    manager: LogManager, topic: str, partition: int, *, as_of_ms: int | None = None
+) -> PartitionDescription:
+    """Look at one partition, as if it were ``as_of_ms``; takes no lock, reads batch headers at most.
+
+    Raises UnknownTopicOrPartitionError, CorruptionError, StorageError where files vanish again and again.
+    """
+    checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
+    now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
+    with manager.open_reader(topic, partition) as log:
+        return PartitionDescription(
+            topic, partition, preview_retention(log, as_of_ms=now_ms), _cleanable(log, checkpointed, now_ms)
+        )
+
+
+def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:
+    if not log.context.config.compact:
+        return None
+    for _ in range(REOPEN_ATTEMPTS):
+        try:
+            return cleanable(log, checkpointed, now_ms)
+        except FileNotFoundError:  # another process replaced a segment meanwhile
+            log.refresh()
+    raise StorageError(f"{log.context.directory}: files vanish while they are looked at; is the topic being deleted?")

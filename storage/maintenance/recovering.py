@@ -1,0 +1,42 @@
+"""Recovery of the logs of a directory: what opening one to write does, for all of them, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, outcome_of
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+
+
+def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
+    """Bring one log into order after a crash: see ``LogLoader.load``; and leave it as a clean stop does."""
+    return outcome_of(partition, lambda: _recover(run, partition))
+
+
+def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
+    with run.manager() as manager:
+        log = manager.open_log(*partition.key, partition.config)
+        return Recovered(partition, log.log_start_offset, log.log_end_offset, log.truncated_bytes)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was found of one log."""
+
+    partition: Partition
+    log_start_offset: int
+    log_end_offset: int
+    truncated_bytes: int  # cut off the end: they were never acknowledged as synced
+
+    def __str__(self) -> str:
+        cut = f"cut {self.truncated_bytes:,} bytes that were not whole" if self.truncated_bytes else "nothing to cut"
+        return f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "truncated_bytes": self.truncated_bytes,
+        }
