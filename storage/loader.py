@@ -407,9 +407,14 @@ class LogLoader:
         self.context.filesystem.remove(self._path(names.segment_file(offset, names.SNAPSHOT)))
 
 
-def write_snapshot(context: LogContext, producers: ProducerStateManager) -> None:
-    """A snapshot at the state's end. Not synced: a torn one is found by its checksum, and an older one taken."""
+def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
+    """A snapshot at the state's end; a torn one is found by its checksum, and an older one taken.
+
+    Synced where the log alone would not tell as much: compaction and retention take records of producers out of it.
+    """
     path = names.join(context.directory, names.segment_file(producers.map_end_offset, names.SNAPSHOT))
     with context.filesystem.open(path, "create") as file:
         file.truncate(0)
         file.write(0, producers.to_bytes())
+        if sync:
+            file.sync()

@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format import control, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
+from pyspark_commitlog.storage.loader import write_snapshot
 from pyspark_commitlog.storage.producers import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers
@@ -348,7 +349,7 @@ class Log(SharedLog):
         self.checkpoints.write(marks)
 
     def _after_cut(self) -> None:
-        """Snapshots of what is gone are removed, producer state is rebuilt, and all is synced."""
+        """Snapshots of what is gone are removed, producer state is rebuilt and kept, and all is synced."""
         for name in self.context.filesystem.list(self.context.directory):
             offset = names.base_offset_of(name) if name.endswith(names.SNAPSHOT) else None
             if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
@@ -357,6 +358,8 @@ class Log(SharedLog):
         self.producers.on_high_watermark(self._log_end_offset)
         self._forget_outcomes()
         self._active_inode = self.segments.active.status().inode
+        if self._log_end_offset > self.segments.first.base_offset:
+            write_snapshot(self.context, self.producers, sync=True)
         self.segments.active.sync(with_indexes=True)
         self.context.filesystem.sync_directory(self.context.directory)
         self._note_synced()

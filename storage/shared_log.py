@@ -303,7 +303,7 @@ class SharedLog(LogReader):
         segment at most. Only then is anything appended to the new segment.
         """
         self.segments.active.become_inactive()
-        write_snapshot(self.context, self.producers)
+        write_snapshot(self.context, self.producers, sync=True)
         self._begin_segment(self._log_end_offset)
         self._note_synced()
         self._write_marks()

@@ -25,7 +25,9 @@ from tests.torture.suite import Run, Suite
 MODULES = {
     "crash-states": "tests.torture.crash_states",
     "model": "tests.torture.model",
+    "mutants": "tests.torture.mutants",
     "spark-kills": "tests.torture.spark_kills",
+    "table-kills": "tests.torture.table_kills",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar
 Suites = Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"of {', '.join(MODULES)}")]

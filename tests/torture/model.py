@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from random import Random
 
 from tests.support.log_model import LogModel
@@ -11,6 +12,14 @@ STEPS = 200  # of a history: enough for every kind of step to meet every other
 
 
 def run(run: Run) -> None:
+    logging.disable(logging.WARNING)  # of every cut
+    try:
+        _live_all(run)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _live_all(run: Run) -> None:
     for case in run.cases():
         with run.watching(case):
             _live(run, case.chance)
