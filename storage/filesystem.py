@@ -12,6 +12,7 @@ them; the code is two hundred lines.)
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import stat
@@ -32,6 +33,12 @@ OpenMode = Literal["read", "write", "create"]
 _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, however far it moves
+
+# Linux's call to begin writing pages back, which Python does not offer; None where the C library lacks it.
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_SYNC_FILE_RANGE_WRITE = 2  # begin, wait for nothing; from byte 0, length 0: the whole file
 
 # A read above this asks for the file's size first: a damaged length field must not reserve memory. Below, one call of
 # the system is all (measured: 1.5 µs for 100 bytes, against 3.6 µs).
@@ -76,6 +83,13 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut to ``size`` bytes, or extend with zeros (sparse)."""
+        ...
+
+    def begin_sync(self) -> None:
+        """Let what was written go to the disk from now on, without waiting, so that :meth:`sync` has less to wait for.
+
+        Promises nothing, and tells of no failure: :meth:`sync` does.
+        """
         ...
 
     def sync(self) -> None:
@@ -313,6 +327,10 @@ class LocalFile:
     def truncate(self, size: int) -> None:
         with _Naming(self._path):
             os.ftruncate(self._descriptor, size)
+
+    def begin_sync(self) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
         with _Naming(self._path):

@@ -51,6 +51,10 @@ class LogSegment(SegmentReader):
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.sync()
 
+    def begin_sync(self) -> None:
+        """Let what was appended go to the disk from now on."""
+        self._file.begin_sync()
+
     def truncate_file(self, size: int) -> None:
         """Cut the log, and nothing else, to ``size`` bytes."""
         self._file.truncate(size)

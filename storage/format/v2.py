@@ -278,13 +278,8 @@ def _write(
 def room_for(source: writing.Source, rows: Int64s) -> int:
     """Bytes that the rows take at most, however they are cut into batches."""
     room = len(rows) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
-    room += _bytes_of(source.key_offsets, rows) + _bytes_of(source.value_offsets, rows)
+    room += writing.bytes_at(source.key_offsets, frozen(rows)) + writing.bytes_at(source.value_offsets, frozen(rows))
     return room + _header_bytes_of(source, rows)
-
-
-def _bytes_of(offsets: Int32s, rows: Int64s) -> int:
-    """Bytes of the strings at ``rows``; one named twice is written twice."""
-    return int((offsets[rows + 1].astype(np.int64) - offsets[rows]).sum())
 
 
 def _header_bytes_of(source: writing.Source, rows: Int64s) -> int:

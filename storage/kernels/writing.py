@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes, jit
-from pyspark_commitlog.storage.kernels.memory import copy_bytes
+from pyspark_commitlog.storage.kernels.memory import copy_bytes, prefetch
 from pyspark_commitlog.storage.kernels.varint import bytes_behind, size_of, write
 
 Int64s = npt.NDArray[np.int64]
@@ -23,6 +23,9 @@ COUNT = 3
 BASE_TIMESTAMP = 4
 MAX_TIMESTAMP = 5
 BATCH_FIELDS = 6
+
+AHEAD = 8  # rows: theirs lie apart, where the processor does not look by itself; without it this takes twice as long
+CACHE_LINE_BYTES = 64
 
 # In place of a base.
 CONSECUTIVE = -(2**63)
@@ -55,6 +58,15 @@ class Source(NamedTuple):
     header_value_data: Bytes
     header_value_offsets: Int32s
     header_value_valid: Bools
+
+
+@jit
+def bytes_at(offsets: Int32s, rows: Int64s) -> int:
+    """Bytes of the strings at ``rows``; one named twice is written twice."""
+    size = np.int64(0)
+    for i in range(len(rows)):
+        size += np.int64(offsets[rows[i] + 1]) - offsets[rows[i]]
+    return size
 
 
 def write_batches(source: Source, rows: Int64s, cut: Cut, target: Bytes, batches: Int64s) -> int:
@@ -99,6 +111,10 @@ def _write_batches(  # noqa: PLR0915  one loop, see above
     has_headers = len(header_offsets) > 0
     for i in range(len(rows)):
         row = rows[i]
+        later = rows[min(i + AHEAD, len(rows) - 1)]
+        prefetch(key_data, np.int64(key_offsets[later]))
+        prefetch(value_data, np.int64(value_offsets[later]))
+        prefetch(value_data, np.int64(value_offsets[later]) + CACHE_LINE_BYTES)
         key_size = np.int64(-1)
         if len(key_valid) == 0 or key_valid[row]:
             key_size = np.int64(key_offsets[row + 1]) - key_offsets[row]

@@ -10,6 +10,8 @@ from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.transactions.states import TransactionStates, told
 from pyspark_commitlog.storage.transactions.ticket import Transaction
 
+WRITE_BACK_BYTES = 1 << 18  # of an append: what is smaller is written once, by the sync at the end
+
 
 class TransactionalWriter:
     """Appends to the partitions of one transaction, in any process. Belongs to one thread at a time.
@@ -41,7 +43,10 @@ class TransactionalWriter:
         with log.exclusively():
             check_ongoing(self._states, self._transaction)
             self._written[topic, partition] = log
-            return log.append_transactional(batches, self._transaction.producer)
+            info = log.append_transactional(batches, self._transaction.producer)
+        if info.size >= WRITE_BACK_BYTES:
+            log.begin_sync()
+        return info
 
     def flush(self) -> None:
         """Return when everything appended is on the disk. Raises StorageError; the transaction must then be aborted."""

@@ -119,6 +119,15 @@ def test_truncate_cuts_and_extends_with_zeros(place: Place) -> None:
         assert bytes(file.read(0, 10)) == b"12\0\0"
 
 
+def test_begin_sync_changes_nothing_that_is_read_and_leaves_sync_to_do(place: Place) -> None:
+    with place.disk.open(place / "file", "create") as file:
+        file.write(0, b"one")
+        file.begin_sync()
+        file.write(3, b"two")
+        file.sync()
+        assert bytes(file.read(0, 10)) == b"onetwo"
+
+
 def test_create_keeps_what_a_file_holds(place: Place) -> None:
     place.put("a", b"12345")
     with place.disk.open(place / "a", "create") as file:

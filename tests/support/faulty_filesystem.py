@@ -102,6 +102,9 @@ class FaultyFile:
         self._filesystem.meet("truncate", self.path)
         self._inner.truncate(size)
 
+    def begin_sync(self) -> None:
+        self._inner.begin_sync()
+
     def sync(self) -> None:
         self._filesystem.meet("sync", self.path)
         self._inner.sync()

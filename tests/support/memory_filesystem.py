@@ -118,6 +118,11 @@ class MemoryFile:
             _check(size >= 0, errno.EINVAL, self._path)
             self._node.change(Truncate(size), self._filesystem.clock.now_ms())
 
+    def begin_sync(self) -> None:
+        """Nothing is sure before :meth:`sync`: a crash already keeps or loses what was written, by chance."""
+        with self._doing("begin_sync"):
+            pass
+
     def sync(self) -> None:
         with self._doing("sync"):
             self._node.sync()
