@@ -28,6 +28,7 @@ from .errors import OutcomeUnknownError as OutcomeUnknownError
 from .errors import ProducerFencedError as ProducerFencedError
 from .errors import RecordTooLargeError as RecordTooLargeError
 from .errors import RecordValidationError as RecordValidationError
+from .errors import SnapshotError as SnapshotError
 from .errors import StorageError as StorageError
 from .errors import TopicExistsError as TopicExistsError
 from .errors import TransactionAbortedError as TransactionAbortedError
@@ -53,8 +54,8 @@ from .format.v2 import BatchFields as BatchFields
 from .format.v2 import EncodedBatches as EncodedBatches
 from .format.v2 import Scratch as Scratch
 from .format.v2 import encode_batches as encode_batches
-from .fs_check import Finding as FileSystemFinding
-from .fs_check import Verdict as FileSystemVerdict
+from .fs_check import Finding as Finding
+from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
@@ -106,9 +107,13 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
+from .snapshots import Snapshot as Snapshot
+from .snapshots import read_snapshot as read_snapshot
+from .snapshots import restore_snapshot as restore_snapshot
+from .snapshots import take_snapshot as take_snapshot
+from .topics import DeletedRecords as DeletedRecords
 from .topics import add_partitions as add_partitions
 from .topics import alter_configs as alter_configs
-from .topics import DeletedRecords as DeletedRecords
 from .topics import delete_records as delete_records
 from .topics import delete_topic as delete_topic
 from .topics import topic_id as topic_id

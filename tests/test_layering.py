@@ -33,7 +33,7 @@ shared_log salvage watcher follower
 log
 retention cleaner rebuild verify dump replica
 manager
-latest topics
+latest topics snapshots
 groups
 transactions lag description
 maintenance

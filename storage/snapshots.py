@@ -1,0 +1,312 @@
+"""Snapshots of a log directory, all partitions at one moment, and log directories made from them.
+
+A snapshot is a directory with ``log/``, which holds what the log directory held, and ``snapshot.json``, which names its
+files with sizes and times. Closed segments are hard links to those of the log, so that they cost no room until the log
+lets them go; all else is copied. A log never writes to a closed segment, but for cutting it (``Log.truncate_to``): that
+cuts the snapshot too, and restoring it says so.
+
+The append locks of all partitions are held while links and copies are made, and the root lock, so that a transaction is
+in the snapshot with all its partitions or with none; who writes waits meanwhile, who reads does not.
+
+Both a snapshot and a restored directory are made under their name with ``.unfinished`` behind it and renamed when all
+is on the disk: what a crash leaves has that name, and the next attempt removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import CorruptionError, SnapshotError, StorageError
+from pyspark_commitlog.storage.filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    make_directory_durably,
+    parent_of,
+    read_file,
+    write_atomically,
+)
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.partition_locks import APPEND_LOCK_FILE, wait_for_lock
+from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
+from pyspark_commitlog.storage.swaps import plan_swaps
+
+MANIFEST_FILE = "snapshot.json"
+MANIFEST_VERSION = 1
+MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # of five million files
+LOG_FOLDER = "log"
+UNFINISHED = ".unfinished"
+BUILDING_LOCK_FILE = ".building.lock"
+COPY_BYTES = 1024 * 1024
+LISTING_ATTEMPTS = 5  # while topics come and go
+NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # another disk, or one without
+SIDECARS = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA_FILE)
+
+
+class SnapshotFile(NamedTuple):
+    """A file of a snapshot."""
+
+    size: int  # bytes
+    modified_ms: int  # of a segment without timestamps, retention counts from it
+    linked: bool  # rather than copied
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot that is whole."""
+
+    directory: str
+    source: str  # the log directory
+    taken_at_ms: int
+    files: Mapping[str, SnapshotFile]  # by path below ``log/``
+
+    @property
+    def partitions(self) -> list[str]:
+        """Names of the partitions' directories."""
+        return sorted({path.partition("/")[0] for path in self.files if "/" in path})
+
+    def bytes_of(self, *, linked: bool) -> int:
+        """Of the files that were linked, or of those that were copied."""
+        return sum(file.size for file in self.files.values() if file.linked is linked)
+
+
+def take_snapshot(manager: LogManager, target: str) -> Snapshot:
+    """Make a snapshot in ``target``, which is missing or an empty directory; durable when it returns.
+
+    Files are linked where ``target`` is on the disk of the log, and copied elsewhere. Raises SnapshotError where
+    something is there, LogDirLockedError while a broker runs on the log directory.
+    """
+    manager.lock_brokers_out()
+    with _building(manager.filesystem, target) as building:
+        folder = names.join(building, LOG_FOLDER)
+        with _standing_still(manager) as places:
+            taken_at_ms = manager.clock.now_ms()
+            files = dict(_take_all(manager, places, folder))
+        _sync(manager.filesystem, folder, files)
+        snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
+        write_atomically(manager.filesystem, names.join(building, MANIFEST_FILE), _encode(snapshot))
+    return snapshot
+
+
+def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | None = None) -> Snapshot:
+    """Copy the log of a snapshot to ``target``, a log directory that is missing or empty; durable when it returns.
+
+    Raises SnapshotError where something is there, or where ``directory`` is no snapshot or no longer a whole one.
+    """
+    filesystem = filesystem or LocalFileSystem()
+    snapshot = read_snapshot(directory, filesystem=filesystem)
+    with _building(filesystem, target) as building:
+        for path, file in snapshot.files.items():
+            source, copy = names.join(directory, LOG_FOLDER, path), names.join(building, path)
+            filesystem.make_directory(parent_of(copy))
+            if _copy(filesystem, source, copy, file.modified_ms) != file.size:
+                raise _changed(source, filesystem, file)
+        _sync(filesystem, building, snapshot.files)
+    return snapshot
+
+
+def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Snapshot:
+    """What a snapshot holds. Raises SnapshotError where it is none, or where a file is missing or has another size."""
+    filesystem = filesystem or LocalFileSystem()
+    path = names.join(directory, MANIFEST_FILE)
+    try:
+        snapshot = _decode(directory, read_file(filesystem, path, MANIFEST_BYTES_MAX))
+    except FileNotFoundError:
+        raise SnapshotError(
+            f"{directory}: no {MANIFEST_FILE} is in it, so it is no snapshot; one that was not finished is called "
+            f"...{UNFINISHED}, and is of no use"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
+        raise SnapshotError(f"{path}: not what was written there: {error}") from error
+    for name, file in snapshot.files.items():
+        source = names.join(directory, LOG_FOLDER, name)
+        status = filesystem.status(source)
+        if status is None or status.size != file.size:
+            raise _changed(source, filesystem, file)
+    return snapshot
+
+
+def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotError:
+    status = filesystem.status(path)
+    now = "it is missing" if status is None else f"it has {status.size:,} bytes"
+    return SnapshotError(f"{path}: {now}, {file.size:,} bytes when the snapshot was taken: take another one")
+
+
+# Under the locks
+
+
+@contextmanager
+def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
+    """All partitions; nobody appends, replaces segments, makes topics or writes checkpoints meanwhile.
+
+    The locks are taken in the order in which all take them who hold several: partitions by topic and number, the root.
+    """
+    for _ in range(LISTING_ATTEMPTS):
+        with ExitStack() as locks:
+            places = _partitions(manager)
+            try:
+                for place in places:
+                    locks.enter_context(wait_for_lock(_context(manager, place), APPEND_LOCK_FILE))
+            except FileNotFoundError:  # the topic was deleted
+                continue
+            locks.enter_context(manager.root_lock())
+            if _partitions(manager) == places:
+                yield places
+                return
+    raise StorageError(f"{manager.directory}: partitions have no directory, or topics come and go: look at its topics")
+
+
+def _partitions(manager: LogManager) -> list[TopicPartition]:
+    topics = manager.topics().values()
+    return sorted((topic.name, partition) for topic in topics for partition in topic.partitions)
+
+
+def _context(manager: LogManager, place: TopicPartition) -> LogContext:
+    directory = manager.path(names.partition_directory(*place))
+    return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
+
+
+def _take_all(manager: LogManager, places: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
+    """Link and copy everything to ``folder``: the files by their path there."""
+    manager.filesystem.make_directory(folder)
+    for name in manager.filesystem.list(manager.directory):
+        if not name.startswith(".") and not name.endswith(names.TMP) and not _is_directory(manager, name):
+            yield name, _take(manager.filesystem, manager.path(name), names.join(folder, name), may_link=False)
+    for place in places:
+        context, directory = _context(manager, place), names.partition_directory(*place)
+        manager.filesystem.make_directory(names.join(folder, directory))
+        found = _segment_files(context)
+        newest = max((name for name in found if name.endswith(names.LOG)), default=None)
+        for name, current in found.items():
+            path = names.join(directory, name)
+            may_link = name.endswith(names.LOG) and name != newest
+            source = names.join(context.directory, current)
+            yield path, _take(manager.filesystem, source, names.join(folder, path), may_link=may_link)
+
+
+def _is_directory(manager: LogManager, name: str) -> bool:
+    status = manager.filesystem.status(manager.path(name))
+    return status is None or status.is_directory
+
+
+def _segment_files(context: LogContext) -> dict[str, str]:
+    """The files of a partition by the name they have in the snapshot: swaps under way count as a reader counts them."""
+
+    def next_offset(base: int) -> int:
+        with closing(SegmentReader(context, base, names.SWAP)) as segment:
+            return segment.next_offset()
+
+    listing = context.filesystem.list(context.directory)
+    plan = plan_swaps(listing, next_offset)
+    found = {name: name for name in (*plan.left, *(name for name in SIDECARS if name in listing))}
+    return found | {name.removesuffix(names.SWAP): name for name in plan.swapped_in}
+
+
+def _take(filesystem: FileSystem, source: str, target: str, *, may_link: bool) -> SnapshotFile:
+    status = filesystem.status(source)
+    if status is None:
+        raise StorageError(f"{source}: gone, though its partition is locked")
+    if may_link and _link(filesystem, source, target):
+        return SnapshotFile(status.size, status.modified_ms, True)
+    return SnapshotFile(_copy(filesystem, source, target, status.modified_ms), status.modified_ms, False)
+
+
+def _link(filesystem: FileSystem, source: str, target: str) -> bool:
+    """False where the file system has no links, or the target is on another one."""
+    try:
+        filesystem.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) -> int:
+    """The bytes copied. Blocks of zeros, as preallocated index files have them, take no room in the copy."""
+    with filesystem.open(source, "read") as reading, filesystem.open(target, "create") as writing:
+        size = reading.size()
+        for position in range(0, size, COPY_BYTES):
+            piece = bytes(reading.read(position, min(COPY_BYTES, size - position)))
+            if piece.strip(b"\0"):
+                writing.write(position, piece)
+        writing.truncate(size)
+    filesystem.set_modified(target, modified_ms)
+    return size
+
+
+# To the disk
+
+
+@contextmanager
+def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
+    """A directory to fill, which gets the name ``target`` when it is full.
+
+    On disk after a crash: nothing at ``target`` and a part at ``target`` + ``.unfinished``; or all at ``target``.
+    """
+    status = filesystem.status(target)
+    if status is not None and (not status.is_directory or filesystem.list(target)):
+        raise SnapshotError(f"{target}: something is there; name a directory that is missing or empty")
+    building = target.rstrip("/") + UNFINISHED
+    make_directory_durably(filesystem, building)
+    lock = filesystem.lock(names.join(building, BUILDING_LOCK_FILE), wait=False)
+    if lock is None:
+        raise SnapshotError(f"{building}: another process is making it")
+    with lock:
+        _empty(filesystem, building, but=BUILDING_LOCK_FILE)
+        yield building
+        filesystem.remove(names.join(building, BUILDING_LOCK_FILE))
+        filesystem.sync_directory(building)
+        filesystem.rename(building, target.rstrip("/"))
+        filesystem.sync_directory(parent_of(target))
+
+
+def _empty(filesystem: FileSystem, directory: str, but: str = "") -> None:
+    for name in filesystem.list(directory):
+        path = names.join(directory, name)
+        status = filesystem.status(path)
+        if status is not None and status.is_directory:
+            _empty(filesystem, path)
+        if name != but:
+            filesystem.remove(path)
+
+
+def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
+    """All files, those that are linked too, and the directories that name them."""
+    directories = {folder}
+    for path in files:
+        with filesystem.open(names.join(folder, path), "write") as file:
+            file.sync()
+        directories.add(parent_of(names.join(folder, path)))
+    for directory in sorted(directories, reverse=True):
+        filesystem.sync_directory(directory)
+
+
+# snapshot.json
+
+
+def _encode(snapshot: Snapshot) -> bytes:
+    content = {
+        "version": MANIFEST_VERSION,
+        "source": snapshot.source,
+        "taken_at_ms": snapshot.taken_at_ms,
+        "files": {path: file._asdict() for path, file in sorted(snapshot.files.items())},
+    }
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _decode(directory: str, data: bytes) -> Snapshot:
+    content: dict[str, Any] = json.loads(data)
+    if content["version"] != MANIFEST_VERSION:
+        raise ValueError(f"version {content['version']}, this engine knows {MANIFEST_VERSION}")
+    files = {path: SnapshotFile(**file) for path, file in content["files"].items()}
+    outside = [path for path in files if path.startswith("/") or ".." in path.split("/")]
+    if outside:
+        raise ValueError(f"it names {outside[0]!r}, which lies outside the snapshot")
+    return Snapshot(directory, content["source"], content["taken_at_ms"], files)

@@ -1,0 +1,82 @@
+"""``commitlog snapshot`` and ``restore``: from a directory to a snapshot to a directory, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import kafka_said
+from tests.cli.in_process import commitlog
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A broker's log directory."""
+    return kafka_said.directory(tmp_path)
+
+
+def listed(log_dir: Path) -> tuple[str, str]:
+    offsets = commitlog("offsets", "--log-dir", log_dir).stdout
+    return offsets, commitlog("cat", "--log-dir", log_dir, "-t", "orders", "-e", "-q", "-J").stdout
+
+
+def test_what_a_broker_left_comes_back_as_it_was(directory: Path, tmp_path: Path) -> None:
+    done = commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
+    assert (done.code, done.stderr) == (0, "")
+    before = listed(directory)
+    assert commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders").code == 0
+    done = commitlog("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again")
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith("restored 9 partitions, ")
+    assert listed(tmp_path / "again") == before
+    assert len(before[0].splitlines()) == 9
+    assert commitlog("verify", "--log-dir", tmp_path / "again").code == 0
+
+
+def test_json_tells_what_is_in_it(directory: Path, tmp_path: Path) -> None:
+    taken = json.loads(commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap", "--json").stdout)
+    assert (taken["source"], taken["snapshot"]) == (str(directory), str(tmp_path / "snap"))
+    assert "orders-1" in taken["partitions"]
+    restore = ("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again", "--json")
+    dry = json.loads(commitlog(*restore, "--dry-run").stdout)
+    assert (dry["restored"], (tmp_path / "again").exists()) == (False, False)
+    assert {**dry, "restored": True} == json.loads(commitlog(*restore).stdout)
+    assert taken["taken_at"] == dry["taken_at"]
+
+
+def test_looking_at_a_snapshot_needs_no_restoring(directory: Path, tmp_path: Path) -> None:
+    commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
+    assert listed(tmp_path / "snap" / "log") == listed(directory)
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(["snapshot", "--log-dir", "{log}"], 2, "--to", id="nowhere to"),
+        pytest.param(["snapshot", "--log-dir", "/nowhere", "--to", "{tmp}/s"], 1, "no such directory", id="of nothing"),
+        pytest.param(["snapshot", "--log-dir", "{log}", "--to", "{log}"], 1, "something is there", id="onto itself"),
+        pytest.param(
+            ["restore", "--from", "{log}", "--log-dir", "{tmp}/s"], 1, "no snapshot.json", id="of no snapshot"
+        ),
+        pytest.param(["restore", "--log-dir", "{tmp}/s"], 2, "--from", id="of nothing named"),
+    ],
+)
+def test_wrong_use_says_what_is_right_and_makes_nothing(
+    arguments: list[str], code: int, said: str, directory: Path, tmp_path: Path
+) -> None:
+    done = commitlog(*(each.format(log=directory, tmp=tmp_path) for each in arguments))
+    assert (done.code, done.stdout) == (code, "")
+    assert said in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("command", ["snapshot", "restore"])
+def test_help_says_what_is_linked_and_what_is_copied(command: str) -> None:
+    done = commitlog(command, "--help")
+    assert done.code == 0
+    assert {"snapshot": "hard links", "restore": "everything is copied"}[command] in " ".join(done.stdout.split())
