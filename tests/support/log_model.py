@@ -212,7 +212,8 @@ class LogModel:
         if result.segments_before:
             self.batches, expected = compacted(self.batches, bounds, self._check_producers())
             assert self.first_dirty == expected
-            self.cleaned_to = max(self.cleaned_to, self.first_dirty)
+            whole_segments = min(base for base in bases if base >= self.first_dirty)
+            self.cleaned_to = max(self.cleaned_to, whole_segments)
         else:
             assert self.first_dirty == bounds.first_dirty
         assert found(self.log) == [told(batch) for batch in self.batches]

@@ -24,6 +24,8 @@ from tests.torture.suite import Run, Suite
 # By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
 MODULES = {
     "crash-states": "tests.torture.crash_states",
+    "damage": "tests.torture.damage",
+    "kills": "tests.torture.kills",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
     "spark-kills": "tests.torture.spark_kills",
