@@ -218,7 +218,7 @@ class SegmentReader:
         if self._is_index_distrusted:
             return 0
         position = self.offset_index.lookup(offset).position
-        if position == 0 or self._is_batch_at(position, offset):
+        if position == 0 or (position > 0 and self._is_batch_at(position, offset)):
             return position
         logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, position)
         self._is_index_distrusted = True

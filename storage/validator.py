@@ -227,13 +227,15 @@ def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
 def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
     for row in headers.table[headers.table["magic"] >= v2.MAGIC]:
         count, first, last = row["count"], row["base_offset"], row["last_offset"]
-        if count <= 0 or (origin is Origin.CLIENT and count != last - first + 1):
+        if count <= 0 or not 0 <= first <= last or (origin is Origin.CLIENT and count != last - first + 1):
             raise RecordValidationError(f"a batch of {count} records cannot have offsets {first} to {last}")
         control, transactional = row["attributes"] & CONTROL_MASK, row["attributes"] & TRANSACTIONAL_MASK
         producer_id, epoch, sequence = row["producer_id"], row["producer_epoch"], row["base_sequence"]
         if control and origin is Origin.CLIENT:
             raise RecordValidationError("a client may not write control records")
-        if producer_id >= 0 and (epoch < 0 or (sequence < 0 and not control)):
+        if min(producer_id, epoch, sequence) < -1 or (
+            producer_id >= 0 and (epoch < 0 or (sequence < 0 and not control))
+        ):
             raise RecordValidationError(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
         if producer_id < 0 and transactional:
             raise RecordValidationError("a batch of a transaction names no producer")

@@ -56,8 +56,8 @@ def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
     last = int(inner[-1])
     if wrapper_offset == 0:
         return inner
-    if wrapper_offset < last:
-        raise InvalidRecordError(f"wrapper offset {wrapper_offset} is below its last inner offset {last}")
+    if not 0 <= last <= wrapper_offset:
+        raise InvalidRecordError(f"wrapper offset {wrapper_offset} does not go with its last inner offset {last}")
     return inner + (wrapper_offset - last)
 
 

@@ -41,7 +41,7 @@ class Story:
 
     def go_on(self, disk: MemoryFileSystem) -> Story:
         """Another process, after this one was killed, on a copy of the disk; it has yet to open anything."""
-        return Story(disk, self.settings, self.content, [self.content], self.sequence, [*self.batch_ends])
+        return Story(disk, self.settings, self.content, [*self.allowed], self.sequence, [*self.batch_ends])
 
     def open(self) -> Self:
         self.manager = LogManager.open("/logs", create=True, clock=self.disk.clock, filesystem=self.disk)

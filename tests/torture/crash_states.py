@@ -43,7 +43,14 @@ def sometimes(chance: Random, effort: Effort, every: int) -> Effort:
 
 def drawn_history(chance: Random, effort: Effort) -> None:
     settings = chance.choice(
-        ({}, SMALL, LAZY, PREALLOCATED, {**LAZY, "segment.bytes": "700"}, {**SMALL, **PREALLOCATED})
+        (
+            {},
+            SMALL,
+            LAZY,
+            {**PREALLOCATED, "segment.bytes": "2000"},
+            {**LAZY, "segment.bytes": "700"},
+            {**SMALL, **PREALLOCATED},
+        )
     )
     before, during = ([drawn_step(chance, settings) for _ in range(chance.randint(1, 6))] for _ in range(2))
     scenario = Scenario("drawn", partial(take_steps, before), partial(take_steps, during), settings)
@@ -86,7 +93,7 @@ def drawn_pairs(chance: Random) -> list[Pairs]:
     numbers = iter(range(1000))
     return [
         [
-            (b"%d" % chance.randrange(5), b"%d" % next(numbers) * chance.choice((1, 60)))
+            (b"%d" % chance.randrange(5), b"%d" % next(numbers) * chance.choice((1, 15)))
             for _ in range(chance.randint(1, 4))
         ]
         for _ in range(chance.randint(2, 5))
@@ -94,12 +101,12 @@ def drawn_pairs(chance: Random) -> list[Pairs]:
 
 
 def drawn_compaction(chance: Random, effort: Effort) -> None:
-    settings = test_cleaner_crash.compacted(chance.choice((200, 400, 1 << 20)), chance.choice((0, 60_000)))
+    settings = test_cleaner_crash.compacted(chance.choice((300, 500, 1 << 20)), chance.choice((0, 60_000)))
     deque(test_cleaner_crash.check_compaction(settings, drawn_pairs(chance), effort), maxlen=0)
 
 
 def compaction_cut_twice(chance: Random, effort: Effort) -> None:
-    settings = test_cleaner_crash.compacted(chance.choice((200, 400)), chance.choice((0, 60_000)))
+    settings = test_cleaner_crash.compacted(chance.choice((300, 500)), chance.choice((0, 60_000)))
     cuts, again = sometimes(chance, effort, 7), sometimes(chance, effort, 2)
     test_cleaner_crash.check_crash_after_crash(settings, drawn_pairs(chance), cuts, again)
 

@@ -12,6 +12,7 @@ from tests.torture.suite import FAULTS_MAX, Run
 # By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
 SHORT: dict[str, int] = {
     "crash-states": 100,
+    "damage": 3000,
     "kills": 20,
     "model": 1000,
 }

@@ -1,0 +1,76 @@
+"""Faults that the suites found, each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import InvalidRecordError, RecordValidationError
+from pyspark_commitlog.storage.format import index_entries, v1, v2
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import Bytes
+from pyspark_commitlog.storage.producers import Origin
+from pyspark_commitlog.storage.reader import KeptInMemory
+from tests.support.logs import append, batch, open_log, open_reader, records, rows
+from tests.support.memory_filesystem import MemoryFileSystem
+from tests.torture.damaging import sign_batches, sign_messages
+
+FIELDS = {name: (dtype, at) for name, (dtype, at, *_) in (v2.LAYOUT.fields or {}).items()}
+
+
+def with_field(data: Bytes, name: str, value: int) -> Bytes:
+    """A batch that says something else in its header, its checksum right."""
+    dtype, at = FIELDS[name]
+    changed = bytearray(data.tobytes())
+    changed[at : at + dtype.itemsize] = np.array([value], dtype=dtype).tobytes()
+    return np.frombuffer(sign_batches(bytes(changed)), dtype=np.uint8)
+
+
+def test_an_index_that_points_before_the_log_is_passed_over() -> None:
+    """Its position was read at, which the system refuses: a reader of a sound log failed."""
+    disk, marks = MemoryFileSystem(), KeptInMemory()
+    with open_log("/t-0", marks, filesystem=disk, index_interval_bytes=0) as log:
+        for n in range(4):
+            append(log, b"%d" % n)
+        written = rows(log)
+    with disk.open("/t-0/00000000000000000000.index", "write") as file:
+        entries = index_entries.encode_offset_entries(0, np.array([1, 2]), np.array([-80, -5]))
+        file.write(0, entries)
+    with open_reader("/t-0", marks, filesystem=disk) as reader:
+        assert rows(reader) == written
+
+
+@pytest.mark.parametrize("name", ["producer_id", "producer_epoch", "base_sequence"])
+def test_a_producer_below_none_is_refused_as_half_a_producer_is(name: str) -> None:
+    """Records that had to be encoded again failed by a ValueError, and others were stored as they were."""
+    data = with_field(batch(b"1", b"2"), name, -7)
+    with (
+        open_log("/t-0", filesystem=MemoryFileSystem(), compression_type="zstd") as log,
+        pytest.raises(RecordValidationError, match="-7"),
+    ):
+        log.append(data)
+
+
+@pytest.mark.parametrize("base_offset", [-(2**63), -1, 2**63 - 1])
+def test_offsets_beyond_all_numbers_are_refused_whoever_sends_them(base_offset: int) -> None:
+    """Shifting them to the end of the log overflowed."""
+    marker = with_field(batch(b"1", b"2"), "base_offset", base_offset)
+    with open_log("/t-0", filesystem=MemoryFileSystem()) as log, pytest.raises(RecordValidationError):
+        log.append(marker, origin=Origin.COORDINATOR)
+
+
+def test_inner_offsets_of_an_old_wrapper_that_are_negative_are_damage() -> None:
+    """The sum of both overflowed."""
+    inner = bytearray(v1.encode(records([b"value"])).tobytes())
+    inner[:8] = (-(2**63)).to_bytes(8, "big", signed=True)
+    data = np.frombuffer(
+        bytes(
+            formats.legacy.wrapper(
+                1, np.frombuffer(sign_messages(bytes(inner)), np.uint8), Codec.GZIP, None, 19, 5, False
+            )
+        ),
+        dtype=np.uint8,
+    )
+    with pytest.raises(InvalidRecordError, match="wrapper offset 19"):
+        formats.decode(data, formats.scan(data).headers)
