@@ -41,7 +41,7 @@ def describe_machine() -> dict[str, str]:
 def describe_versions() -> dict[str, str]:
     """Versions of Python, Java, Kafka and the packages that take part, and the commit that is measured."""
     return {
-        "spark-commitlog": _told(["git", "describe", "--always", "--dirty"]),
+        "spark-commitlog": _told(["git", "rev-parse", "--short", "HEAD"]),
         "python": platform.python_version(),
         "java": _told(["java", "-version"]).splitlines()[0],
         "kafka": kafka_jvm.KAFKA_VERSION,

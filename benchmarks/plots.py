@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
@@ -18,20 +19,26 @@ mpl.rcParams["svg.hashsalt"] = "spark-commitlog"  # the same figures give the sa
 
 
 def draw(series: Iterable[Series], directory: Path) -> dict[str, Path]:
-    """``growth-<plot>.svg`` in ``directory`` for each plot that a series names."""
-    by_plot = attrgetter("plot")
-    return {name: _draw(name, [*lines], directory) for name, lines in groupby(sorted(series, key=by_plot), by_plot)}
+    """A file in ``directory`` for each plot that a series names and what grows in it; by their titles."""
+    plot = attrgetter("plot", "size_unit")
+    return {
+        f"{title}, by {size_unit}": _draw(title, [*lines], directory / _file_name(title, size_unit))
+        for (title, size_unit), lines in groupby(sorted(series, key=plot), plot)
+    }
 
 
-def _draw(name: str, lines: list[Series], directory: Path) -> Path:
+def _file_name(title: str, size_unit: str) -> str:
+    return f"growth-{re.sub('[^a-z0-9]+', '-', f'{title} by {size_unit}'.lower())}.svg"
+
+
+def _draw(name: str, lines: list[Series], file: Path) -> Path:
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     for line in lines:
         _draw_line(axes, line)
-    axes.set(xscale="log", yscale="log", xlabel=lines[0].size_unit, ylabel=lines[0].unit, title=f"time against {name}")
+    axes.set(xscale="log", yscale="log", xlabel=lines[0].size_unit, ylabel=lines[0].unit, title=name)
     axes.grid(which="major", alpha=0.3)
     axes.legend(fontsize="small")
-    file = directory / f"growth-{name}.svg"
     figure.savefig(file, metadata={"Date": None})
     return file
 
@@ -42,5 +49,5 @@ def _draw_line(axes: Axes, line: Series) -> None:
     medians = [timing.median for timing in timings]
     spread = [[timing.median - timing.fastest for timing in timings], [each.slowest - each.median for each in timings]]
     drawn = axes.errorbar(sizes, medians, yerr=spread, marker="o", markersize=3, capsize=2, label=line.line)
-    straight = [medians[-1] * size / sizes[-1] for size in sizes]
+    straight = [medians[-1] * (size / sizes[-1]) ** line.power for size in sizes]
     axes.plot(sizes, straight, linestyle=":", linewidth=1, color=drawn[0].get_color())

@@ -1,0 +1,128 @@
+"""How time grows: against rows, partitions, keys and cores; each is a plot, medians of three.
+
+Where nothing is said of it a log has one partition; it is in the page cache. Compaction is of as many records whatever
+the number of keys, and its map has room for all of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from benchmarks import logs, topics
+from benchmarks.comparison import Point, Series, Setting
+from benchmarks.timing import Timing, alternate_told, time_call
+from pyspark_commitlog.pipeline.session import spark_session
+from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.config import CleanerConfig
+
+ROUNDS = 3
+ROWS = (100_000, 1_000_000, 10_000_000)
+PARTITIONS = (1, 4, 16, 64, 256)
+SPREAD_ROWS = 1_000_000
+KEYS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+COMPACTED = 10_000_000
+CORES = (1, 2)
+CORES_ROWS = 2_000_000
+
+Lines = dict[str, Callable[[], float]]
+
+
+def measure(setting: Setting) -> Iterator[Series]:
+    yield from against_rows(setting)
+    yield from against_keys(setting)
+    yield from through_spark(setting)
+
+
+def against_rows(setting: Setting) -> Iterable[Series]:
+    grown: dict[int, dict[str, Timing]] = {}
+    for size in map(setting.sized, ROWS):
+        log = setting.directory / "rows"
+        lines: Lines = {
+            "append": partial(_timed_anew, log, partial(logs.write, log, np.arange(size))),
+            "read, decode": partial(time_call, partial(logs.read, log)),
+            "verify": partial(time_call, partial(logs.verify, log)),
+            "recover": partial(time_call, partial(logs.recover, log)),
+        }
+        grown[size] = _medians(setting, lines)
+        shutil.rmtree(log)
+    return _series("one partition, without Spark", "rows", grown)
+
+
+def against_keys(setting: Setting) -> Iterable[Series]:
+    """Twice each: what is cleaned has to be written anew."""
+    size, grown = setting.sized(COMPACTED), {}
+    log = setting.directory / "keys"
+    for keys in map(setting.sized, KEYS):
+        numbers = np.random.default_rng(7).integers(0, keys, size)
+        grown[keys] = alternate_told({"compact": partial(clean, log, numbers)}, 2, warm_up=0)
+    return _series(f"compaction of {size:,} records", "keys", grown)
+
+
+def through_spark(setting: Setting) -> Iterator[Series]:
+    by_cores: dict[int, dict[str, Timing]] = {}
+    for cores in CORES:
+        with closing_session(cores) as spark:
+            by_cores[cores] = _write_and_read(spark, setting, CORES_ROWS, topics.TASKS)
+            if cores == max(CORES):
+                by_rows = {size: _write_and_read(spark, setting, size, topics.TASKS) for size in ROWS}
+                by_partitions = {each: _write_and_read(spark, setting, SPREAD_ROWS, each) for each in PARTITIONS}
+    yield from _series(f"{CORES_ROWS:,} rows through Spark", "cores", by_cores, power=-1)
+    yield from _series("through Spark", "rows", by_rows)
+    yield from _series(f"{SPREAD_ROWS:,} rows through Spark", "partitions", by_partitions)
+
+
+def _write_and_read(spark: SparkSession, setting: Setting, size: int, partitions: int) -> dict[str, Timing]:
+    log = setting.directory / "topics"
+    lines: Lines = {
+        "write": partial(_timed_anew, log, partial(topics.write, spark, log, setting.sized(size), partitions)),
+        "read": partial(time_call, partial(topics.read, spark, log)),
+    }
+    found = _medians(setting, lines)
+    shutil.rmtree(log)
+    return found
+
+
+@contextmanager
+def closing_session(cores: int) -> Iterator[SparkSession]:
+    spark = spark_session("growth", master=f"local[{cores}]", settings={"spark.ui.enabled": "false"})
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _medians(setting: Setting, lines: Lines) -> dict[str, Timing]:
+    return alternate_told(lines, min(ROUNDS, setting.rounds))
+
+
+def _series(plot: str, size_unit: str, grown: dict[int, dict[str, Timing]], power: int = 1) -> Iterator[Series]:
+    """The lines of a plot, from the timings of each size."""
+    for line in next(iter(grown.values())):
+        points = tuple(Point(float(size), timings[line]) for size, timings in grown.items())
+        yield Series(plot, line, points, size_unit, power=power)
+
+
+# What is timed
+
+
+def clean(directory: Path, numbers: np.ndarray) -> float:
+    """Seconds of a round over records just written, as the number of keys asks for the map."""
+    logs.write(directory, numbers)
+    cleaner = Cleaner(CleanerConfig(dedupe_buffer_size=2 * 24 * (int(numbers.max()) + 1) + 2**20))
+    with logs.open_log(directory) as log:
+        seconds = time_call(lambda: cleaner.clean(log, None, log.context.clock.now_ms()))
+    shutil.rmtree(directory)
+    return seconds
+
+
+def _timed_anew(directory: Path, write: Callable[[], None]) -> float:
+    """Seconds of a write to a directory that is not there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    return time_call(write)

@@ -1,0 +1,49 @@
+"""A log of any size in one partition, and what is done with all of it, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.rows import records
+from pyspark_commitlog.storage import LogReader
+from pyspark_commitlog.storage.clock import SystemClock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.format.tables import Int64s
+from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.verify import verify_log
+
+APPENDED_AT_ONCE = 100_000
+CONFIG = LogConfig.from_mapping(
+    {"cleanup.policy": "compact", "segment.bytes": str(256 * 2**20), "flush.messages": str(2**62)}
+)
+
+
+def open_log(directory: Path) -> Log:
+    return Log.open(str(directory), CONFIG)
+
+
+def write(directory: Path, numbers: Int64s) -> None:
+    """A record for each number, which is its key; behind them an empty active segment."""
+    with open_log(directory) as log:
+        for first in range(0, len(numbers), APPENDED_AT_ONCE):
+            log.append_records(records(numbers[first : first + APPENDED_AT_ONCE]), sync=False)
+        log.roll()
+
+
+def read(directory: Path) -> None:
+    """Decode all records."""
+    with LogReader.open(str(directory), CONFIG) as log:
+        for _ in log.records(0, log.log_end_offset):
+            pass
+
+
+def recover(directory: Path) -> None:
+    """Without a checkpoint nothing is known to be synced: all is looked at."""
+    open_log(directory).close()
+
+
+def verify(directory: Path) -> None:
+    """Decode all records, and compare indexes and snapshots with them."""
+    verify_log(LogContext(str(directory), CONFIG, SystemClock(), LocalFileSystem(), writable=False))

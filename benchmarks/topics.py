@@ -1,0 +1,33 @@
+"""A topic of any size, written and read through Spark, without files to write it from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.rows import KEY_BYTES, VALUE_BYTES
+from pyspark_commitlog import commitlog_sink
+
+TOPIC = "grown"
+TASKS = 4
+
+
+def write(spark: SparkSession, directory: Path, count: int, partitions: int = TASKS) -> None:
+    """``count`` rows in one transaction, by four tasks."""
+    commitlog_sink(topic=TOPIC, log_dir=str(directory), txnAppId=TOPIC, partitions=partitions)(_rows(spark, count), 0)
+
+
+def read(spark: SparkSession, directory: Path) -> None:
+    """All columns of all rows, into noop."""
+    frame = spark.read.format("commitlog").option("subscribe", TOPIC).load(str(directory))
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _rows(spark: SparkSession, count: int) -> DataFrame:
+    number = F.col("id").cast("string")
+    return spark.range(0, count, 1, TASKS).select(
+        F.lpad(number, KEY_BYTES, "0").cast("binary").alias("key"),
+        F.rpad(number, VALUE_BYTES, ".").cast("binary").alias("value"),
+    )
