@@ -48,7 +48,7 @@ def configs(  # the flags are those of kafka-configs
     A broker keeps them elsewhere: what is set here does not reach a broker that mounts the directory, nor the other way
     round. A log that is open keeps the settings it was opened with.
     """
-    action = only({"--describe": describe, "--alter": alter})
+    action = only(describe=describe, alter=alter)
     if entity_type != "topics":
         raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here")
     name = topic if entity_name is None else entity_name

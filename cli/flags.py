@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -10,12 +9,17 @@ import typer
 from pyspark_commitlog import storage
 
 
-def only(actions: Mapping[str, bool]) -> str:
+def flag(name: str) -> str:
+    """``to_offset`` is ``--to-offset``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def only(**actions: bool) -> str:
     """The one flag that was given, of those that say what is to be done."""
-    asked = [flag for flag, is_asked in actions.items() if is_asked]
+    asked = [name for name, is_asked in actions.items() if is_asked]
     if len(asked) != 1:
-        raise typer.BadParameter(f"exactly one of {', '.join(actions)} is needed")
-    return asked[0]
+        raise typer.BadParameter(f"exactly one of {', '.join(map(flag, actions))} is needed")
+    return flag(asked[0])
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -99,40 +99,39 @@ def groups(  # the flags are those of kafka-consumer-groups
     checkpoint says, whatever is committed for its group; a consumer of a broker goes on where the group is.
     """
     action = only(
-        {
-            "--list": list_groups,
-            "--describe": describe,
-            "--delete": delete,
-            "--delete-offsets": delete_offsets,
-            "--reset-offsets": reset_offsets,
-        }
+        list=list_groups,
+        describe=describe,
+        delete=delete,
+        delete_offsets=delete_offsets,
+        reset_offsets=reset_offsets,
     )
     if (execute and dry_run) or (state and members):
         raise typer.BadParameter("--execute and --dry-run exclude each other, and --state and --members")
-    scenarios = {
-        "--to-earliest": to_earliest or None,
-        "--to-latest": to_latest or None,
-        "--to-current": to_current or None,
-        "--to-offset": to_offset,
-        "--to-datetime": to_datetime,
-        "--by-duration": by_duration,
-        "--shift-by": shift_by,
+    scenarios: dict[str, Any] = {
+        "to_earliest": to_earliest,
+        "to_latest": to_latest,
+        "to_current": to_current,
+        "to_offset": to_offset,
+        "to_datetime": to_datetime,
+        "by_duration": by_duration,
+        "shift_by": shift_by,
     }
-    target = resetting.target(scenarios) if reset_offsets else None
+    target = resetting.target(**scenarios) if reset_offsets else None
+    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, members, execute)
     with storage.LogManager.open(log_dir) as manager:
-        command = _Groups(manager, as_json=as_json, is_dry=dry_run)
-        if action == "--list":
-            command.list(with_state=state)
-            return
-        names = command.chosen(group or [], all_groups=all_groups, may_be_new=reset_offsets)
-        if target is not None:
-            command.reset(names, target, topic or [], all_topics=all_topics, execute=execute)
-        elif action == "--delete-offsets":
-            command.delete_offsets(names, topic or [])
-        elif action == "--delete":
-            command.delete(names)
-        else:
-            command.describe(names, states=state, members=members)
+        _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
+
+
+class _Asked(NamedTuple):
+    """Of which groups, and what of them."""
+
+    groups: Sequence[str]
+    all_groups: bool
+    topics: Sequence[str]
+    all_topics: bool
+    states: bool
+    members: bool
+    execute: bool
 
 
 class _Groups:
@@ -146,15 +145,29 @@ class _Groups:
         self._offsets = storage.GroupOffsets(manager)
         self._known = {each.name: each for each in self._lags.groups()}
 
-    def chosen(self, names: Sequence[str], *, all_groups: bool, may_be_new: bool) -> list[str]:
-        if bool(names) == all_groups:
+    def run(self, action: str, asked: _Asked, target: resetting.Target | None) -> None:
+        if action == "--list":
+            self._list(with_state=asked.states)
+            return
+        names = self._chosen(asked, may_be_new=target is not None)
+        if target is not None:
+            self._reset(names, target, asked)
+        elif action == "--delete-offsets":
+            self._delete_offsets(names, asked.topics)
+        elif action == "--delete":
+            self._delete(names)
+        else:
+            self._describe(names, states=asked.states, members=asked.members)
+
+    def _chosen(self, asked: _Asked, *, may_be_new: bool) -> list[str]:
+        if bool(asked.groups) == asked.all_groups:
             raise typer.BadParameter("either --group, once for each, or --all-groups is needed")
-        for name in names:
+        for name in asked.groups:
             if name not in self._known and not may_be_new:
                 fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
-        return list(self._known) if all_groups else list(dict.fromkeys(names))
+        return list(self._known) if asked.all_groups else list(dict.fromkeys(asked.groups))
 
-    def list(self, *, with_state: bool) -> None:
+    def _list(self, *, with_state: bool) -> None:
         known = self._known.values()
         if self._as_json:
             print_json({"group": each.name, "state": each.state, "members": len(each.members)} for each in known)
@@ -164,7 +177,7 @@ class _Groups:
             for each in known:
                 typer.echo(each.name)
 
-    def describe(self, names: Iterable[str], *, states: bool, members: bool) -> None:
+    def _describe(self, names: Iterable[str], *, states: bool, members: bool) -> None:
         found = [self._known[name] for name in names]
         if states:
             self._states(found)
@@ -205,14 +218,14 @@ class _Groups:
 
     # Changing
 
-    def delete(self, names: Sequence[str]) -> None:
+    def _delete(self, names: Sequence[str]) -> None:
         for name in names:
             if not self._is_dry:
                 with self._unused(name):
                     self._offsets.delete(name)
         self._tell_deleted([{"group": name} for name in names], f"groups {', '.join(map(repr, names))}")
 
-    def delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
+    def _delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
         if len(names) != 1 or not topics:
             raise typer.BadParameter("--delete-offsets needs one --group, and --topic")
         name = names[0]
@@ -230,14 +243,12 @@ class _Groups:
         else:
             typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
 
-    def reset(
-        self, names: Sequence[str], target: resetting.Target, topics: Sequence[str], *, all_topics: bool, execute: bool
-    ) -> None:
+    def _reset(self, names: Sequence[str], target: resetting.Target, asked: _Asked) -> None:
         """A plan of all groups first, so that what is wrong is told before anything is changed."""
-        if bool(topics) == all_topics:
+        if bool(asked.topics) == asked.all_topics:
             raise typer.BadParameter("--reset-offsets needs either --topic, once for each, or --all-topics")
-        plans = {name: dict(self._plan(name, target, topics)) for name in names}
-        if execute:
+        plans = {name: dict(self._plan(name, target, asked.topics)) for name in names}
+        if asked.execute:
             self._manager.check_writable()
             for name, plan in plans.items():
                 with self._unused(name):
@@ -247,7 +258,7 @@ class _Groups:
         rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
         if self._as_json:
             keys = ("group", "topic", "partition", "new_offset")
-            print_json({**dict(zip(keys, row, strict=True)), "committed": execute} for row in rows)
+            print_json({**dict(zip(keys, row, strict=True)), "committed": asked.execute} for row in rows)
         else:
             print_table(NEW_OFFSETS, rows)
 

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.flags import flag
 from pyspark_commitlog.cli.output import fail
 from pyspark_commitlog.cli.times import parse_instant
 
@@ -20,13 +21,13 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
-def target(given: Mapping[str, Any]) -> Target:
-    """What one of the flags asks for; ``given`` by flag, None where a flag is absent."""
-    present = {flag: value for flag, value in given.items() if value is not None}
+def target(**given: Any) -> Target:
+    """What one of the flags asks for, given by name; None, or False, where one is absent."""
+    present = [(flag(name), value) for name, value in given.items() if value is not None and value is not False]
     if len(present) != 1:
-        raise typer.BadParameter(f"--reset-offsets needs exactly one of {', '.join(given)}")
-    [(flag, value)] = present.items()
-    return _SCENARIOS[flag](value)
+        raise typer.BadParameter(f"--reset-offsets needs exactly one of {', '.join(map(flag, given))}")
+    [(scenario, value)] = present
+    return _SCENARIOS[scenario](value)
 
 
 def _within(log: storage.LogReader, offset: int) -> int:

@@ -57,9 +57,7 @@ def topics(  # the flags are those of kafka-topics
     Looking takes no lock, so a running broker's directory may be looked at; changing it waits until the broker is
     stopped. What a broker keeps as configs of a topic is not in its log directory: only configs set here are shown.
     """
-    action = only(
-        {"--list": list_topics, "--describe": describe, "--create": create, "--alter": alter, "--delete": delete}
-    )
+    action = only(list=list_topics, describe=describe, create=create, alter=alter, delete=delete)
     if topic is None and action in ("--create", "--alter", "--delete"):
         raise typer.BadParameter(f"{action} needs --topic")
     with storage.LogManager.open(log_dir, create=create) as manager:

@@ -169,6 +169,9 @@ def test_offsets_are_reset_when_that_is_asked_for(directory: str) -> None:
     done = commitlog(*reset, "--to-earliest", "--execute")
     assert (done.code, done.stderr) == (0, "")
     assert offsets_of(directory, "etl") == {("orders", 0): 0, ("orders", 1): 5}
+    commitlog(*reset, "--to-latest", "--execute")
+    commitlog(*reset, "--to-offset", "0", "--execute")
+    assert offsets_of(directory, "etl") == {("orders", 0): 0, ("orders", 1): 5}
     done = commitlog(*reset, "--shift-by", "4", "--execute", "--json")
     assert json.loads(done.stdout) == {
         **{"group": "etl", "topic": "orders", "partition": 0},

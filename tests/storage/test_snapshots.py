@@ -147,7 +147,7 @@ def test_a_transaction_is_whole_or_not_there(manager: LogManager, tmp_path: Path
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for attempt in range(4):
+        for attempt in range(2):
             taken = take_snapshot(manager_of(tmp_path / "log"), str(tmp_path / f"snap{attempt}"))
             restored = manager_of(Path(taken.directory, "log"))
             found = [
@@ -175,7 +175,7 @@ def test_a_swap_that_was_not_finished_is_finished_in_the_snapshot(manager: LogMa
 
 
 def test_a_brokers_directory_is_snapshot_with_the_word_of_its_clean_stop_left_to_it(tmp_path: Path) -> None:
-    log_dir = broker_dirs.copy_to(tmp_path / "log", "transactions/final")
+    log_dir = broker_dirs.copy_to(tmp_path / "log", "plain/final")
     (log_dir / "topics.json").unlink()
     assert (log_dir / ".kafka_cleanshutdown").exists()
     with broker_dirs.open_manager(log_dir) as manager:
