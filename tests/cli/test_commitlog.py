@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.cli import COMMANDS
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
 FIRST = "0" * 20
 
@@ -168,3 +170,36 @@ def test_looking_at_topics_writes_nothing(log_directory: Path) -> None:
     before = sorted(log_directory.rglob("*"))
     commitlog("topics", "--describe", "--log-dir", str(log_directory))
     assert sorted(log_directory.rglob("*")) == before
+
+
+def test_help_lists_every_command() -> None:
+    done = commitlog("--help")
+    assert done.returncode == 0
+    listed = {line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines() if line.strip()}
+    assert {*COMMANDS} <= listed
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["commitlog", "delete"], ["delete-records"]),
+        (["commitlog", "topics", "--log-dir", "{dir}", "--topic", "pay"], ["payments"]),
+        (["commitlog", "cat", "--log-dir", "{dir}", "-t", ""], ["orders", "payments"]),
+        (["commitlog", "cat", "--log-dir", "/nowhere", "-t", ""], []),
+    ],
+)
+def test_shells_complete_commands_and_topics(words: list[str], completed: list[str], log_directory: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'commitlog'; from pyspark_commitlog.cli import main; main()"],
+        env={
+            **os.environ,
+            "_COMMITLOG_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(word.format(dir=log_directory) for word in words),
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (completed, "")

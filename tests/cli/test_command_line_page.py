@@ -1,0 +1,54 @@
+"""docs/command_line.md: its examples, one after the other, print what it shows; and it leaves no command out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pyspark_commitlog.cli import COMMANDS
+from tests.cli.in_process import commitlog
+
+PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
+
+
+class Step(NamedTuple):
+    """A command of the page, and what it shows of its output; ``...`` stands for anything."""
+
+    command: str
+    shown: str
+
+
+def steps() -> list[Step]:
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), re.MULTILINE)
+    return [Step(*pair) for pair in pairs]
+
+
+def output_of(command: str) -> str:
+    """In this process where it is one of ours, perhaps with another before it; by a shell else."""
+    before, bar, ours = command.rpartition(" | ")
+    if not ours.startswith("commitlog "):
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    stdin = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout if bar else b""
+    done = commitlog(*shlex.split(ours)[1:], stdin=stdin)
+    assert done.code == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+def test_each_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for command, shown in steps():
+        expected = ".*".join(re.escape(part) for part in shown.split("..."))
+        printed = output_of(command)
+        assert re.fullmatch(expected, printed, re.DOTALL), f"$ {command}\n{printed}"
+
+
+def test_every_command_has_an_example() -> None:
+    shown = {word for step in steps() for word in re.findall(r"commitlog ([a-z-]+)", step.command)}
+    assert shown == set(COMMANDS)
