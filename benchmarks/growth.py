@@ -69,24 +69,40 @@ def through_spark(setting: Setting) -> Iterator[Series]:
     by_cores: dict[int, dict[str, Timing]] = {}
     for cores in CORES:
         with closing_session(cores) as spark:
-            by_cores[cores] = _write_and_read(spark, setting, CORES_ROWS, topics.TASKS)
+            topic = GrownTopics(spark, setting)
+            by_cores[cores] = topic.write_and_read(CORES_ROWS)
             if cores == max(CORES):
-                by_rows = {size: _write_and_read(spark, setting, size, topics.TASKS) for size in ROWS}
-                by_partitions = {each: _write_and_read(spark, setting, SPREAD_ROWS, each) for each in PARTITIONS}
+                by_rows = {size: topic.write_and_read(size) for size in ROWS}
+                by_partitions = {each: topic.write_and_read(SPREAD_ROWS, each) for each in PARTITIONS}
     yield from _series(f"{CORES_ROWS:,} rows through Spark", "cores", by_cores, power=-1)
     yield from _series("through Spark", "rows", by_rows)
     yield from _series(f"{SPREAD_ROWS:,} rows through Spark", "partitions", by_partitions)
 
 
-def _write_and_read(spark: SparkSession, setting: Setting, size: int, partitions: int) -> dict[str, Timing]:
-    log = setting.directory / "topics"
-    lines: Lines = {
-        "write": partial(_timed_anew, log, partial(topics.write, spark, log, setting.sized(size), partitions)),
-        "read": partial(time_call, partial(topics.read, spark, log)),
-    }
-    found = _medians(setting, lines)
-    shutil.rmtree(log)
-    return found
+class GrownTopics:
+    """Topic after topic in one log directory: each write gets one that is empty, each read the one written last."""
+
+    def __init__(self, spark: SparkSession, setting: Setting) -> None:
+        self._spark = spark
+        self._setting = setting
+        self._directory = setting.directory / "topics"
+        self._made = 0
+
+    def write_and_read(self, size: int, partitions: int = topics.TASKS) -> dict[str, Timing]:
+        lines: Lines = {"write": partial(self._write, self._setting.sized(size), partitions), "read": self._read}
+        return _medians(self._setting, lines)
+
+    @property
+    def _topic(self) -> str:
+        return f"grown-{self._made}"
+
+    def _write(self, size: int, partitions: int) -> float:
+        self._made += 1
+        topics.make(self._directory, self._topic, partitions)
+        return time_call(partial(topics.write, self._spark, self._directory, self._topic, size))
+
+    def _read(self) -> float:
+        return time_call(partial(topics.read, self._spark, self._directory, self._topic))
 
 
 @contextmanager

@@ -30,6 +30,7 @@ TENTH = 10
 KEYS = 100_000
 LOOK_EVERY_S = 0.05
 ASKED = 1.25
+TOPIC = "memory"
 
 Operation = Callable[[Path], None]
 
@@ -99,11 +100,12 @@ def dump(directory: Path) -> None:
 
 
 def write_topic(count: int, directory: Path) -> None:
-    topics.write(spark_session("memory", master="local[2]"), directory, count)
+    topics.make(directory, TOPIC)
+    topics.write(spark_session("memory", master="local[2]"), directory, TOPIC, count)
 
 
 def read_topic(directory: Path) -> None:
-    topics.read(spark_session("memory", master="local[2]"), directory)
+    topics.read(spark_session("memory", master="local[2]"), directory, TOPIC)
 
 
 IN_PROCESS: dict[str, Operation] = {

@@ -9,19 +9,24 @@ from pyspark.sql import functions as F
 
 from benchmarks.rows import KEY_BYTES, VALUE_BYTES
 from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.storage import LogManager
 
-TOPIC = "grown"
 TASKS = 4
 
 
-def write(spark: SparkSession, directory: Path, count: int, partitions: int = TASKS) -> None:
+def make(directory: Path, topic: str, partitions: int = TASKS) -> None:
+    with LogManager.open(str(directory), create=True) as manager:
+        manager.create_topic(topic, partitions=partitions)
+
+
+def write(spark: SparkSession, directory: Path, topic: str, count: int) -> None:
     """``count`` rows in one transaction, by four tasks."""
-    commitlog_sink(topic=TOPIC, log_dir=str(directory), txnAppId=TOPIC, partitions=partitions)(_rows(spark, count), 0)
+    commitlog_sink(topic=topic, log_dir=str(directory), txnAppId=topic)(_rows(spark, count), 0)
 
 
-def read(spark: SparkSession, directory: Path) -> None:
+def read(spark: SparkSession, directory: Path, topic: str) -> None:
     """All columns of all rows, into noop."""
-    frame = spark.read.format("commitlog").option("subscribe", TOPIC).load(str(directory))
+    frame = spark.read.format("commitlog").option("subscribe", topic).load(str(directory))
     frame.write.format("noop").mode("overwrite").save()
 
 
