@@ -337,12 +337,19 @@ class LogReader:
         max_bytes: int,
         timespan: Timespan = ALL_TIMES,
     ) -> Iterator[FetchData]:
-        """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``."""
+        """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``.
+
+        Files of segments that were read to their end are given back: a log has more than a process may have open.
+        """
         offset = start
+        before: LogSegment | None = None
         while offset < min(end, bound):
             data = self._looking_again(partial(self._read, offset, bound, isolation, max_bytes))
             if data is None:
                 return
+            if before is not None and before is not data.segment:
+                before.close()
+            before = data.segment
             yield data
             offset = self._passing_over(data.next_offset, timespan)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_a_fetch_stays_within_one_segment_and_the_next_goes_on(tmp_path: Path) -
         offset = data.next_offset
     assert found == [(base, base) for base in log.segments.base_offsets]
     assert offset == 12
+
+
+def test_reading_a_log_keeps_no_more_files_open_than_those_of_a_few_segments(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for n in range(20):
+        append(log, b"%d" % n)
+        log.roll()
+    log.close()
+    before = len(os.listdir("/proc/self/fd"))
+    opened = set()
+    with open_reader(tmp_path) as reader:
+        for part in reader.records(0, 20, isolation=Isolation.READ_UNCOMMITTED):
+            assert len(part) == 1
+            opened.add(len(os.listdir("/proc/self/fd")) - before)
+    assert max(opened) <= 3 * 4  # the segment in hand, the one before it, the active one: a log and three indexes each
 
 
 @pytest.mark.parametrize("start", range(7))
