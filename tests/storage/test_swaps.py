@@ -54,8 +54,11 @@ def bases(directory: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_before(tmp_path_factory.mktemp("before"))
+
+
+def made_before(directory: Path) -> Path:
     """A log of several segments, the first two compacted into one that is ``.cleaned``: every third record is left."""
-    directory = tmp_path_factory.mktemp("before")
     with open_log(directory, recovery_point=0) as log:
         for _, value in OLD:
             log.append_records(records([value], keys=[value]))

@@ -1,0 +1,113 @@
+"""A fault that a real log had: what went wrong, what shows that it is not here, the line that would bring it back."""
+
+from __future__ import annotations
+import __future__
+
+import importlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.clock import ManualClock
+from tests.support.memory_filesystem import MemoryFileSystem
+
+PACKAGE = "pyspark_commitlog.storage"
+Scenario = Callable[[Path], object]  # is given an empty directory; raises where the fault shows
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One function of the engine with a fault put in: ``correct``, which it has once, replaced by ``faulty``."""
+
+    function: str  # module below storage, a colon, name: "cleaner.ranges:_bounds", "segment:LogSegment.trim"
+    correct: str
+    faulty: str
+
+    def apply(self, patch: pytest.MonkeyPatch) -> None:
+        """Put the fault in, wherever the function was imported to; an AssertionError where the line is gone."""
+        module_name, _, name = self.function.partition(":")
+        module = importlib.import_module(f"{PACKAGE}.{module_name}")
+        outer, _, name = name.rpartition(".")
+        holder = getattr(module, outer) if outer else module
+        original = vars(holder)[name]
+        faulty = self._compiled(_plain(original), vars(module))
+        patch.setattr(holder, name, faulty)
+        if not outer:
+            for other in [module for path, module in sys.modules.items() if path.startswith((PACKAGE, "tests."))]:
+                if vars(other).get(name) is original:
+                    patch.setattr(other, name, faulty)
+
+    def _compiled(self, function: Callable[..., Any], module: dict[str, Any]) -> object:
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.correct) == 1, f"{self.function} has no longer, once: {self.correct}"
+        flags = __future__.annotations.compiler_flag
+        made: dict[str, object] = {}
+        changed = source.replace(self.correct, self.faulty)
+        exec(compile(changed, f"<{self.function} with the fault>", "exec", flags), module, made)
+        return made[function.__name__]
+
+
+def _plain(found: Any) -> Callable[..., Any]:
+    """The function behind a property, a class method or a context manager."""
+    for name in ("fget", "__func__", "func"):
+        found = getattr(found, name, found)
+    plain: Callable[..., Any] = inspect.unwrap(found)
+    return plain
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A row of the table; ``why_not`` where there is no scenario: what the fault needs and is not here."""
+
+    number: int
+    issue: str
+    story: str  # what happened there
+    scenario: Scenario | None = None
+    mutations: tuple[Mutation, ...] = ()
+    why_not: str = ""
+
+    @property
+    def held_by(self) -> str:
+        """For the page: the test, or the reason."""
+        if self.scenario is None:
+            return self.why_not
+        path = self.scenario.__module__.replace(".", "/")
+        changed = ", ".join(dict.fromkeys(f"`{mutation.function.replace(':', ': ')}`" for mutation in self.mutations))
+        return f"`{self.scenario.__qualname__}` in {path}.py; put back in {changed}"
+
+
+def in_directory(test: Callable[..., object], *arguments: object) -> Scenario:
+    """A test that is given a directory."""
+
+    @wraps(test)
+    def scenario(directory: Path) -> None:
+        test(directory, *arguments)
+
+    return scenario
+
+
+def on_disk(test: Callable[..., object], *arguments: object, **named: object) -> Scenario:
+    """A test that is given a disk in memory."""
+
+    @wraps(test)
+    def scenario(_: Path) -> None:
+        test(MemoryFileSystem(ManualClock()), *arguments, **named)
+
+    return scenario
+
+
+def by_itself(test: Callable[..., object], *arguments: object) -> Scenario:
+    """A test that is given nothing, or what ``arguments`` make: functions among them are called."""
+
+    @wraps(test)
+    def scenario(_: Path) -> None:
+        test(*[argument() if callable(argument) else argument for argument in arguments])
+
+    return scenario
