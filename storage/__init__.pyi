@@ -97,6 +97,7 @@ from .refusals import find_refused as find_refused
 from .refusals import target_compression as target_compression
 from .refusals import validate_columns as validate_columns
 from .replica import append_fetched as append_fetched
+from .replica import begin_at as begin_at
 from .replica import fetched_records as fetched_records
 from .replica import producer_batches as producer_batches
 from .retention import RetentionOptions as RetentionOptions

@@ -45,6 +45,18 @@ def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: 
     return True
 
 
+def begin_at(log: Log, offset: int) -> bool:
+    """Let a log that never held anything begin at ``offset``; False, and nothing happens, where it did by now.
+
+    Of what retention deleted the leader epoch stays known.
+    """
+    with log.exclusively():
+        is_new = log.log_start_offset == log.log_end_offset and log.epochs.latest is None
+        if is_new:
+            log.truncate_fully_and_start_at(offset)
+    return is_new
+
+
 def fetched_records(fetched: bytes) -> Records:
     """The records of the whole batches in an answer, those of transactions too. Raises CorruptRecordError."""
     buffer = np.frombuffer(fetched, dtype=np.uint8)

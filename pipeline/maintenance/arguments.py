@@ -7,11 +7,12 @@ import getpass
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NoReturn
 
 from pyspark_commitlog.pipeline.options import local_directory
-from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, SystemClock
+from pyspark_commitlog.storage import ConfigOverrides, InvalidConfigError, MaintenanceRun, SystemClock
 
 EPOCH_MS_MIN = 100_000_000_000  # of 1973: fewer digits are a date without dashes, or seconds
 
@@ -53,6 +54,13 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 def split(given: list[str]) -> list[str]:
     """The values of an option that may be repeated, and hold several separated by commas."""
     return [each.strip() for text in given for each in text.split(",") if each.strip()]
+
+
+def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+    """The values of an option that may be repeated, each ``key=value``. Raises InvalidConfigError for another form."""
+    if wrong := [text for text in given if "=" not in text]:
+        raise InvalidConfigError(f"{option} {wrong[0]!r}: key=value is expected")
+    return dict(text.split("=", 1) for text in given)
 
 
 def _instant(text: str) -> int:

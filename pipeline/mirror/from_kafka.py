@@ -18,7 +18,6 @@ from pyspark_commitlog.pipeline.mirror.broker import (
     NO_EPOCH,
     Admin,
     Cluster,
-    Fetched,
     KafkaTopic,
     MirrorError,
     OutsideLogError,
@@ -31,6 +30,7 @@ from pyspark_commitlog.storage import (
     Runner,
     add_partitions,
     append_fetched,
+    begin_at,
     topic_id,
 )
 
@@ -105,34 +105,34 @@ def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
     bytes_max = min(FETCH_BYTES, log.context.config.segment_bytes)  # no larger set is appended
     goal: int | None = None
     while goal is None or log.log_end_offset < goal:
-        end = log.log_end_offset
-        offset, fetched = _fetch(log, end, leader, bytes_max, allow_data_loss)
+        end = offset = log.log_end_offset
+        epoch = log.epochs.latest.epoch if log.epochs.latest is not None else NO_EPOCH
+        try:
+            fetched = leader.fetch(offset, epoch, bytes_max)
+        except OutsideLogError:
+            offset = _next_there(log, leader, allow_data_loss)
+            end = log.log_end_offset
+            fetched = leader.fetch(offset, NO_EPOCH, bytes_max)
         goal = fetched.high_watermark if goal is None else goal
         if not fetched.batches:
             break
         append_fetched(log, fetched.batches, offset, end)
 
 
-def _fetch(log: Log, end: int, leader: PartitionLeader, bytes_max: int, allow_data_loss: bool) -> tuple[int, Fetched]:
-    """What comes next, and at which offset it was asked for.
+def _next_there(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> int:
+    """Where Kafka's log begins, which does not have what comes next here.
 
-    Raises MirrorError where Kafka's log does not go on where this one ends.
+    A log that never held anything begins there from now on. Raises MirrorError where Kafka's ends below, or what is between was deleted.
     """
-    epoch = log.epochs.latest.epoch if log.epochs.latest is not None and end > log.log_start_offset else NO_EPOCH
-    try:
-        return end, leader.fetch(end, epoch, bytes_max)
-    except OutsideLogError:
-        earliest, latest = leader.bounds()
+    end, (earliest, latest) = log.log_end_offset, leader.bounds()
     if earliest < end:
         raise MirrorError(
             f"{leader} ends at {latest}, and what was mirrored of it at {end}: it lost records; mirror into a new "
             "directory"
         )
-    if log.log_start_offset == end:  # there is nothing in it
-        log.truncate_fully_and_start_at(earliest)
-    elif not allow_data_loss:
+    if not begin_at(log, earliest) and not allow_data_loss:
         raise MirrorError(
             f"{leader} begins at {earliest}, and what was mirrored of it ends at {end}: records between were deleted "
             "before they came here; to leave them out, allow data loss"
         )
-    return earliest, leader.fetch(earliest, NO_EPOCH, bytes_max)
+    return earliest

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from kafka import KafkaAdminClient
 
-from pyspark_commitlog.pipeline.mirror import Mirrored, from_kafka
+from pyspark_commitlog.pipeline.mirror import Mirrored, arguments, from_kafka
 from pyspark_commitlog.pipeline.mirror.broker import Cluster, MirrorError, PartitionLeader
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
 from pyspark_commitlog.pipeline.mirror.to_kafka import Sending, send
@@ -32,6 +35,7 @@ from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import NOW_MS, records
 from tests.support.spark_kafka import delete_records
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("a broker beside Spark")
 FROM_BEGINNING = {"auto.offset.reset": "earliest"}
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}  # or the broker would compact what a test looks at
@@ -341,3 +345,35 @@ def test_streaming_query_goes_from_kafka_to_the_mirror_with_its_checkpoint(
         [(0, b"1"), (1, b"2")],
         [(3, b"3")],
     ]
+
+
+def test_the_commands_of_the_page_copy_a_topic_there_and_back(broker: Broker, tmp_path: Path) -> None:
+    create_topics(broker.bootstrap, {"flights": Topic(2)})
+    java_produce(broker.bootstrap, "flights", [ProducerRecord(b"%d" % n, b"%d" % (n % 9)) for n in range(100)])
+    (tmp_path / "jobs").symlink_to(ROOT / "jobs")
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    commands = re.findall("```sh\n(.*?)```", (ROOT / "docs" / "mirroring.md").read_text(), re.DOTALL)
+    for command in commands:
+        given = ["bash", "-c", command.replace("localhost:9092", broker.bootstrap)]
+        done = subprocess.run(given, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) == 2, done.stdout
+    assert len(commands) == 2
+    assert (
+        in_kafka(broker, "copy") == in_log(str(tmp_path / "data" / "mirror"), "flights") == in_kafka(broker, "flights")
+    )
+
+
+def test_wrong_use_of_the_job_ends_with_1_and_says_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    for given, told in [
+        (["from-kafka", "--log-dir", "d", "--topics", "t"], "--bootstrap-servers"),
+        (["sideways"], "from-kafka"),
+    ]:
+        with pytest.raises(SystemExit) as ended:
+            arguments.parser("").parse_args(given)
+        assert ended.value.code == 1
+        assert told in capsys.readouterr().err
+    to_kafka = ["to-kafka", "--bootstrap-servers", "b", "--log-dir", "d", "--topics", "a,b", "--target", "c"]
+    with pytest.raises(InvalidConfigError, match="--target c names one topic"):
+        list(arguments.ROUNDS["to-kafka"](arguments.parser("").parse_args(to_kafka), ["a", "b"], in_this_process))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnexpectedAppendOffsetError
 from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.replica import append_fetched, fetched_records, producer_batches
+from pyspark_commitlog.storage.replica import append_fetched, begin_at, fetched_records, producer_batches
 from tests.support.logs import open_log, records
 
 
@@ -57,7 +57,7 @@ def test_answer_that_comes_after_another_follower_went_on_is_dropped(leader: Log
 
 
 def test_empty_log_begins_inside_a_batch_as_the_leaders_does(leader: Log, follower: Log) -> None:
-    follower.truncate_fully_and_start_at(12)
+    assert begin_at(follower, 12)
     assert append_fetched(follower, fetch(leader, 12), 12, 12)
     assert (follower.log_start_offset, follower.log_end_offset) == (12, 20)
     assert values(follower) == [b"%02d" % number for number in range(12, 20)]
@@ -68,6 +68,14 @@ def test_log_that_ends_inside_a_batch_of_the_leader_is_left_as_it_is(leader: Log
     with pytest.raises(UnexpectedAppendOffsetError):
         append_fetched(follower, fetch(leader, 12), 12, 12)
     assert values(follower) == [b"own"] * 12
+
+
+def test_log_that_another_follower_filled_meanwhile_begins_nowhere_else(leader: Log, follower: Log) -> None:
+    second = open_log(follower.context.directory, follower.checkpoints)
+    assert begin_at(second, 12)
+    assert append_fetched(second, fetch(leader, 12), 12, 12)
+    assert not begin_at(follower, 12)
+    assert values(follower) == [b"%02d" % number for number in range(12, 20)]
 
 
 def test_damaged_answer_is_refused(leader: Log, follower: Log) -> None:
