@@ -81,13 +81,11 @@ def cat(  # the flags are those of kcat -C
     Within a partition they come in order. Takes no lock, so it may be a running broker's directory.
     """
     nothing = b"NULL" if null else b""
-    text = (
-        record_text.as_json
-        if as_json
-        else record_text.delimited(key_delimiter, delimiter, null=nothing)
-        if format is None
-        else record_text.formatted(format, null=nothing)
-    )
+    text: record_text.Text = record_text.as_json
+    if format is not None:
+        text = record_text.formatted(format, null=nothing)
+    elif not as_json:
+        text = record_text.delimited(key_delimiter, delimiter, null=nothing)
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}

@@ -75,17 +75,16 @@ def topics(  # the flags are those of kafka-topics
             _alter(manager, found, partitions, is_dry=dry_run)
         elif delete:
             _delete(manager, found, is_dry=dry_run, as_json=as_json)
+        elif list_topics:
+            _list(found, as_json=as_json)
         else:
-            show = _list if list_topics else _describe
-            show(manager, found, as_json=as_json, briefly=topics_with_overrides)
+            _describe(manager, found, as_json=as_json, briefly=topics_with_overrides)
 
 
 # Showing
 
 
-def _list(
-    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, as_json: bool, briefly: bool
-) -> None:
+def _list(found: Sequence[storage.TopicDescription], *, as_json: bool) -> None:
     if as_json:
         print_json({"topic": each.name, "internal": each.name in storage.INTERNAL_TOPICS} for each in found)
         return

@@ -1,0 +1,47 @@
+"""A broker goes on with what the command did to its directory, and with what was restored from a snapshot of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.in_process import commitlog
+from tests.support.kafka import Broker, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce
+
+pytestmark = pytest.mark.xdist_group("broker-of-the-command")
+
+
+def values(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None]]:
+    return [(each.partition, each.offset, each.value) for each in java_consume(bootstrap, topic)]
+
+
+def test_a_broker_goes_on_with_a_restored_snapshot_of_what_the_command_changed(tmp_path: Path) -> None:
+    with Broker(tmp_path / "home") as broker:
+        broker.start()
+        create_topics(broker.bootstrap, {"orders": Topic(2, {"segment.bytes": "200"}), "gone": Topic()})
+        sent = [ProducerRecord(b"%d" % n * 90, key=b"k", partition=0) for n in range(4)]
+        java_produce(broker.bootstrap, "orders", [step for record in sent for step in (record, Step.FLUSH)])
+        log_dir = ("--log-dir", broker.log_dir)
+        before = commitlog("offsets", *log_dir, "--topic", "orders").stdout  # beside the running broker
+        assert before == "orders:0:4\norders:1:0\n"
+        for refused in (("produce", "-t", "orders"), ("snapshot", "--to", tmp_path / "snap"), ("recover",)):
+            done = commitlog(*refused, *log_dir, stdin=b"x\n")
+            assert (done.code, "a running Kafka broker" in done.stderr) == (1, True)
+        broker.stop()
+
+        assert commitlog("produce", *log_dir, "-t", "orders", "-p", 1, stdin=b"ours\nours too\n").code == 0
+        (tmp_path / "delete.json").write_text('{"partitions": [{"topic": "orders", "partition": 0, "offset": 2}]}')
+        assert commitlog("delete-records", *log_dir, "--offset-json-file", tmp_path / "delete.json").code == 0
+        assert commitlog("snapshot", *log_dir, "--to", tmp_path / "snap").code == 0
+        assert commitlog("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "restored").code == 0
+
+        broker.start(tmp_path / "restored")
+        expected: list[tuple[int, int, bytes | None]] = [(0, n, b"%d" % n * 90) for n in (2, 3)]
+        expected += [(1, 0, b"ours"), (1, 1, b"ours too")]
+        assert values(broker.bootstrap, "orders") == expected
+        java_produce(broker.bootstrap, "orders", [ProducerRecord(b"theirs", partition=1)])
+        assert values(broker.bootstrap, "orders") == [*expected, (1, 2, b"theirs")]
+        broker.stop()
+        shown = commitlog("cat", "--log-dir", tmp_path / "restored", "-t", "orders", "-p", 1, "-e", "-q").stdout
+        assert shown == "ours\nours too\ntheirs\n"
