@@ -97,4 +97,7 @@ class Series:
     line: str
     points: tuple[Point, ...]
     size_unit: str
+    power: int = 1
+    """Of the size, that the cost would grow with if it were straight."""
+
     unit: str = "s"

@@ -69,7 +69,7 @@ def through_spark(setting: Setting) -> Iterator[Series]:
     by_cores: dict[int, dict[str, Timing]] = {}
     for cores in CORES:
         with closing_session(cores) as spark:
-            topic = GrownTopics(spark, setting)
+            topic = GrownTopics(spark, setting, f"topics-{cores}")
             by_cores[cores] = topic.write_and_read(CORES_ROWS)
             if cores == max(CORES):
                 by_rows = {size: topic.write_and_read(size) for size in ROWS}
@@ -82,10 +82,10 @@ def through_spark(setting: Setting) -> Iterator[Series]:
 class GrownTopics:
     """Topic after topic in one log directory: each write gets one that is empty, each read the one written last."""
 
-    def __init__(self, spark: SparkSession, setting: Setting) -> None:
+    def __init__(self, spark: SparkSession, setting: Setting, name: str) -> None:
         self._spark = spark
         self._setting = setting
-        self._directory = setting.directory / "topics"
+        self._directory = setting.directory / name
         self._made = 0
 
     def write_and_read(self, size: int, partitions: int = topics.TASKS) -> dict[str, Timing]:

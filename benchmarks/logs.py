@@ -15,8 +15,9 @@ from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.verify import verify_log
 
 APPENDED_AT_ONCE = 100_000
+SEGMENT_BYTES = 256 * 2**20
 CONFIG = LogConfig.from_mapping(
-    {"cleanup.policy": "compact", "segment.bytes": str(256 * 2**20), "flush.messages": str(2**62)}
+    {"cleanup.policy": "compact", "segment.bytes": SEGMENT_BYTES, "max.message.bytes": 16 * 2**10}
 )
 
 

@@ -1,0 +1,58 @@
+"""Opening 1 GB of log that nobody closed, beside a broker that does the same; the log is in the page cache.
+
+Uncompressed, 16-byte keys and 100-byte values in batches of 16 KiB, segments of 256 MiB, nothing known to be synced: so
+both look at each batch and make the indexes anew. Ours is one process without Spark. Kafka's time is the one that the
+broker logs for this log, with the JVM options of its start script; it is killed each time, and its checkpoint removed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import logs
+from benchmarks.compaction import WarmBroker
+from benchmarks.comparison import Comparison, Setting
+from benchmarks.timing import alternate_told, time_call
+from tests.support.kafka import Broker, mount
+
+RECORDS = 8_000_000
+TOPIC = "recovery"
+TOLD = rf"Completed load of Log\(dir=\S*{TOPIC}-0.*? in (\d+)ms"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+def measure(setting: Setting) -> Iterator[Comparison]:
+    partition = setting.directory / "source" / f"{TOPIC}-0"
+    logs.write(partition, np.arange(setting.sized(RECORDS)))
+    log_bytes = sum(file.stat().st_size for file in partition.glob("*.log"))
+    with WarmBroker(setting.directory / "broker") as broker:
+        broker.start()
+        mount(broker, setting.directory / "source", {TOPIC: {"segment.bytes": str(logs.SEGMENT_BYTES)}})
+        mine = setting.directory / "mine"
+        shutil.copytree(broker.log_dir / partition.name, mine)
+        peers = {"ours": partial(recover, mine), "theirs": partial(let_recover, broker)}
+        found = alternate_told(peers, setting.rounds)
+    yield Comparison(
+        "recovery of 1 GB", "Kafka's, in the page cache", **found, asked=3, work={"crc32c": float(log_bytes)}
+    )
+
+
+def recover(directory: Path) -> float:
+    return time_call(partial(logs.recover, directory))
+
+
+def let_recover(broker: Broker) -> float:
+    """Seconds that the broker logs for loading the log after a crash."""
+    broker.kill()
+    (broker.log_dir / RECOVERY_POINTS).unlink(missing_ok=True)
+    broker.start()
+    told = re.search(TOLD, broker.log_text())
+    if told is None:
+        raise ValueError(f"the broker says nothing of {TOPIC}: {broker.problems()}")
+    return int(told[1]) / 1e3
