@@ -75,8 +75,8 @@ def produce(  # the flags are those of kcat -P
                     written += len(records)
                     if as_json:
                         print_json([{"topic": topic, "partition": number, **_where(info)}])
-            except storage.AppendError as error:
-                fail(f"{error}; {written:,} records before are in the log, those from there on are not")
+            except storage.LogStoreError as error:
+                fail(f"{error}; {written:,} records before are in the log")
 
 
 def _where(info: storage.AppendInfo) -> dict[str, int]:

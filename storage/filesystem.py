@@ -442,6 +442,15 @@ def make_directory_durably(filesystem: FileSystem, path: str) -> None:
             filesystem.sync_directory(parent_of(made))
 
 
+def remove_tree(filesystem: FileSystem, path: str) -> None:
+    """A file, or a directory with everything in it; no error if it is not there. Syncs nothing."""
+    status = filesystem.status(path)
+    if status is not None and status.is_directory:
+        for name in filesystem.list(path):
+            remove_tree(filesystem, f"{path}/{name}")
+    filesystem.remove(path)
+
+
 def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
     """The whole of a small file.
 

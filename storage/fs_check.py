@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, Lock, Mount
+from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, Lock, Mount, remove_tree
 from pyspark_commitlog.storage.format import names
 
 SYNCS = 20  # that are timed
@@ -113,7 +113,7 @@ def check_filesystem(
     try:
         return [_checked(name, check, filesystem, work, clock or SystemClock()) for name, check in _CHECKS.items()]
     finally:
-        _remove(filesystem, work)
+        remove_tree(filesystem, work)
 
 
 def _checked(name: str, check: _Check, filesystem: CheckableFileSystem, work: str, clock: Clock) -> Finding:
@@ -124,14 +124,6 @@ def _checked(name: str, check: _Check, filesystem: CheckableFileSystem, work: st
     except (_BrokenError, OSError) as error:
         return Finding(name, Verdict.FAILED, str(error))
     return Finding(name, verdict, detail)
-
-
-def _remove(filesystem: FileSystem, path: str) -> None:
-    status = filesystem.status(path)
-    if status is not None and status.is_directory:
-        for name in filesystem.list(path):
-            _remove(filesystem, names.join(path, name))
-    filesystem.remove(path)
 
 
 def _expect(is_so: bool, otherwise: str) -> None:

@@ -29,6 +29,7 @@ from pyspark_commitlog.storage.filesystem import (
     make_directory_durably,
     parent_of,
     read_file,
+    remove_tree,
     write_atomically,
 )
 from pyspark_commitlog.storage.format import names
@@ -259,22 +260,14 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
     if lock is None:
         raise SnapshotError(f"{building}: another process is making it")
     with lock:
-        _empty(filesystem, building, but=BUILDING_LOCK_FILE)
+        for name in filesystem.list(building):
+            if name != BUILDING_LOCK_FILE:
+                remove_tree(filesystem, names.join(building, name))
         yield building
         filesystem.remove(names.join(building, BUILDING_LOCK_FILE))
         filesystem.sync_directory(building)
         filesystem.rename(building, target.rstrip("/"))
         filesystem.sync_directory(parent_of(target))
-
-
-def _empty(filesystem: FileSystem, directory: str, but: str = "") -> None:
-    for name in filesystem.list(directory):
-        path = names.join(directory, name)
-        status = filesystem.status(path)
-        if status is not None and status.is_directory:
-            _empty(filesystem, path)
-        if name != but:
-            filesystem.remove(path)
 
 
 def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
-from pyspark_commitlog.storage.filesystem import read_file
+from pyspark_commitlog.storage.filesystem import read_file, remove_tree
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -205,7 +205,5 @@ def _remove_deleted(manager: LogManager) -> None:
     for name in manager.filesystem.list(manager.directory):
         found = names.parse_partition_directory(name)
         if found is not None and found.kind == "delete":
-            for file in manager.filesystem.list(manager.path(name)):
-                manager.filesystem.remove(manager.path(name, file))
-            manager.filesystem.remove(manager.path(name))
+            remove_tree(manager.filesystem, manager.path(name))
     manager.filesystem.sync_directory(manager.directory)
