@@ -176,10 +176,14 @@ class LogSegment(SegmentReader):
         return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
 
     def become_inactive(self) -> None:
-        """Closing time index entry, log and indexes cut to what is used, all synced (spec 7.2)."""
+        """Closing time index entry, log and indexes cut to what is used, all synced (spec 7.2), and the files given back.
+
+        So a log that is rolled ever again holds no more files open than one that was not.
+        """
         self.add_closing_time_entry()
         self.trim()
         self.sync(with_indexes=True)
+        self.close()
 
     def add_closing_time_entry(self) -> None:
         """So that the time index ends with the segment's largest timestamp, even where it is full."""

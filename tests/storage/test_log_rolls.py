@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,24 @@ def test_a_segment_is_filled_to_the_last_byte_before_it_is_rolled(tmp_path: Path
         append(log, b"x" * 30)
     assert bases(log) == [0, 3, 6]
     assert [segment.size for segment in log.segments] == [3 * BATCH_BYTES, 3 * BATCH_BYTES, BATCH_BYTES]
+
+
+def test_a_log_that_is_rolled_again_and_again_has_no_more_files_open(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=BATCH_BYTES)
+    append(log, b"x" * 30)
+    append(log, b"x" * 30)
+    before = open_files(tmp_path)
+    for _ in range(5):
+        append(log, b"x" * 30)
+    assert len(bases(log)) == 7
+    assert open_files(tmp_path) == before
+    assert rows(log) == [(offset, b"x" * 30) for offset in range(7)]
+
+
+def open_files(directory: Path) -> int:
+    """Of this process, below ``directory``."""
+    opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return sum(path.startswith(str(directory)) for path in opened)
 
 
 def test_one_byte_less_of_room_and_it_is_rolled_before(tmp_path: Path) -> None:
