@@ -9,15 +9,14 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
-import traceback
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.report import terminal_table, write_readme
 from benchmarks.results import PartResult, load_results, save_results
-from benchmarks.running import measure_part
+from benchmarks.running import save_part
 
 PARTS = (
     "writing",
@@ -39,21 +38,30 @@ WIDTH = 180  # of the table, where there is no terminal to ask
 def main() -> int:
     options = _arguments()
     console = Console(width=max(WIDTH, Console().width))
-    failed = 0
+    failed = []
     for part in options.parts or PARTS:
         console.rule(part)
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            running = process.submit(measure_part, part, options.directory, options.rounds, options.scale)
-            problem = running.exception()
-        if problem is not None:
-            traceback.print_exception(problem)
-            failed += 1
+        result = _in_a_process(part, options)
+        if result is None:
+            failed.append(part)
             continue
-        result = running.result()
         console.print(terminal_table(part, result))
         if not options.dry:
             _keep(part, result)
-    return min(failed, 1)
+    if failed:
+        console.print(f"not measured: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def _in_a_process(part: str, options: argparse.Namespace) -> PartResult | None:
+    """A part's result; None where it failed, and its process has told why."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-result-") as directory:
+        file = Path(directory) / "result.json"
+        arguments = (file, part, options.directory, options.rounds, options.scale)
+        process = multiprocessing.get_context("spawn").Process(target=save_part, args=arguments)
+        process.start()
+        process.join()
+        return load_results(file).get(part)
 
 
 def _keep(part: str, result: PartResult) -> None:

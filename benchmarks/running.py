@@ -11,7 +11,12 @@ from pathlib import Path
 from benchmarks.comparison import Comparison, Series, Setting
 from benchmarks.limits import measure_limits
 from benchmarks.machine import describe_machine, describe_versions
-from benchmarks.results import PartResult
+from benchmarks.results import PartResult, save_results
+
+
+def save_part(file: Path, part: str, directory: Path | None, rounds: int, scale: float) -> None:
+    """Run a part and keep its result alone in ``file``."""
+    save_results({part: measure_part(part, directory, rounds, scale)}, file)
 
 
 def measure_part(part: str, directory: Path | None, rounds: int, scale: float) -> PartResult:
