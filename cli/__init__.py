@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.output import DAMAGED
 
 COMMANDS = (
     "topics",
@@ -87,7 +88,7 @@ def main() -> None:
     try:
         app()
     except storage.CorruptionError as error:
-        _end(str(error), 3)
+        _end(str(error), DAMAGED)
     except storage.LogStoreError as error:
         _end(str(error), 1)
     except OSError as error:

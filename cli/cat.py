@@ -144,7 +144,8 @@ class _Tail:
         self._log, self._topic, self._partition, self._span = log, topic, partition, span
         self._next = span.begin(log, span.isolation)
         self._bound = span.end(log)
-        if not log.log_start_offset <= self._next <= log.log_end_offset:
+        # A log start above the log end is what a crash may leave of a log that was all deleted.
+        if not log.log_start_offset <= self._next <= max(log.log_start_offset, log.log_end_offset):
             fail(f"{self.name} holds offsets {log.log_start_offset} to {log.log_end_offset}, {self._next} is outside")
 
     def messages(self) -> Iterator[record_text.Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, LogDir, complete_topic
-from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_table, print_wide
+from pyspark_commitlog.cli.output import Column, Failures, is_watched, print_json, print_table, print_wide
 from pyspark_commitlog.cli.times import parse_instant
 
 if TYPE_CHECKING:
@@ -53,17 +54,23 @@ def describe(
     as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
     with storage.LogManager.open(log_dir) as manager:
         numbers = partition or manager.topic(topic).partitions
-        found = [storage.describe_partition(manager, topic, number, as_of_ms=as_of_ms) for number in numbers]
+        failures = Failures()
+        looks = [partial(storage.describe_partition, manager, topic, number, as_of_ms=as_of_ms) for number in numbers]
+        for found in filter(None, map(failures.attempt, looks)):
+            _show(found, as_json=as_json)
+    failures.end()
+
+
+def _show(found: storage.PartitionDescription, *, as_json: bool) -> None:
     if as_json:
-        print_json(map(_json, found))
+        print_json([_json(found)])
         return
-    for each in found:
-        typer.echo("\n".join(_head(each)))
-        if is_watched():
-            _draw(each)
-        else:
-            print_table(COLUMNS, [_row(each, fate) for fate in each.retention.plan.fates])
-            typer.echo("")
+    typer.echo("\n".join(_head(found)))
+    if is_watched():
+        _draw(found)
+    else:
+        print_table(COLUMNS, [_row(found, fate) for fate in found.retention.plan.fates])
+        typer.echo("")
 
 
 def _head(found: storage.PartitionDescription) -> Iterator[str]:

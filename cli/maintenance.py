@@ -15,12 +15,10 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import complete_topic
-from pyspark_commitlog.cli.output import print_json
+from pyspark_commitlog.cli.output import DAMAGED, print_json
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-DAMAGED = 3  # the exit code; 2 is wrong use
 
 Topics = Annotated[
     list[str] | None,

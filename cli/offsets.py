@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, LogDir, TopicNames, complete_topic
-from pyspark_commitlog.cli.output import Column, fail, is_watched, print_json, print_table
+from pyspark_commitlog.cli.output import Column, Failures, fail, is_watched, print_json, print_table
 from pyspark_commitlog.cli.selecting import matching, matching_partitions
 
 COLUMNS = (
@@ -71,9 +72,11 @@ def offsets(  # the flags are those of kafka-get-offsets
         wanted = None if partitions is None else _numbers(partitions)
         places = [place for place in places if wanted is None or place[1] in wanted]
         if not places:
-            fail(f"no partition is asked for that {log_dir} has; commitlog topics --describe lists them")
-        answers = {place: _ask(manager, place, question) for place in places}
+            fail(f"{log_dir} has no partition that is asked for; commitlog topics --describe lists them")
+        failures = Failures()
+        answers = {place: failures.attempt(partial(_ask, manager, place, question)) for place in places}
     _show({place: answer for place, answer in answers.items() if answer is not None}, as_json=as_json)
+    failures.end()
 
 
 def _ask(manager: storage.LogManager, place: tuple[str, int], question: Question) -> Found | None:

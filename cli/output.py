@@ -5,16 +5,21 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import typer
+
+from pyspark_commitlog import storage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 WIDEST = 10_000  # columns of text
+DAMAGED = 3  # the exit code where a log is damaged; 2 is wrong use
+
+T = TypeVar("T")
 
 
 class Column(NamedTuple):
@@ -68,6 +73,29 @@ def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
     """One object a line, as ``jq`` likes it."""
     for row in rows:
         typer.echo(json.dumps(row, ensure_ascii=False))
+
+
+class Failures:
+    """What is wrong with single partitions, which keeps nobody from the others."""
+
+    def __init__(self) -> None:
+        self._errors: list[storage.LogStoreError] = []
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """The result of ``work``; None where a log cannot be read."""
+        try:
+            return work()
+        except storage.LogStoreError as error:
+            self._errors.append(error)
+            return None
+
+    def end(self) -> None:
+        """Tell them, once the others were shown; the command fails if there are any."""
+        for error in self._errors:
+            typer.echo(f"commitlog: {error}", err=True)
+        if self._errors:
+            is_damaged = any(isinstance(error, storage.CorruptionError) for error in self._errors)
+            raise typer.Exit(DAMAGED if is_damaged else 1)
 
 
 def fail(message: str) -> NoReturn:

@@ -192,6 +192,12 @@ def test_damage_ends_it_with_3_behind_what_is_sound(tmp_path: Path) -> None:
     assert str(path) in done.stderr
 
 
+def test_a_log_that_was_all_deleted_before_a_crash_has_nothing_to_show() -> None:
+    log_dir = broker_dirs.stage("recovery-fatal/log-start-beyond-before") / "log"
+    done = commitlog("cat", "--log-dir", log_dir, "-t", "f", "-e", "-q")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
 # --- wrong use
 
 

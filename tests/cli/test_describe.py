@@ -94,6 +94,13 @@ def test_what_a_broker_left_is_described_and_left_alone() -> None:
     assert kafka_said.contents(log_dir) == before
 
 
+def test_a_damaged_log_is_told_with_3() -> None:
+    log_dir = broker_dirs.stage("recovery-damage/clean-marker-appended") / "log"
+    done = commitlog("describe", "--log-dir", log_dir, "-t", "d-extra-garbage")
+    assert (done.code, done.stdout) == (3, "")
+    assert "position 2861" in done.stderr
+
+
 # --- wrong use
 
 

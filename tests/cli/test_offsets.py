@@ -10,6 +10,7 @@ import pytest
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 from tests.cli.kafka_said import T
+from tests.support import broker_dirs
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,14 @@ def test_looking_writes_nothing(broker: Path) -> None:
     for time in ("-1", "-2", "-3", str(T)):
         commitlog("offsets", "--log-dir", broker, "--time", time)
     assert kafka_said.contents(broker) == before
+
+
+def test_a_damaged_partition_keeps_nobody_from_the_others() -> None:
+    log_dir = broker_dirs.stage("recovery-damage/clean-marker-appended") / "log"
+    done = commitlog("offsets", "--log-dir", log_dir, "--topic", "d-e.*")
+    assert done.code == 3
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["d-empty-active"]
+    assert "d-extra-garbage-0/00000000000000000159.log, position 2861" in done.stderr
 
 
 def test_json_has_the_time_of_the_record_that_was_found(broker: Path) -> None:
