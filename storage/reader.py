@@ -348,7 +348,7 @@ class LogReader:
             if data is None:
                 return
             if before is not None and before is not data.segment:
-                before.close()
+                before.give_back()
             before = data.segment
             yield data
             offset = self._passing_over(data.next_offset, timespan)

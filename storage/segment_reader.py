@@ -149,6 +149,15 @@ class SegmentReader:
             if opened is not None:
                 opened.close()
 
+    def give_back(self) -> None:
+        """Close a segment that nobody appends to, and forget what was seen: by the next use it may be another file.
+
+        Compaction replaces segments by others of the same name.
+        """
+        self.close()
+        self._known_size = self._known_largest = self._known_first_timestamp = None
+        self._is_index_distrusted = False
+
     # Walking
 
     def batches(self, position: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:

@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
-from pyspark_commitlog.storage.reader import Isolation, KeptInMemory
+from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
 from tests.support.clock import ManualClock
 from tests.support.logs import config, records
 from tests.support.memory_filesystem import MemoryFileSystem
@@ -67,7 +67,7 @@ def clean(log: Log, first_dirty: int | None = None) -> int:
     return Cleaner().clean(log, first_dirty, log.context.clock.now_ms()).next_first_dirty_offset
 
 
-def pairs(log: Log, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Pairs:
+def pairs(log: LogReader, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> Pairs:
     found: Pairs = []
     for part in log.records(0, log.log_end_offset, isolation=isolation):
         assert part.keys is not None
@@ -346,6 +346,17 @@ def test_appends_go_on_while_a_log_is_cleaned(disk: MemoryFileSystem) -> None:
 
         Cleaner().clean(log, None, 0, check=append_once)
         assert pairs(log) == [(b"a", b"2"), (b"a", b"3")]
+
+
+def test_a_reader_from_before_a_compaction_reads_the_new_files(disk: MemoryFileSystem) -> None:
+    """It gives files back as it goes, and finds others under their names, larger ones: tombstones got a horizon."""
+    with a_log(disk, compacted_topic(segment_bytes=100)) as log:
+        write(log, *([(b"%d" % n, None)] for n in range(4)), [(b"0", b"1" * 20)])
+        with LogReader.open("/p-0", log.context.config, clock=disk.clock, filesystem=disk) as reader:
+            assert len(pairs(reader)) == 5
+            for _ in range(2):
+                clean(log)
+                assert dict(pairs(reader)) == dict(pairs(log))
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
