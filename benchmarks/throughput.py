@@ -1,24 +1,24 @@
 """Records a second through the sink and the data source, beside the least Spark itself takes for the same rows.
 
 Two million rows (16-byte keys, 100-byte values) in eight Parquet files, four partitions, two cores. Each round does all
-four measures one after the other; the first round warms up and does not count; what is told is the median.
+four measures one after the other; the first round warms up and does not count; what is told is the median. A write is a
+micro-batch of a query that runs: the next version for the same sink and topic.
 
 - write floor: ``mapInArrow`` with a function that only counts: reading the files, and the way into Python.
 - write: the sink: a transaction, with the group's offset in it, synced and committed.
 - read floor: a Python data source that yields batches it holds ready: the way out of Python.
 - read: ``spark.read.format("commitlog")``.
 
-Run it with ``make bench``, on a machine that does nothing else.
+Run it with ``python -m benchmarks.throughput``, on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.timing import time_call
 from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema
 from pyspark_commitlog.pipeline.session import spark_session
@@ -54,38 +55,34 @@ def main() -> None:
 def _measure(spark: SparkSession, directory: Path, rows: int, rounds: int) -> dict[str, list[float]]:
     _write_input(directory / "input", rows)
     given = spark.read.parquet(str(directory / "input"))
-    log = directory / "log"
+    log = str(directory / "log")
+    _make_topics(log)
+    commitlog_sink(topic="filled", log_dir=log, txnAppId="filled")(given, 0)
+    sink, numbers = commitlog_sink(topic="bench", log_dir=log, txnAppId="bench"), count()
+    filled = spark.read.format("commitlog").option("subscribe", "filled").load(log)
     ready = spark.read.format("ready").option("rows", rows // PARTITIONS).load()
-    measures: dict[str, Callable[[], None]] = {
-        "write floor": lambda: _count(given),
-        "write": lambda: _write(given, log),
+    measures: dict[str, Callable[[], object]] = {
+        "write floor": lambda: count_rows(given),
+        "write": lambda: sink(given, next(numbers)),
         "read floor": lambda: _drain(ready),
-        "read": lambda: _drain(spark.read.format("commitlog").option("subscribe", "bench").load(str(log))),
+        "read": lambda: _drain(filled),
     }
     seconds: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(rounds + 1):
-        _make_topics(log)
         for name, run in measures.items():
-            began = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - began)
-        shutil.rmtree(log)
+            seconds[name].append(time_call(run))
     return {name: each[1:] for name, each in seconds.items()}
 
 
-def _make_topics(log: Path) -> None:
-    """The topic, and the two of the coordinator, which a first write would make: each has fifty partitions."""
-    with LogManager.open(str(log), create=True) as manager:
-        for name, partitions in {"bench": PARTITIONS, **dict.fromkeys(INTERNAL_TOPICS, INTERNAL_PARTITIONS)}.items():
-            manager.create_topic(name, partitions=partitions)
+def _make_topics(log: str) -> None:
+    """The topics, and the two of the coordinator, which a first write would make: each has fifty partitions."""
+    partitions = dict.fromkeys(("bench", "filled"), PARTITIONS) | dict.fromkeys(INTERNAL_TOPICS, INTERNAL_PARTITIONS)
+    with LogManager.open(log, create=True) as manager:
+        for name, number in partitions.items():
+            manager.create_topic(name, partitions=number)
 
 
-def _write(frame: DataFrame, log: Path) -> None:
-    sink = commitlog_sink(topic="bench", log_dir=str(log), txnAppId="bench", partitions=PARTITIONS)
-    sink(frame, 0)
-
-
-def _count(frame: DataFrame) -> None:
+def count_rows(frame: DataFrame) -> None:
     frame.mapInArrow(_rows_of, "records long").collect()
 
 

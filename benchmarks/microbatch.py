@@ -1,0 +1,76 @@
+"""What a micro-batch costs beside its rows: one through the sink, which commits four partitions, and one to the floor.
+
+One query makes both, in turn: its ``foreachBatch`` function gives a micro-batch to the sink, the next one to a
+``mapInArrow`` that only counts. What is timed is that function; all around it is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.comparison import Comparison, Ratio, Setting
+from benchmarks.throughput import PARTITIONS, count_rows
+from benchmarks.timing import Timing, time_call
+from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.pipeline.session import spark_session
+
+ROWS = 1_000  # of a micro-batch
+MICRO_BATCHES = 10  # of each kind, for each round asked for
+WARM_UP = 20  # micro-batches of each kind that do not count
+
+Write = Callable[[DataFrame, int], object]
+
+
+def measure(setting: Setting) -> Iterator[Comparison]:
+    spark = spark_session("microbatch", master="local[2]", settings={"spark.ui.enabled": "false"})
+    try:
+        sink = commitlog_sink(topic="bench", log_dir=str(setting.directory / "log"), partitions=PARTITIONS)
+        found = in_turn(spark, setting.directory, {"ours": sink, "floor": _count}, setting.rounds * MICRO_BATCHES)
+    finally:
+        spark.stop()
+    yield Comparison(
+        f"micro-batch of {ROWS:,} rows, committed in {PARTITIONS} partitions",
+        "floor: foreachBatch with a mapInArrow that counts",
+        found["ours"],
+        found["floor"],
+        60,
+        20,
+        ratio=Ratio.EXTRA_MS,
+    )
+
+
+def in_turn(spark: SparkSession, directory: Path, writers: dict[str, Write], rounds: int) -> dict[str, Timing]:
+    """Seconds of each writer, over the micro-batches of one query, which go to them in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in writers}
+    names = list(writers)
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        name = names[batch_id % len(names)]
+        seconds[name].append(time_call(partial(writers[name], frame, batch_id)))
+
+    query = (
+        _rows(spark)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    while query.isActive and min(map(len, seconds.values())) < WARM_UP + rounds:
+        query.awaitTermination(1)
+    query.stop()
+    return {name: Timing.of(each[WARM_UP : WARM_UP + rounds]) for name, each in seconds.items()}
+
+
+def _rows(spark: SparkSession) -> DataFrame:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
+    number = F.col("value").cast("string")
+    return rows.select(F.lpad(number, 16, "0").alias("key"), F.rpad(number, 100, ".").alias("value"))
+
+
+def _count(frame: DataFrame, _batch_id: int) -> None:
+    count_rows(frame)

@@ -1,0 +1,232 @@
+"""Writing a topic with Spark, beside its Kafka sink, Delta Lake and the floor.
+
+The rows come from Parquet, a key of 16 bytes and a value of 100 made of words. Ours are in the topic exactly once,
+synced and committed, when a write returns; the Kafka sink's at least once, acknowledged by a broker that syncs nothing.
+The floor is a ``mapInArrow`` over the same columns that only counts. Before each write the system's own writing is
+waited for, so that nobody pays for another's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from benchmarks.compaction import WarmBroker
+from benchmarks.comparison import Comparison, Ratio, Setting
+from benchmarks.reading import closing_session
+from benchmarks.rows import records
+from benchmarks.throughput import PARTITIONS, count_rows
+from benchmarks.timing import Timing, alternate_told, time_call
+from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.storage import BinaryColumn
+from tests.support.kafka import Topic, create_topics
+
+FILES, ROWS_A_FILE = 8, 250_000
+CODECS = ("none", "lz4")
+TUNED = {"kafka.batch.size": str(256 * 2**10), "kafka.linger.ms": "20"}
+DEFAULTS: dict[str, str] = {}
+# Micro-batches of so many files; the input is given so many times.
+STREAMS = {"8 micro-batches of 250,000": (1, 1), "4 micro-batches of 1,000,000": (4, 2)}
+ASKED_OF_STREAMS = {"8 micro-batches of 250,000": 0.95, "4 micro-batches of 1,000,000": 1.1}
+
+Peers = dict[str, Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A session, a running broker, and the rows to write."""
+
+    spark: SparkSession
+    directory: Path
+    broker: WarmBroker
+    numbers: Iterator[int]  # of everything that needs a name of its own
+
+    @property
+    def log(self) -> str:
+        return str(self.directory / "log")
+
+    @property
+    def rows(self) -> DataFrame:
+        return self.spark.read.parquet(str(self.directory / "input"))
+
+    def stream(self, files: int, times: int) -> DataFrame:
+        """Micro-batches of so many files."""
+        source = self.directory / f"input-{times}"
+        return (
+            self.spark.readStream.schema("key binary, value binary")
+            .option("maxFilesPerTrigger", files)
+            .parquet(str(source))
+        )
+
+    def kafka_options(self, codec: str, settings: dict[str, str]) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.broker.bootstrap,
+            "kafka.acks": "all",
+            "kafka.compression.type": codec,
+            "topic": codec,
+            **settings,
+        }
+
+
+def measure(setting: Setting) -> Iterator[Comparison]:
+    """Each comparison as soon as it is measured."""
+    with prepared(setting) as to_write:
+        yield from batches(to_write, setting.rounds)
+        yield from sizes(to_write)
+        yield from streams(to_write, setting.rounds)
+
+
+@contextmanager
+def prepared(setting: Setting) -> Iterator[Prepared]:
+    write_input(setting.directory, setting.sized(ROWS_A_FILE))
+    with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
+        broker.start(props={"log.retention.check.interval.ms": "3600000"})
+        create_topics(broker.bootstrap, {codec: Topic(PARTITIONS) for codec in CODECS})
+        yield Prepared(spark, setting.directory, broker, count())
+
+
+def write_input(directory: Path, rows: int) -> None:
+    """``input``, and by links the same files once (``input-1``) and twice (``input-2``) for streams."""
+    for name in ("input", "input-1", "input-2"):
+        (directory / name).mkdir()
+    for number in range(FILES):
+        table = records(np.arange(number * rows, (number + 1) * rows), seed=number)
+        assert table.keys is not None
+        assert table.values is not None
+        file = directory / "input" / f"{number}.parquet"
+        pq.write_table(
+            pa.table({"key": _array(table.keys), "value": _array(table.values)}),
+            file,
+            compression="none",
+            use_dictionary=False,
+        )
+        for link in (f"input-1/{number}", f"input-2/{number}", f"input-2/{number}-again"):
+            os.link(file, directory / f"{link}.parquet")
+
+
+def _array(column: BinaryColumn) -> pa.Array:
+    buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(pa.binary(), len(column), buffers)
+
+
+# Batch
+
+
+def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
+    """One write of all rows."""
+    peers: Peers = {"floor": lambda: count_rows(to_write.rows), "delta": partial(_write_delta, to_write)}
+    for codec in CODECS:
+        peers[f"ours, {codec}"] = partial(_write_ours, to_write, codec)
+        peers[f"tuned, {codec}"] = partial(_write_kafka, to_write, codec, TUNED)
+        peers[f"defaults, {codec}"] = partial(_write_kafka, to_write, codec, DEFAULTS)
+    found = _alternate(peers, rounds)
+    operation = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
+    ours = found["ours, none"]
+    floor = "floor: mapInArrow that counts"
+    yield Comparison(operation, floor, ours, found["floor"], 1.3, 1.2, ratio=Ratio.SLOWER)
+    yield Comparison(operation, "Delta, append", ours, found["delta"], 1.3)
+    for codec in CODECS:
+        ours, told = found[f"ours, {codec}"], f"{operation}, {codec}"
+        yield Comparison(told, "Spark's Kafka sink, tuned", ours, found[f"tuned, {codec}"], 1.1)
+        yield Comparison(told, "Spark's Kafka sink, defaults", ours, found[f"defaults, {codec}"], 1.4)
+
+
+def _write_ours(to_write: Prepared, codec: str) -> None:
+    commitlog_sink(
+        topic=codec,
+        log_dir=to_write.log,
+        txnAppId=codec,
+        partitions=PARTITIONS,
+        producer={"compression.type": codec},
+    )(to_write.rows, next(to_write.numbers))
+
+
+def _write_kafka(to_write: Prepared, codec: str, settings: dict[str, str]) -> None:
+    to_write.rows.write.format("kafka").options(**to_write.kafka_options(codec, settings)).save()
+
+
+def _write_delta(to_write: Prepared) -> None:
+    to_write.rows.write.format("delta").mode("append").save(str(to_write.directory / "delta"))
+
+
+# Bytes
+
+
+def sizes(to_write: Prepared) -> Iterator[Comparison]:
+    """What one write leaves in the logs: of ours, and of the Kafka sink with batches as large."""
+    for codec in CODECS:
+        ours = _grown(Path(to_write.log), codec, partial(_write_ours, to_write, codec))
+        theirs = _grown(to_write.broker.log_dir, codec, partial(_write_kafka, to_write, codec, TUNED))
+        yield Comparison(
+            f"bytes of {FILES * ROWS_A_FILE:,} rows, {codec}",
+            "Spark's Kafka sink, tuned",
+            Timing.of([ours]),
+            Timing.of([theirs]),
+            1.02,
+            ratio=Ratio.SLOWER,
+            unit="bytes",
+        )
+
+
+def _grown(directory: Path, topic: str, write: Callable[[], object]) -> int:
+    before = _log_bytes(directory, topic)
+    write()
+    return _log_bytes(directory, topic) - before
+
+
+def _log_bytes(directory: Path, topic: str) -> int:
+    return sum(file.stat().st_size for file in directory.glob(f"{topic}-[0-9]*/*.log"))
+
+
+# Streams
+
+
+def streams(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
+    for told, (files, times) in STREAMS.items():
+        peers: Peers = {
+            "ours": partial(_stream_ours, to_write, files, times),
+            "kafka": partial(_stream_kafka, to_write, files, times),
+        }
+        found = _alternate(peers, rounds)
+        against = "Spark's Kafka sink, tuned"
+        yield Comparison(f"streaming write, {told}", against, found["ours"], found["kafka"], ASKED_OF_STREAMS[told])
+
+
+def _stream_ours(to_write: Prepared, files: int, times: int) -> None:
+    sink = commitlog_sink(topic="stream", log_dir=to_write.log, partitions=PARTITIONS)
+    _finish(to_write, to_write.stream(files, times).writeStream.foreachBatch(sink), FILES * times // files)
+
+
+def _stream_kafka(to_write: Prepared, files: int, times: int) -> None:
+    options = to_write.kafka_options("none", TUNED)
+    writer = to_write.stream(files, times).writeStream.format("kafka").options(**options)
+    _finish(to_write, writer, FILES * times // files)
+
+
+def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) -> None:
+    checkpoint = to_write.directory / f"checkpoint-{next(to_write.numbers)}"
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    rows = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    if len(rows) != micro_batches:
+        raise ValueError(f"micro-batches of {rows} rows, {micro_batches} were wanted")
+
+
+def _alternate(peers: Peers, rounds: int) -> dict[str, Timing]:
+    return alternate_told({name: partial(_after_sync, run) for name, run in peers.items()}, rounds)
+
+
+def _after_sync(run: Callable[[], object]) -> float:
+    os.sync()
+    return time_call(run)
