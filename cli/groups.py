@@ -14,7 +14,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import resetting
-from pyspark_commitlog.cli.flags import AsJson, LogDir, only
+from pyspark_commitlog.cli.flags import AsJson, LogDir, complete_topic, only
 from pyspark_commitlog.cli.output import Column, fail, nearest, print_json, print_table
 
 OFFSETS = (
@@ -55,7 +55,10 @@ Group = Annotated[list[str] | None, typer.Option(help="A group; may be given aga
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
 State = Annotated[bool, typer.Option("--state", help="States instead of offsets.")]
 Members = Annotated[bool, typer.Option("--members", help="Members of the last generation instead of offsets.")]
-Topic = Annotated[list[str] | None, typer.Option(help="A topic, or partitions of one: orders:0,2; may be given again.")]
+Topic = Annotated[
+    list[str] | None,
+    typer.Option(autocompletion=complete_topic, help="A topic, or partitions of one: orders:0,2; may be given again."),
+]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every topic that the group committed offsets of.")]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end.")]
