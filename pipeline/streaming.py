@@ -45,9 +45,16 @@ class BatchGate:
 
 
 def run_available(
-    stream: DataFrame, write: Callable[[DataFrame, int], T], checkpoint: str, on_batch: Callable[[int, T], None]
+    stream: DataFrame,
+    write: Callable[[DataFrame, int], T],
+    checkpoint: str,
+    on_batch: Callable[[int, T], None],
+    *,
+    every: str | None = None,
 ) -> bool:
     """Run ``stream`` through the foreachBatch function ``write`` until its input of now is used up.
+
+    With ``every``, such as ``10 seconds``, it goes on with what comes, a micro-batch every so often, until stopped.
 
     ``on_batch`` gets the batch id and what ``write`` answered. SIGTERM and SIGINT, sent to this process or to the JVM
     around it, end the query when the batch in flight is whole: what was written and the checkpoint agree. Answers
@@ -55,7 +62,7 @@ def run_available(
     """
     gate = BatchGate(write, on_batch)
     writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", checkpoint)
-    query = writer.trigger(availableNow=True).start()
+    query = (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
     stop = _Stop(gate, query)
     signal.signal(signal.SIGINT, stop.on_signal)
     signal.signal(signal.SIGTERM, stop.on_signal)

@@ -7,10 +7,12 @@ micro-batch is one commit of Delta's under ``txnAppId`` and ``txnVersion``; one 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -67,7 +69,12 @@ def table_sink(
         raise InvalidConfigError(f"mode = {mode!r}{nearest(mode, modes)}; a table is written with {' or '.join(modes)}")
     if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, _DELETED)]):
         raise InvalidConfigError(f"values have the fields {', '.join(taken)}: names of columns that every table has")
-    return TableSink(path, Mode(mode), serde, txnAppId)
+    return TableSink(absolute(path), Mode(mode), serde, txnAppId)
+
+
+def absolute(path: str) -> str:
+    """``path`` as Delta must have it: a relative one it takes for the name of a table. Those with a scheme stay."""
+    return path if urlsplit(path).scheme else os.path.abspath(path)
 
 
 @dataclass(frozen=True)
@@ -155,8 +162,8 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
     """The option ``startingOffsets`` that goes on behind what is in the table, for a query without a checkpoint."""
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
-    if DeltaTable.isDeltaTable(session, path):
-        rows = session.read.format("delta").load(path).groupBy("_partition").agg(F.max("_offset")).collect()
+    if DeltaTable.isDeltaTable(session, absolute(path)):
+        rows = session.read.format("delta").load(absolute(path)).groupBy("_partition").agg(F.max("_offset")).collect()
         starts |= {TopicPartition(topic, partition): offset + 1 for partition, offset in rows}
     return json.dumps(offsets_to_nested(starts))
 

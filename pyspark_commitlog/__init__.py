@@ -15,15 +15,27 @@ if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
     from pyspark_commitlog.pipeline.read_table import read_table, tail
     from pyspark_commitlog.pipeline.sink import commitlog_sink
+    from pyspark_commitlog.pipeline.tables import changes_to_records, table_sink
 
-__all__ = ["CommitLogDataSource", "CommitLogMetrics", "DefaultSource", "commitlog_sink", "read_table", "tail"]
+__all__ = [
+    "CommitLogDataSource",
+    "CommitLogMetrics",
+    "DefaultSource",
+    "changes_to_records",
+    "commitlog_sink",
+    "read_table",
+    "table_sink",
+    "tail",
+]
 
 _HOMES = {
     "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
     "CommitLogMetrics": "pyspark_commitlog.pipeline.metrics",
     "DefaultSource": "pyspark_commitlog.pipeline.datasource",
+    "changes_to_records": "pyspark_commitlog.pipeline.tables",
     "commitlog_sink": "pyspark_commitlog.pipeline.sink",
     "read_table": "pyspark_commitlog.pipeline.read_table",
+    "table_sink": "pyspark_commitlog.pipeline.tables",
     "tail": "pyspark_commitlog.pipeline.read_table",
 }
 

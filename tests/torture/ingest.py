@@ -33,6 +33,7 @@ spark.sql.session.timeZone                        UTC
 spark.sql.shuffle.partitions                      2
 spark.sql.files.openCostInBytes                   1
 spark.sql.files.maxPartitionBytes                 64k
+spark.python.authenticate.socketTimeout           120s
 """
 Row = tuple[object, ...]  # of a flight, but for its hour, which is told another way in each place
 
@@ -105,19 +106,23 @@ def row_of(fields: dict[str, object]) -> Row:
     )
 
 
-class Ingest:
-    """The job while it runs, in a process group of its own, as a shell starts one."""
+class Job:
+    """A program of ours while it runs under spark-submit, in a process group of its own, as a shell starts one.
 
-    def __init__(self, work: Work, master: str) -> None:
-        conf = work.path / "conf"
+    ``done`` is what it prints when all of its input is written; ``settings`` are lines for spark-defaults.conf.
+    """
+
+    def __init__(self, path: Path, master: str, name: str, *arguments: str, done: str, settings: str = "") -> None:
+        conf = path / "conf"
         conf.mkdir(exist_ok=True)
-        (conf / "spark-defaults.conf").write_text(SPARK_DEFAULTS.format(master=master))
+        (conf / "spark-defaults.conf").write_text(SPARK_DEFAULTS.format(master=master) + settings)
         (conf / "log4j2.properties").write_bytes((ROOT / "conf" / "log4j2.properties").read_bytes())
-        command = [Path(sys.executable).with_name("spark-submit"), ROOT / "jobs" / "ingest.py"]
-        self.errors = work.path / "stderr"
+        command = [Path(sys.executable).with_name("spark-submit"), ROOT / "jobs" / name]
+        self.errors = path / "stderr"
+        self._done = done
         self.process = subprocess.Popen(
-            [*command, "--config", "local.toml", "--input", "input", "--topic", TOPIC],
-            cwd=work.path,
+            [*command, *arguments],
+            cwd=path,
             env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(conf)},
             stdout=subprocess.PIPE,
             stderr=self.errors.open("w"),
@@ -155,7 +160,7 @@ class Ingest:
     @property
     def finished(self) -> bool:
         """It ended and said that all of the input is written."""
-        return self.wait() == 0 and any(DONE in line for line in self.printed)
+        return self.wait() == 0 and any(self._done in line for line in self.printed)
 
     def kill_driver(self) -> None:
         """The JVM and the Python beside it; workers have a group of their own and may go on for a moment."""
@@ -169,6 +174,14 @@ class Ingest:
             for pid, (_, command) in parents.items()
             if "pyspark.daemon" in command and _descends(pid, self.process.pid, parents)
         )
+
+
+class Ingest(Job):
+    """The ingest job."""
+
+    def __init__(self, work: Work, master: str) -> None:
+        arguments = ("--config", "local.toml", "--input", "input", "--topic", TOPIC)
+        super().__init__(work.path, master, "ingest.py", *arguments, done=DONE)
 
 
 def kill(processes: Iterable[int]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from pyspark_commitlog.pipeline import flights
-from tests.torture.ingest import Ingest, Work, input_rows, kill, topic_rows, write_input
+from tests.torture.ingest import Ingest, Job, Work, input_rows, kill, topic_rows, write_input
 from tests.torture.suite import Run, Suite
 
 # How a run's tasks are retried: by Spark, whose second attempts refuse to write, or by the sink alone.
@@ -55,7 +55,7 @@ def torture(
         tally.runs += 1
         before = tally.total
         if not is_last:
-            _harass(run, chance, tally, kills)
+            harass(run, chance, tally, kills)
         if run.finished:
             _compare(work, expected, tally, tell)
             if tally.total >= kills or is_last:
@@ -67,7 +67,7 @@ def torture(
         tell(f"{tally.total} kills, {tally.runs} runs, {tally.rounds} rounds: {tally.kills}")
 
 
-def _harass(run: Ingest, chance: random.Random, tally: Tally, kills: int) -> None:
+def harass(run: Job, chance: random.Random, tally: Tally, kills: int) -> None:
     """Kill workers a few times, and the driver at last; returns when it is killed, or the query has ended."""
     if chance.random() < 0.1:
         time.sleep(chance.uniform(0, 5))  # in its start, or in what it does about the kill before

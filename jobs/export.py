@@ -1,0 +1,45 @@
+"""A topic into a Delta table, or the changes of a Delta table into a topic, each record once: docs/tables.md.
+
+    spark-submit jobs/export.py to-table --log-dir DIR --topic flights --table PATH --checkpoint DIR
+    spark-submit jobs/export.py to-topic --table PATH --log-dir DIR --topic flights --checkpoint DIR
+
+All there is now, or with --every what comes, too. Stop it when you like (Ctrl-C, SIGTERM): it ends the micro-batch in
+hand, and goes on with the next one when started again. Exit code 0: all is there, or it was stopped, 1: anything else.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.exports import parser, query
+from pyspark_commitlog.pipeline.maintenance import errors_apart
+from pyspark_commitlog.pipeline.streaming import run_available
+from pyspark_commitlog.storage import LogStoreError
+
+DONE = "All that there was is there."
+
+
+def main() -> int:
+    with errors_apart():
+        options = parser(__doc__).parse_args()
+        spark = SparkSession.builder.appName(f"export {options.topic}, {options.direction}").getOrCreate()
+        try:
+            stream, write = query(spark, options)
+            finished = run_available(stream, write, options.checkpoint, _tell, every=options.every)
+        except (LogStoreError, PySparkException) as error:
+            print(f"export: {error}", file=sys.stderr)
+            return 1
+        print(DONE if finished else "Stopped between two micro-batches; the next run goes on there.")
+        spark.stop()
+        return 0
+
+
+def _tell(batch_id: int, _written: object) -> None:
+    print(f"  micro-batch {batch_id} is there", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
