@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs import NOW_MS, append, end_transaction, open_log, records, rows
@@ -116,6 +118,24 @@ def test_a_torn_tail_is_cut_off_when_a_writer_opens_the_log(tmp_path: Path) -> N
     assert log.truncated_bytes > 0
     append(log, b"c")
     assert rows(log) == [(0, b"a"), (1, b"c")]
+
+
+def test_nothing_behind_a_damaged_batch_is_kept_and_the_reason_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The damage ends one window of the walk; what the next one holds is as lost."""
+    settings = {"max_message_bytes": 2 * WINDOW_BYTES}
+    log = open_log(tmp_path, **settings)
+    append(log, b"a")
+    damaged_at = log.segments.active.size
+    append(log, b"b" * WINDOW_BYTES)
+    append(log, b"c")
+    with (tmp_path / FIRST_LOG).open("r+b") as file:
+        file.seek(damaged_at + 100)
+        file.write(b"x")
+    log = open_log(tmp_path, **settings)
+    assert rows(log) == [(0, b"a")]
+    assert re.search(rf"never acknowledged as synced: .*{FIRST_LOG}, position {damaged_at}: checksum", caplog.text)
 
 
 def test_a_reader_passes_over_a_torn_tail_and_leaves_it(tmp_path: Path) -> None:

@@ -293,6 +293,10 @@ class TestStructure:
             append(three(**header))
         assert refused.value.record_errors == ()
 
+    def test_the_first_batch_of_a_producer_has_epoch_and_sequence_0(self) -> None:
+        kept = append(three(producer_id=0, producer_epoch=0, base_sequence=0))
+        assert rows(records_of(kept)) == THREE_AT_START
+
     @pytest.mark.parametrize("codec", [0, GZIP, ZSTD])
     def test_an_empty_batch_is_refused(self, codec: int) -> None:
         with pytest.raises(RecordValidationError):

@@ -28,6 +28,7 @@ MODULES = {
     "kills": "tests.torture.kills",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
+    "processes": "tests.torture.processes",
     "spark-kills": "tests.torture.spark_kills",
     "table-kills": "tests.torture.table_kills",
 }

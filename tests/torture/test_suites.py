@@ -15,6 +15,7 @@ SHORT: dict[str, int] = {
     "damage": 3000,
     "kills": 20,
     "model": 1000,
+    "processes": 1,
 }
 SEED = 1
 

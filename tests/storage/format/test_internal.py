@@ -164,10 +164,16 @@ def test_an_explicit_expiry_is_kept_by_writing_version_1() -> None:
     assert OffsetCommitValue.decode(value.encode()) == value
 
 
-def test_a_group_of_versions_0_and_4_is_read() -> None:
+def test_a_group_of_versions_0_2_and_4_is_read() -> None:
     v0 = "0000 0001 63 00000007 ffff ffff 00000001 0001 6d 0001 63 0001 68 0000afc8 00000001 aa 00000000"
     member = MemberMetadata("m", "c", "h", 45000, b"\xaa", b"")
     assert GroupMetadataValue.decode(bytes.fromhex(v0)) == GroupMetadataValue("c", 7, None, None, (member,))
+    v2 = (
+        "0002 0001 63 00000007 ffff ffff 00000000000003e8 00000001"
+        "0001 6d 0001 63 0001 68 00000001 0000afc8 00000001 aa 00000000"
+    )
+    member = MemberMetadata("m", "c", "h", 45000, b"\xaa", b"", rebalance_timeout=1)
+    assert GroupMetadataValue.decode(bytes.fromhex(v2)) == GroupMetadataValue("c", 7, None, None, (member,), 1000)
     v4 = (
         "0004 02 63 00000007 00 00 00000000000003e8 02"
         "02 6d 02 69 02 63 02 68 00000001 0000afc8 02 aa 01 00"  # the member, its tags

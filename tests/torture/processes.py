@@ -1,0 +1,332 @@
+"""Writers, readers, compaction and retention in processes of their own on the same topics; each history is checked.
+
+A case is a new directory in which all live for some seconds. A writer numbers its records, in each topic from 0 on, so
+that whoever reads sees at once what is missing, there twice or out of order.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from multiprocessing.synchronize import Event
+from typing import NamedTuple
+
+from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.log import Log, Producer
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.reader import Isolation, LogReader
+from pyspark_commitlog.storage.retention import retain
+from tests.support.logs import records
+from tests.torture.suite import Case, Run, Suite
+
+FORK = multiprocessing.get_context("fork")  # of a parent that has nothing open
+LIFE_S = 4.0  # and a quarter of it at least
+ENDS_S = 300  # until all processes must have ended
+RECORDS = 2  # of a batch: one whose key is its own, one whose key comes again
+COUNTERS = 7
+BATCHES_A_TRANSACTION = 2
+ABORTED_EVERY = 3  # transactions
+PLAIN, IDEMPOTENT, TRANSACTIONAL = b"plain", b"idempotent", b"transactional"
+WRITERS = (PLAIN, IDEMPOTENT, TRANSACTIONAL)
+PRODUCERS = {IDEMPOTENT: 2**40, TRANSACTIONAL: 2**40 + 1}
+COMPACTED, DELETED = "compacted", "deleted"
+SMALL = {"segment.bytes": "4000", "index.interval.bytes": "300", "segment.index.bytes": "2000", "flush.messages": "50"}
+TOPICS = {
+    # Removed at once, so that readers meet files that are gone.
+    COMPACTED: {**SMALL, "cleanup.policy": "compact", "file.delete.delay.ms": "0"},
+    DELETED: {**SMALL, "retention.bytes": "8000", "file.delete.delay.ms": "0"},
+}
+
+
+class Row(NamedTuple):
+    offset: int
+    writer: bytes
+    is_own: bool  # its key occurs once
+    batch: int
+
+    @property
+    def number(self) -> int:
+        """Among all records of its writer."""
+        return RECORDS * self.batch + (not self.is_own)
+
+
+# Writing
+
+
+def write(directory: str, writer: bytes, stop: Event) -> int:
+    """Batch after batch until told to stop, the last transaction ended; how many there are."""
+    with LogManager.open(directory) as manager:
+        logs = [manager.open_log(topic, 0) for topic in TOPICS]
+        for n in count():
+            if stop.is_set() and n % BATCHES_A_TRANSACTION == 0:
+                return n
+            for log in logs:
+                append(log, writer, n)
+    raise AssertionError
+
+
+def append(log: Log, writer: bytes, n: int) -> None:
+    """The n-th batch of a writer; an idempotent one is sometimes sent twice."""
+    keys: list[bytes | None] = [b"%s own %d" % (writer, n), b"%s counter %d" % (writer, n % COUNTERS)]
+    columns = records([b"%d" % n] * RECORDS, keys=keys, timestamps=log.context.clock.now_ms())
+    fields = v2.BatchFields()
+    if writer in PRODUCERS:
+        fields = v2.BatchFields(
+            producer_id=PRODUCERS[writer],
+            producer_epoch=0,
+            base_sequence=RECORDS * n,
+            transactional=writer == TRANSACTIONAL,
+        )
+    log.append_records(columns, fields)
+    if writer == IDEMPOTENT and n % 5 == 0:
+        assert log.append_records(columns, fields).duplicate
+    if writer == TRANSACTIONAL and (n + 1) % BATCHES_A_TRANSACTION == 0:
+        log.end_transaction(Producer(PRODUCERS[writer], 0), commit=is_committed(n))
+        log.flush()
+
+
+def is_committed(batch: int) -> bool:
+    """Whether a transactional batch is."""
+    return bool((batch // BATCHES_A_TRANSACTION) % ABORTED_EVERY)
+
+
+# Maintenance
+
+
+def maintain(directory: str, stop: Event) -> int:
+    """Round after round; how many segments were replaced or deleted."""
+    gone = 0
+    with LogManager.open(directory) as manager:
+        compacted, deleted = (manager.open_log(topic, 0) for topic in TOPICS)
+        while not stop.is_set():
+            result = Cleaner().clean(compacted, None, manager.clock.now_ms())
+            gone += result.segments_before + len(retain(deleted).plan.removed)
+            manager.clock.sleep_ms(10)  # who asks for a lock again at once may starve the others
+    return gone
+
+
+# Reading
+
+
+def rows_of(reader: LogReader, start: int, isolation: Isolation) -> Iterator[Row]:
+    for part in reader.records(start, reader.log_end_offset, isolation=isolation, fetch_bytes=4000):
+        assert part.keys is not None
+        assert part.values is not None
+        columns = zip(part.offsets.tolist(), part.keys.to_list(), part.values.to_list(), strict=True)
+        for offset, key, value in columns:
+            writer, kind, _ = (key or b"").split()
+            yield Row(offset, writer, kind == b"own", int(value or b""))
+
+
+def expected(writer: bytes, isolation: Isolation, batches: int) -> list[int]:
+    """The batches of a writer below a number that a reader may see."""
+    is_filtered = writer == TRANSACTIONAL and isolation is Isolation.READ_COMMITTED
+    return [n for n in range(batches) if not is_filtered or is_committed(n)]
+
+
+class Compacted:
+    """Reads the compacted topic from its beginning again and again; its records without aborted ones."""
+
+    def __init__(self, directory: str, isolation: Isolation) -> None:
+        self.reader = LogManager.open(directory).open_reader(COMPACTED, 0)
+        self.isolation = isolation
+        self.seen = dict.fromkeys(WRITERS, 0)  # own batches at the last look
+        self._looks = 0
+
+    def look(self) -> None:
+        """Also from what was known two looks ago, whose files may be gone."""
+        self._looks += 1
+        if self._looks % 3 == 0:
+            self.reader.refresh()
+        found = [*rows_of(self.reader, 0, self.isolation)]
+        offsets = [row.offset for row in found]
+        assert offsets == sorted(set(offsets)), "records out of order, or twice"
+        for writer in WRITERS:
+            self._check(writer, [row for row in found if row.writer == writer])
+
+    def _check(self, writer: bytes, rows: list[Row]) -> None:
+        rows = [row for row in rows if writer != TRANSACTIONAL or is_committed(row.batch) or self._shows_aborted]
+        if writer == TRANSACTIONAL and self._shows_aborted:
+            rows = [row for row in rows if is_committed(row.batch)]  # others go when they are compacted
+        own = [row.batch for row in rows if row.is_own]
+        upto = own[-1] + 1 if own else 0
+        committed = [n for n in range(upto) if writer != TRANSACTIONAL or is_committed(n)]
+        assert own == committed, f"{writer!r}: a record whose key is its own is missing"
+        assert upto >= self.seen[writer], f"{writer!r}: what was seen is gone"
+        self.seen[writer] = upto
+        newest: dict[int, int] = {}
+        for row in rows:
+            if not row.is_own:
+                newest[row.batch % COUNTERS] = row.batch
+        latest = {n % COUNTERS: n for n in committed}
+        assert all(newest.get(key, -1) >= n for key, n in latest.items()), f"{writer!r}: the newest of a key is gone"
+
+    @property
+    def _shows_aborted(self) -> bool:
+        return self.isolation is Isolation.READ_UNCOMMITTED
+
+
+class Following:
+    """Reads on where it stopped in the topic of which the beginning is deleted."""
+
+    def __init__(self, directory: str, isolation: Isolation) -> None:
+        self.reader = LogManager.open(directory).open_reader(DELETED, 0)
+        self.isolation = isolation
+        self.position = 0
+        self.last = dict.fromkeys(WRITERS, -1)  # the number of the record last seen
+        self._may_skip = dict.fromkeys(WRITERS, False)
+
+    def look(self) -> None:
+        """A log start that overtook it is told; nothing else is left out."""
+        self.reader.refresh()
+        try:
+            for row in rows_of(self.reader, self.position, self.isolation):
+                assert row.offset >= self.position, "a record twice"
+                self._check(row)
+                self.position = row.offset + 1
+        except OffsetOutOfRangeError:
+            self.reader.refresh()
+            assert self.reader.log_start_offset > self.position
+            self.position = self.reader.log_start_offset
+            self._may_skip = dict.fromkeys(WRITERS, True)
+
+    def _check(self, row: Row) -> None:
+        """The records of a writer follow each other; where the log start overtook the reader, some may lack."""
+        last, number = self.last[row.writer], row.number
+        assert number > last, "a record twice, or out of order"
+        assert self._shows(row.writer, row.batch), "an aborted record"
+        following = next(n for n in count(last + 1) if self._shows(row.writer, n // RECORDS))
+        assert number == following or self._may_skip[row.writer], "a record is missing"
+        self._may_skip[row.writer] = False
+        self.last[row.writer] = number
+
+    def _shows(self, writer: bytes, batch: int) -> bool:
+        return writer != TRANSACTIONAL or self.isolation is Isolation.READ_UNCOMMITTED or is_committed(batch)
+
+
+def look_on(reader: Compacted | Following, stop: Event) -> int:
+    """How often."""
+    for looks in count(1):
+        reader.look()
+        if stop.is_set():
+            return looks
+        time.sleep(0.01)
+    raise AssertionError
+
+
+# All of them
+
+
+class Worker(NamedTuple):
+    """A process, and what it came to."""
+
+    process: ForkProcess
+    told: Connection
+
+    @classmethod
+    def start(cls, work: Callable[..., int], *arguments: object) -> Worker:
+        told, telling = FORK.Pipe(duplex=False)
+        process = FORK.Process(target=_tell, args=(telling, work, *arguments))
+        process.start()
+        telling.close()
+        return cls(process, told)
+
+    def end(self) -> int:
+        """Its result; raises what it raised."""
+        assert self.told.poll(ENDS_S), "it does not end"
+        result = self.told.recv()
+        self.process.join()
+        assert isinstance(result, int), result
+        return result
+
+
+def _tell(telling: Connection, work: Callable[..., int], *arguments: object) -> None:
+    try:
+        telling.send(work(*arguments))
+    except Exception:
+        telling.send(traceback.format_exc())
+
+
+def _read(directory: str, kind: type[Compacted] | type[Following], isolation: Isolation, stop: Event) -> int:
+    return look_on(kind(directory, isolation), stop)
+
+
+def run(run: Run) -> None:
+    logging.disable(logging.WARNING)  # of segments that are looked for again
+    try:
+        _load_kernels(str(run.directory / "first"))
+        for case in run.cases():
+            with run.watching(case):
+                _life(run, case)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _make_topics(directory: str) -> None:
+    with LogManager.open(directory, create=True) as manager:
+        for topic, configs in TOPICS.items():
+            manager.create_topic(topic, partitions=1, configs=configs)
+            manager.open_log(topic, 0)
+
+
+def _load_kernels(directory: str) -> None:
+    """Once, so that no child does."""
+    _make_topics(directory)
+    with LogManager.open(directory) as manager:
+        for topic in TOPICS:
+            log = manager.open_log(topic, 0)
+            for writer in WRITERS:
+                append(log, writer, 0)
+            log.end_transaction(Producer(PRODUCERS[TRANSACTIONAL], 0), commit=True)
+            log.roll()
+        Cleaner().clean(manager.open_log(COMPACTED, 0), None, manager.clock.now_ms())
+    Compacted(directory, Isolation.READ_UNCOMMITTED).look()
+    shutil.rmtree(directory)
+
+
+def _life(run: Run, case: Case) -> None:
+    directory = str(run.directory / str(case.number))
+    _make_topics(directory)
+    stop_writing, stop_others = FORK.Event(), FORK.Event()
+    others = [Worker.start(maintain, directory, stop_others)]
+    for kind in (Compacted, Following):
+        others += [Worker.start(_read, directory, kind, isolation, stop_others) for isolation in Isolation]
+    writers = [Worker.start(write, directory, writer, stop_writing) for writer in WRITERS]
+    time.sleep(min(LIFE_S, LIFE_S / 4 + case.chance.random() * LIFE_S))
+    stop_writing.set()
+    try:
+        batches = [writer.end() for writer in writers]
+    finally:
+        stop_others.set()
+    gone, *looks = [other.end() for other in others]
+    check(directory, dict(zip(WRITERS, batches, strict=True)))
+    run.passed(sum(batches))
+    run.note("looks of readers", sum(looks))
+    run.note("segments replaced or deleted", gone)
+    shutil.rmtree(directory)
+
+
+def check(directory: str, batches: dict[bytes, int]) -> None:
+    """At the end all that was written is there, however it is read."""
+    for isolation in Isolation:
+        compacted, following = Compacted(directory, isolation), Following(directory, isolation)
+        compacted.look()
+        following.look()
+        following.look()
+        for writer, n in batches.items():
+            last = max(expected(writer, Isolation.READ_COMMITTED, n), default=-1)
+            assert compacted.seen[writer] == last + 1, f"{writer!r}: {compacted.seen[writer]} of {last + 1} batches"
+            last = max(expected(writer, isolation, n), default=-1)
+            assert following.last[writer] == RECORDS * (last + 1) - 1, f"{writer!r}: {following.last[writer]}"
+
+
+SUITE = Suite("batches", 100_000, run)
