@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.comparison import Comparison, Ratio, Setting
-from benchmarks.throughput import PARTITIONS, count_rows
+from benchmarks.floors import PARTITIONS, count_rows
+from benchmarks.limits import FLOOR
 from benchmarks.timing import Timing, time_call
 from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.session import spark_session
@@ -41,6 +42,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
         60,
         20,
         ratio=Ratio.EXTRA_MS,
+        work={FLOOR: found["floor"].median},
     )
 
 

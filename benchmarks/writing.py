@@ -24,13 +24,12 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
+from benchmarks.floors import PARTITIONS, binary_array, count_rows
 from benchmarks.limits import FLOOR
 from benchmarks.reading import closing_session
 from benchmarks.rows import records
-from benchmarks.throughput import PARTITIONS, count_rows
 from benchmarks.timing import Timing, alternate_told, time_call
 from pyspark_commitlog import commitlog_sink
-from pyspark_commitlog.storage import BinaryColumn
 from tests.support.kafka import Topic, create_topics
 
 FILES, ROWS_A_FILE = 8, 250_000
@@ -106,22 +105,15 @@ def write_input(directory: Path, rows: int) -> None:
         (directory / name).mkdir()
     for number in range(FILES):
         table = records(np.arange(number * rows, (number + 1) * rows), seed=number)
-        assert table.keys is not None
-        assert table.values is not None
         file = directory / "input" / f"{number}.parquet"
         pq.write_table(
-            pa.table({"key": _array(table.keys), "value": _array(table.values)}),
+            pa.table({"key": binary_array(table.keys), "value": binary_array(table.values)}),
             file,
             compression="none",
             use_dictionary=False,
         )
         for link in (f"input-1/{number}", f"input-2/{number}", f"input-2/{number}-again"):
             os.link(file, directory / f"{link}.parquet")
-
-
-def _array(column: BinaryColumn) -> pa.Array:
-    buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
-    return pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
 
 # Batch
