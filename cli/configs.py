@@ -13,7 +13,7 @@ from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
 from pyspark_commitlog.cli.output import Column, fail, is_watched, print_json, print_table
 
-COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING"))
+COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING", is_text=True))
 _PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 
 Describe = Annotated[bool, typer.Option("--describe", help="Configs that topics have of their own.")]

@@ -10,7 +10,7 @@ from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson
 from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_table
 
-COLUMNS = (Column("CHECK"), Column("VERDICT"), Column("DETAIL"))
+COLUMNS = (Column("CHECK"), Column("VERDICT"), Column("DETAIL", is_text=True))
 
 LogDir = Annotated[str, typer.Option(help="A directory there: a log directory, or the one that is to hold it.")]
 

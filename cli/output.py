@@ -6,7 +6,7 @@ import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDEST = 10_000  # columns of text
+TEXT_WIDTH_MIN = 30  # of sentences on a terminal
 DAMAGED = 3  # the exit code where a log is damaged; 2 is wrong use
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class Column(NamedTuple):
     name: str
     width: int = 15
     is_number: bool = False
+    is_text: bool = False  # sentences, which a terminal may break; else a value, which it shows whole
 
 
 def is_watched() -> bool:
@@ -55,16 +57,22 @@ def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) 
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column.name, justify="right" if column.is_number else "left", no_wrap=True)
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        min_width = TEXT_WIDTH_MIN if column.is_text else None
+        table.add_column(column.name, justify=justify, no_wrap=not column.is_text, min_width=min_width)
     for row in rows:
         table.add_row(*row)
     print_wide(Console(), table)
 
 
 def print_wide(console: Console, table: Table) -> None:
-    """As wide as it is: a name cut short helps nobody, and the terminal breaks lines."""
-    wide = console.measure(table, options=console.options.update(max_width=WIDEST))
-    width, console.width = console.width, max(console.width, wide.maximum)
+    """As wide as it is, but for texts: a name cut short helps nobody, and the terminal breaks lines."""
+    options = console.options.update(max_width=WIDEST)
+    needed = 1 + len(table.columns) * 3  # between the columns
+    for column in table.columns:
+        widest = max(console.measure(cell, options=options).maximum for cell in (column.header, *column.cells))
+        needed += widest if column.no_wrap else min(widest, TEXT_WIDTH_MIN)
+    width, console.width = console.width, max(console.width, needed)
     console.print(table)
     console.width = width
 
