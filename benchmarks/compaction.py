@@ -20,7 +20,7 @@ import numpy as np
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient  # type: ignore[import-untyped]
 
 from benchmarks.comparison import Comparison, Setting
-from benchmarks.rows import records
+from benchmarks.rows import KEY_BYTES, VALUE_BYTES, records
 from benchmarks.timing import Timing, alternate_told
 from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.config import LogConfig
@@ -53,8 +53,23 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     for codec in CODECS:
         directory = setting.directory / codec.name.lower()
         found = alternate_cleaners(directory, codec, setting.sized(RECORDS), setting.sized(KEYS), setting.rounds)
+        work = needed(codec, setting.sized(RECORDS), _log_bytes(directory / "written"), _log_bytes(directory / "copy"))
         shutil.rmtree(directory)
-        yield Comparison(f"compaction, {codec.name.lower()}", "Kafka's LogCleaner", **found, asked=3, aim=5)
+        yield Comparison(f"compaction, {codec.name.lower()}", "Kafka's LogCleaner", **found, asked=3, aim=5, work=work)
+
+
+def needed(codec: Codec, count: int, dirty_bytes: int, clean_bytes: int) -> dict[str, float]:
+    """What no compaction of ``count`` records can do without, for bytes of ``.log`` before and after it."""
+    work = {"crc32c": float(dirty_bytes), "write and sync": float(clean_bytes)}
+    if codec != Codec.NONE:
+        records_bytes = float(count * (KEY_BYTES + VALUE_BYTES))
+        name = codec.name.lower()
+        work |= {f"{name} decompress": records_bytes, f"{name} compress": records_bytes * clean_bytes / dirty_bytes}
+    return work
+
+
+def _log_bytes(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
 
 
 def alternate_cleaners(directory: Path, codec: Codec, count: int, keys: int, rounds: int) -> dict[str, Timing]:
