@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,7 +90,12 @@ def cat(  # the flags are those of kcat -C
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
         tails = [_Tail(logs.enter_context(log), topic, each, span) for each, log in watchers.items()]
-        _Printing(tails, text, count, is_quiet=quiet, ends=exit_at_end or span.ends_at_ms is not None).run()
+        printing = _Printing(tails, text, count, is_quiet=quiet)
+        while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
+            time.sleep(LOOK_EVERY_S)
+            marks = manager.all_marks()  # once for all partitions
+            for tail in tails:
+                tail.catch_up(marks)
 
 
 Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted: not every command is to load the engine
@@ -162,31 +167,23 @@ class _Tail:
         end = self._log.end_offset(self._span.isolation)
         return end if self._bound is None else min(end, self._bound)
 
-    def catch_up(self) -> None:
-        self._log.catch_up()
+    def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> None:
+        """See what came, or went; ``marks`` is what the checkpoints say now."""
+        self._log.catch_up(marks.get((self._topic, self._partition), storage.Marks()))
         # Deleted meanwhile: what is gone is passed over, as by a consumer with auto.offset.reset=earliest.
         self._next = max(self._next, self._log.log_start_offset)
 
 
 class _Printing:
-    """Rounds over the partitions, until nothing more is asked for."""
+    """Rounds over the partitions."""
 
-    def __init__(
-        self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool, ends: bool
-    ) -> None:
-        self._tails, self._text, self._left = tails, text, count
-        self._is_quiet, self._ends = is_quiet, ends
+    def __init__(self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool) -> None:
+        self._tails, self._text, self._left, self._is_quiet = tails, text, count, is_quiet
         self._output = typer.get_binary_stream("stdout")
         self._told: dict[str, int] = {}
 
-    def run(self) -> None:
-        while not self._round() and not self._ends:
-            time.sleep(LOOK_EVERY_S)
-            for tail in self._tails:
-                tail.catch_up()
-
-    def _round(self) -> bool:
-        """Whether as many were printed as were asked for."""
+    def round(self) -> bool:
+        """Print what is there. Whether as many were printed as were asked for."""
         try:
             return any(self._print(tail) for tail in self._tails)
         finally:
