@@ -8,6 +8,7 @@ from contextlib import closing
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from pyspark_commitlog.pipeline.garbage import freeze_worker_imports
 from pyspark_commitlog.pipeline.offsets import Ends, Logs, TopicPartition, check_start_before_end
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
@@ -28,11 +29,13 @@ class CommitLogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks as ``planning.plan`` makes them. Where there are none, Spark makes one of its own, with nothing."""
         with closing(Watchers(self._options.directory)) as watchers:
-            return plan(
+            planned = plan(
                 self._ranges(watchers),
                 self._options.tasks,
                 lambda each: watchers.seen(each.source).bytes_between(each.start, each.end),
             )
+        freeze_worker_imports()
+        return planned
 
     def _ranges(self, watchers: Watchers) -> list[OffsetRange]:
         """What the options ask for of each partition, and filters leave of it."""

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.batch_reader import batch_reader
 from pyspark_commitlog.pipeline.batch_writer import CommitLogWriter, WriteOptions, refuse_overwrite, refuse_stream
+from pyspark_commitlog.pipeline.garbage import freeze_worker_imports
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
 
@@ -31,7 +32,9 @@ class CommitLogDataSource(DataSource):
         return "commitlog"
 
     def schema(self) -> StructType:
-        return Columns.parse(self.options).schema()
+        schema = Columns.parse(self.options).schema()
+        freeze_worker_imports()
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options, Use.BATCH)

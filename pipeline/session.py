@@ -18,7 +18,12 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.storage import InvalidConfigError
 
-_SETTINGS = {
+# Half the time that any query with Python in it takes however little it does (docs/decisions/worker_daemon.md).
+WORKER_SETTINGS = {
+    "spark.python.daemon.module": "pyspark_commitlog.pipeline.daemon",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
@@ -31,7 +36,7 @@ def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
     """A session with Delta's jar (fetched from Maven Central once), whose workers run this very Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (_SETTINGS | dict(settings or {})).items():
+    for key, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(key, value)
     return configure_spark_with_delta_pip(builder).getOrCreate()
 

@@ -1,0 +1,67 @@
+"""What Spark forks its Python workers from, with all loaded that a task of ours imports.
+
+``spark.python.daemon.module = pyspark_commitlog.pipeline.daemon`` puts it in the place of ``pyspark.daemon``, which
+forks first and leaves the imports to each worker. Here workers share them, and garbage collection passes over them.
+
+A fork copies one thread only, so a lock that another one holds stays locked in the worker for good. That is why Spark
+imports nothing before. So when all is imported the threads are counted, and unless each is known to bear a fork, plain
+``pyspark.daemon`` takes the place of this one. See docs/decisions/worker_daemon.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
+
+from pyspark_commitlog import storage
+from pyspark_commitlog.pipeline.garbage import freeze_imports
+
+PLAIN_DAEMON = "pyspark.daemon"
+_OF_ANY_TASK = (
+    "concurrent.futures.thread",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",
+    "pyspark.sql.pandas.serializers",
+    "pyspark_commitlog.pipeline.datasource",
+    "pyspark_commitlog.pipeline.sink",
+)
+
+# An allocator of Arrow's starts it when the library is loaded. Its fork handlers take all locks it has before a fork,
+# and begin anew in the child (jemalloc's prefork and postfork_child of background_thread).
+BEARS_A_FORK = frozenset({"jemalloc_bg_thd"})
+_THREADS = Path("/proc/self/task")
+
+
+def main() -> None:
+    """Run until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
+    # Else NumPy's algebra starts a thread for each core of the executor as soon as it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with redirect_stdout(sys.stderr):  # on standard output Spark is told where to connect
+        preload(sys.argv[1])
+    if not may_fork():
+        os.execv(sys.executable, [sys.executable, "-m", PLAIN_DAEMON, *sys.argv[1:]])
+    freeze_imports()
+    import_module(PLAIN_DAEMON).manager()
+
+
+def preload(worker: str) -> None:
+    """Import what a worker that runs the module ``worker`` would import."""
+    for name in (worker, *_OF_ANY_TASK):
+        import_module(name)
+    storage.partitions_of(storage.BinaryColumn.from_list([b"any"]), 1)  # the first kernel that runs loads most of Numba
+
+
+def may_fork() -> bool:
+    """Whether all other threads of this process bear a fork; False where the system does not show threads."""
+    if not _THREADS.exists():
+        return False
+    others = [thread for thread in _THREADS.iterdir() if thread.name != str(os.getpid())]
+    return BEARS_A_FORK.issuperset((thread / "comm").read_text().strip() for thread in others)
+
+
+if __name__ == "__main__":
+    main()

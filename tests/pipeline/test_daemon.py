@@ -1,0 +1,157 @@
+"""The daemon that conf/ gives Spark: workers forked with all imports are sound, and are replaced when they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_commitlog.pipeline.daemon import PLAIN_DAEMON
+from pyspark_commitlog.pipeline.session import SETTINGS
+
+CONF = Path(__file__).parents[2] / "conf/spark-defaults.conf"
+OURS = "pyspark_commitlog.pipeline.daemon"
+WORKER = "pyspark.worker"
+
+# What a task may use that keeps threads: Arrow's pool, NumPy's algebra, pandas, kernels; in each of many forks, while
+# threads of the allocators work in the one that forks.
+FORKS = """
+import os, sys
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark_commitlog.pipeline import daemon
+from pyspark_commitlog.pipeline.garbage import freeze_imports
+from pyspark_commitlog.storage import BinaryColumn, partitions_of
+
+daemon.preload("pyspark.worker")
+assert daemon.may_fork()
+freeze_imports()
+
+def work():
+    numbers = pa.chunked_array([pa.array(np.arange(50_000))] * 8)
+    table = pa.table({"group": pc.bit_wise_and(numbers, 7), "number": numbers})
+    summed = table.group_by("group").aggregate([("number", "sum")]).to_pandas(use_threads=True)
+    assert summed["number_sum"].sum() == 8 * sum(range(50_000))
+    assert (np.eye(200) @ np.ones((200, 200))).sum() == 40_000
+    keys = [b"%d" % number for number in range(100)]
+    assert set(partitions_of(BinaryColumn.from_list(keys), 4)) == {0, 1, 2, 3}
+
+def child():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+codes = []
+for _ in range(20):
+    codes += [os.waitpid(pid, 0)[1] for pid in [child(), child()]]
+print(codes.count(0))
+"""
+
+WITH_A_THREAD = """
+import sys, threading
+from pyspark_commitlog.pipeline import daemon
+daemon.preload = lambda worker: threading.Thread(target=threading.Event().wait, daemon=True).start()
+daemon.main()
+"""
+
+
+def commands_of_parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+        yield pa.RecordBatch.from_pydict(
+            {"command": [" ".join(command)], "pid": [os.getpid()], "daemon": [os.getppid()]}
+        )
+
+
+def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield from batches
+
+
+def await_end(kill: Callable[[int, int], None], number: int) -> None:
+    """Until there is no such process or group: Spark takes a worker that is about to die for one that lives."""
+    deadline = time.monotonic() + 60
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            kill(number, 0)
+            time.sleep(0.01)
+
+
+def of_workers(spark: SparkSession) -> DataFrame:
+    return spark.range(1).mapInArrow(commands_of_parents, "command string, pid long, daemon long")
+
+
+def test_spark_submit_and_programs_get_the_same_settings() -> None:
+    lines = [line.split(None, 1) for line in CONF.read_text(encoding="utf-8").splitlines()]
+    told = {words[0]: words[1].strip() for words in lines if words and not words[0].startswith("#")}
+    assert told.items() >= SETTINGS.items()
+    assert told["spark.python.daemon.module"] == OURS
+
+
+def test_tasks_of_any_kind_run_in_workers_of_our_daemon(spark: SparkSession) -> None:
+    [row] = of_workers(spark).collect()
+    assert f"-m {OURS} {WORKER}" in row.command
+    doubled = F.pandas_udf(lambda numbers: numbers * 2, "long")  # type: ignore[call-overload]
+    found = spark.range(5).select(F.udf(lambda number: number + 1, "long")("id"), doubled("id")).collect()
+    assert [tuple(row) for row in found] == [(number + 1, number * 2) for number in range(5)]
+
+
+def test_a_worker_that_dies_is_replaced(spark: SparkSession) -> None:
+    [before] = of_workers(spark).collect()
+    os.kill(before.pid, signal.SIGKILL)
+    await_end(os.kill, before.pid)
+    [after] = of_workers(spark).collect()
+    assert after.pid != before.pid
+    assert f"-m {OURS} {WORKER}" in after.command
+
+
+def test_a_daemon_that_dies_with_all_its_workers_is_replaced(spark: SparkSession) -> None:
+    [before] = of_workers(spark).collect()
+    os.killpg(before.daemon, signal.SIGKILL)  # it leads a group, and workers are in it
+    await_end(os.killpg, before.daemon)
+    [after] = of_workers(spark).collect()
+    assert after.daemon != before.daemon
+    assert f"-m {OURS} {WORKER}" in after.command
+
+
+def test_a_task_whose_worker_is_killed_fails_and_the_next_one_runs(spark: SparkSession) -> None:
+    with pytest.raises((PySparkException, Py4JJavaError), match="Python worker exited unexpectedly"):
+        spark.range(1).mapInArrow(dying, "id long").collect()
+    assert len(of_workers(spark).collect()) == 1
+
+
+def test_forks_work_with_whatever_keeps_threads() -> None:
+    env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # as the daemon has it
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.strip() == "40", done.stderr[-4000:]
+
+
+def test_where_a_thread_may_hold_locks_sparks_own_daemon_takes_over() -> None:
+    command = [sys.executable, "-c", WITH_A_THREAD, WORKER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        port = int.from_bytes(daemon.stdout.read(4), "big")
+        running = Path(f"/proc/{daemon.pid}/cmdline").read_text().split("\0")
+        daemon.stdin.close()  # so Spark ends it
+    assert 0 < port < 2**16
+    assert running[1:4] == ["-m", PLAIN_DAEMON, WORKER]
