@@ -45,7 +45,7 @@ from pyspark_commitlog.storage.format.fields import (
     TimestampType,
 )
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
-from pyspark_commitlog.storage.kernels.records import MESSAGE_MAGIC_AT, MESSAGE_START, MESSAGE_STOP
+from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.refusals import UNCOMPRESSED, Compression, check_records, target_compression
 
@@ -246,13 +246,13 @@ def _check_inner_messages(buffer: Bytes, headers: BatchHeaders) -> None:
     magic = int(headers.table["magic"][0])
     for part in formats.by_magic(magic).parts(buffer, headers, DECOMPRESSED_BYTES_MAX):
         inner = memoryview(part.source)
-        for index, (start, stop) in enumerate(part.table[:, [MESSAGE_START, MESSAGE_STOP]].tolist()):
+        for index, (start, stop) in enumerate(part.table[:, [reading.MESSAGE_START, reading.MESSAGE_STOP]].tolist()):
             crc = zlib.crc32(inner[start + 4 : stop])
             if crc != int.from_bytes(inner[start : start + 4], "big"):
                 raise CorruptRecordError(
                     f"message {index} of a wrapper has checksum {crc} and tells another", position=0
                 )
-            if inner[start + MESSAGE_MAGIC_AT] != magic:
+            if inner[start + reading.MESSAGE_MAGIC_AT] != magic:
                 raise RecordValidationError(f"message {index} of a wrapper is not of magic {magic}, as the wrapper is")
 
 

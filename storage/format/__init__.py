@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
 from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
-from pyspark_commitlog.storage.kernels import frozen
+from pyspark_commitlog.storage.kernels import frozen, stops
 from pyspark_commitlog.storage.kernels import scan as walking
 
 __all__ = [
@@ -45,12 +45,12 @@ _SCANNED_AT_ONCE = 4096  # batches; a walk that finds more goes on with twice th
 class StopReason(IntEnum):
     """Why a walk over batches stopped."""
 
-    END = walking.END  # exactly behind the last batch
-    TRUNCATED = walking.TRUNCATED  # what is left is shorter than a header, or than the batch it begins
-    BAD_SIZE = walking.BAD_SIZE
-    BAD_MAGIC = walking.BAD_MAGIC
-    UNKNOWN_MAGIC = walking.UNKNOWN_MAGIC
-    FULL = walking.FULL  # as many batches as were asked for
+    END = stops.END  # exactly behind the last batch
+    TRUNCATED = stops.TRUNCATED  # what is left is shorter than a header, or than the batch it begins
+    BAD_SIZE = stops.BAD_SIZE
+    BAD_MAGIC = stops.BAD_MAGIC
+    UNKNOWN_MAGIC = stops.UNKNOWN_MAGIC
+    FULL = stops.FULL  # as many batches as were asked for
 
 
 class Scan(NamedTuple):

@@ -21,19 +21,6 @@ ALL_COLUMNS = ("key", "value", "headers")
 RECORD_BYTES_MIN = 7  # a record of magic 2 with nothing in it
 MESSAGE_BYTES_MIN = 14  # a message of magic 0 with nothing in it
 
-_WANTED = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
-_REASONS = {
-    kernel.RECORD_CUT: "the records end before it does",
-    kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
-    kernel.BAD_LENGTH: "its length cannot be right",
-    kernel.BAD_STRUCTURE: "one of its fields reaches beyond its end",
-    kernel.NOT_CONSUMED: "it is longer than its fields",
-    kernel.BAD_HEADER_COUNT: "its header count cannot be right",
-    kernel.NULL_HEADER_KEY: "a header of it has no key",
-    kernel.TRAILING_BYTES: "bytes are left behind the records that the header counts",
-    kernel.NESTED: "a compressed message inside a compressed one",
-}
-
 
 class Part(NamedTuple):
     """Batches of magic 2, or legacy messages, that lie in one source."""
@@ -46,7 +33,18 @@ class Part(NamedTuple):
 
 def describe(reason: int, record: int) -> str:
     """A kernel's reason as a sentence about a record."""
-    return f"record {record} does not decode: {_REASONS[reason]}"
+    reasons = {
+        kernel.RECORD_CUT: "the records end before it does",
+        kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
+        kernel.BAD_LENGTH: "its length cannot be right",
+        kernel.BAD_STRUCTURE: "one of its fields reaches beyond its end",
+        kernel.NOT_CONSUMED: "it is longer than its fields",
+        kernel.BAD_HEADER_COUNT: "its header count cannot be right",
+        kernel.NULL_HEADER_KEY: "a header of it has no key",
+        kernel.TRAILING_BYTES: "bytes are left behind the records that the header counts",
+        kernel.NESTED: "a compressed message inside a compressed one",
+    }
+    return f"record {record} does not decode: {reasons[reason]}"
 
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
@@ -56,7 +54,8 @@ def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     key_bytes, value_bytes = (sum(sizes) for sizes in zip((0, 0), *map(_string_bytes, measured), strict=True))
     _check_room(parts, {"keys": key_bytes, "values": value_bytes})
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
-    state[kernel.WANTED] = sum(_WANTED[column] for column in columns)
+    bits = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
+    state[kernel.WANTED] = sum(bits[column] for column in columns)
     arrays = _arrays(rows, key_bytes, value_bytes, columns)
     firsts = []
     for part in parts:

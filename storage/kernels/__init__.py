@@ -6,54 +6,48 @@ turns that into an error at a position. Every kernel has a slow twin in ``tests/
 ``NUMBA_DISABLE_JIT=1`` runs the same bodies as plain Python, so they must be right under both rules of arithmetic:
 bytes are widened with ``np.int64(...)`` (64 bits, wrapping) before they are shifted, or with ``int(...)`` where
 products are masked at once.
+
+The modules here are imported when something of them is first used: numba takes a third of a second, and who lists
+topics needs no kernel.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
-
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 Bytes = npt.NDArray[np.uint8]
 
 
-def jit(kernel: Kernel) -> Kernel:
-    """Compile ``kernel`` on its first call, without the GIL, and keep the machine code on disk.
+class _OnUse(ModuleType):
+    """Stands for a module until something is asked of it, and then hands on what it has."""
 
-    Numba keeps it beside the module, else under the home folder (``NUMBA_CACHE_DIR`` overrules both). Where neither can
-    be written, as in many containers, a folder of this user in the temporary directory takes it, so that the workers of
-    one machine still compile once.
-    """
-    try:
-        return cast(Kernel, _njit(kernel))
-    except RuntimeError:  # "cannot cache function: no locator available"
-        numba.config.CACHE_DIR = str(_temporary_cache())
-        return cast(Kernel, _njit(kernel))
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
 
 
-def _njit(kernel: Callable[..., Any]) -> Any:
-    return numba.njit(cache=True, nogil=True, boundscheck=False)(kernel)
-
-
-def _temporary_cache() -> Path:
-    """A folder that only this user can write: numba unpickles what it finds there, so a stranger's will not do."""
-    with tempfile.NamedTemporaryFile() as mine:
-        user = Path(mine.name).stat().st_uid
-    folder = Path(tempfile.gettempdir()) / f"pyspark-commitlog-kernels-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if folder.is_symlink() or found.st_uid != user or found.st_mode & 0o022:
-        return Path(tempfile.mkdtemp(prefix="pyspark-commitlog-kernels-"))
-    return folder
+if TYPE_CHECKING:
+    from pyspark_commitlog.storage.kernels import keyed as keyed
+    from pyspark_commitlog.storage.kernels import memory as memory
+    from pyspark_commitlog.storage.kernels import murmur2 as murmur2
+    from pyspark_commitlog.storage.kernels import oddities as oddities
+    from pyspark_commitlog.storage.kernels import plain as plain
+    from pyspark_commitlog.storage.kernels import records as records
+    from pyspark_commitlog.storage.kernels import scan as scan
+    from pyspark_commitlog.storage.kernels import streams as streams
+    from pyspark_commitlog.storage.kernels import varint as varint
+    from pyspark_commitlog.storage.kernels import writing as writing
+else:
+    _MODULES = "keyed memory murmur2 oddities plain records scan streams varint writing"
+    globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

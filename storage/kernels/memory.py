@@ -11,7 +11,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from pyspark_commitlog.storage.kernels import Bytes, jit
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
 
 if numba.config.DISABLE_JIT:
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, jit
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
 from pyspark_commitlog.storage.kernels.records import COUNT, START, STOP
 from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint
 

@@ -14,7 +14,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, frozen, jit
+from pyspark_commitlog.storage.kernels import Bytes, frozen
+from pyspark_commitlog.storage.kernels.compiling import jit
 from pyspark_commitlog.storage.kernels.memory import prefetch
 from pyspark_commitlog.storage.kernels.murmur2 import BinaryStrings
 

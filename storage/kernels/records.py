@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, jit
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
 from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
 from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong

@@ -9,15 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, jit
-
-# Why a walk stopped.
-END = 0  # exactly behind the last batch
-TRUNCATED = 1  # the rest is shorter than a header, or than the batch it begins
-BAD_SIZE = 2  # a length smaller than any entry of its magic
-BAD_MAGIC = 3  # a magic below zero
-UNKNOWN_MAGIC = 4  # a magic above 2: a format from the future
-FULL = 5  # as many batches as were asked for
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
+from pyspark_commitlog.storage.kernels.stops import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
 
 _OVERHEAD = 12  # offset and length
 _HEADER_UP_TO_MAGIC = 17
@@ -80,3 +74,17 @@ def walk(
         magics[found] = magic
         at += length + _OVERHEAD
     return len(positions), at, FULL  # never reached: the last round above always returns
+
+
+@jit
+def spaced(starts: npt.NDArray[np.int64], after: int, interval: int, rows: npt.NDArray[np.int64]) -> int:
+    """Fill ``rows`` with the indices of ``starts``, which rise, that lie above ``after`` and then each more than
+    ``interval`` above the one before; how many those are. ``rows`` is as long as ``starts``.
+    """
+    found = 0
+    for i in range(len(starts)):
+        if starts[i] > after:
+            rows[found] = i
+            found += 1
+            after = starts[i] + interval
+    return found

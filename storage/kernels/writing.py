@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, jit
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes, prefetch
 from pyspark_commitlog.storage.kernels.varint import bytes_behind, size_of, write
 

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.format.columns import Part, fill
 from pyspark_commitlog.storage.format.control import ControlType, parse
 from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
-from pyspark_commitlog.storage.kernels import frozen, oddities
+from pyspark_commitlog.storage.kernels import frozen, oddities, plain
 from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
@@ -137,6 +137,8 @@ class RecordChecks:
     def _decode(self, window: Window, rows: Int64s) -> bool:
         try:
             parts = _parts(window, window.headers[rows])
+            if self._are_plain(window, rows, parts):
+                return True
             records, counts = fill(parts, ()), _counts(window.headers[rows], parts)
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
             if len(rows) == 1:
@@ -150,6 +152,16 @@ class RecordChecks:
                 self._check_messages(window, rows, part)
             else:
                 self._check_bytes(window, rows, part)
+        return True
+
+    def _are_plain(self, window: Window, rows: Int64s, parts: list[Part]) -> bool:
+        """Whether there is nothing to tell of any record; they are counted then."""
+        last_offsets = window.headers.table["last_offset"][rows]
+        for part in parts:
+            of_part, last_offsets = last_offsets[: len(part.table)], last_offsets[len(part.table) :]
+            if part.is_legacy or not plain.are_plain(frozen(part.source), part.table, frozen(of_part)):
+                return False
+        self.records += int(window.headers.table["count"][rows].sum())
         return True
 
     def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:

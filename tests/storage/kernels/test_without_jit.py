@@ -17,7 +17,16 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize(
     "name",
-    ["test_bounds.py", "test_keyed.py", "test_oddities.py", "test_streams.py", "test_twins.py", "test_vectors.py"],
+    [
+        "test_bounds.py",
+        "test_keyed.py",
+        "test_oddities.py",
+        "test_plain.py",
+        "test_spaced.py",
+        "test_streams.py",
+        "test_twins.py",
+        "test_vectors.py",
+    ],
 )
 def test_without_the_jit_all_holds_too(name: str) -> None:
     done = subprocess.run(
