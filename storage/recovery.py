@@ -7,11 +7,15 @@ behind a right checksum is found by whoever reads it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.ahead import in_order
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -27,6 +31,8 @@ from pyspark_commitlog.storage.segment_reader import Window
 
 logger = logging.getLogger(__name__)
 
+CHECKED_BYTES = 8 * 1024 * 1024  # at a time: enough to amortise what each window costs
+
 
 class LogState(NamedTuple):
     """What a log knows of its records beside the records themselves."""
@@ -41,13 +47,6 @@ class Recovery(NamedTuple):
     next_offset: int
     truncated_bytes: int
     reason: str | None  # why the rest was cut off; None if nothing was
-
-
-class Bounds(NamedTuple):
-    """What a batch is held against."""
-
-    next_offset: int  # behind the batch before it
-    flushed_offset: int  # everything below was synced
 
 
 def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
@@ -96,13 +95,15 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     segment.reset_indexes()
     segment.txn_index.reset()
     next_offset, error = segment.base_offset, None
+    checked = in_order(partial(_checked, flushed_offset), segment.batches(0, file_size, CHECKED_BYTES))
     try:
-        for window in segment.batches(0, file_size):
-            good, error = _take(segment, window, state, Bounds(next_offset, flushed_offset))
-            if good:
-                next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
-            if error is not None:
-                break
+        with closing(checked):
+            for window, broken in checked:
+                good, error = _take(segment, window, state, [*_out_of_order(window.headers, next_offset), *broken])
+                if good:
+                    next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
+                if error is not None:
+                    break
     except UnsupportedMagicError as found:
         if segment.is_whole_in_newer_format(segment.size):
             raise
@@ -136,10 +137,14 @@ def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> 
     )
 
 
-def _take(segment: LogSegment, window: Window, state: LogState, bounds: Bounds) -> tuple[int, CorruptionError | None]:
-    """Take a window's valid batches into indexes and state; how many those were, and what is wrong with the next."""
+def _take(
+    segment: LogSegment, window: Window, state: LogState, damage: Sequence[int]
+) -> tuple[int, CorruptionError | None]:
+    """Take a window's valid batches into indexes and state; how many those were, and what is wrong with the next.
+
+    ``damage`` are batches that are not valid, in any order.
+    """
     headers = window.headers
-    damage = [*_out_of_order(headers, bounds.next_offset), *_broken(window, bounds.flushed_offset)]
     valid = headers[: min(damage, default=len(headers))]
     if len(valid):
         segment.check_offsets(valid)
@@ -162,10 +167,10 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
     return np.flatnonzero((steps <= 0) | (table["base_offset"] < 0))[:1].tolist()  # type: ignore[no-any-return]
 
 
-def _broken(window: Window, flushed_offset: int) -> list[int]:
-    """The first batch, if there is one, from ``flushed_offset`` on whose checksum is wrong."""
+def _checked(flushed_offset: int, window: Window) -> tuple[Window, list[int]]:
+    """A window, and its first batch, if there is one, from ``flushed_offset`` on whose checksum is wrong."""
     to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
-    return to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1].tolist()  # type: ignore[no-any-return]
+    return window, to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1].tolist()
 
 
 def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damaged: bool) -> CorruptionError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-from bisect import bisect_right
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
+from pyspark_commitlog.storage.kernels import scan
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, SegmentReader
 
 logger = logging.getLogger(__name__)
@@ -127,15 +127,11 @@ class LogSegment(SegmentReader):
     def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
         """Batches that get an index entry: each that follows more than ``index.interval.bytes`` without one (5.2)."""
         ends = np.cumsum(headers.table["size"])
-        starts: list[int] = (ends - headers.table["size"]).tolist()
+        starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)
         interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
-        rows: list[int] = []
-        row = bisect_right(starts, interval - since)
-        while row < len(starts):
-            rows.append(row)
-            row = bisect_right(starts, starts[row] + interval, row)
-        self._known_bytes_since_entry = int(ends[-1]) - starts[rows[-1]] if rows else since + int(ends[-1])
-        return np.array(rows, dtype=np.int64)
+        rows = rows[: scan.spaced(starts, interval - since, interval, rows)]
+        self._known_bytes_since_entry = int(ends[-1] - starts[rows[-1]] if len(rows) else since + ends[-1])
+        return rows
 
     @property
     def _bytes_since_entry(self) -> int:

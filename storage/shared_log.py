@@ -151,6 +151,10 @@ class SharedLog(LogReader):
     def _begin_maintenance(self, work: str) -> None:
         with self._writing():
             tell_work(self.context, work)
+            if self._recovery_point > self.checkpoints.read().recovery_point:
+                self._write_marks()  # else what is known to be sound and synced would be recovered once more
+            if self._recovery_point > self.checkpoints.read().recovery_point:
+                self._write_marks()  # else what is sound and synced would be recovered once more
             self.segments.close()
             self._take(self._loader().load(may_finish_swaps=True))
 

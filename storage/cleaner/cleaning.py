@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from pyspark_commitlog.storage.ahead import in_order
 from pyspark_commitlog.storage.cleaner.filtering import Counts, Filter, Rules, read_keys, verify
 from pyspark_commitlog.storage.cleaner.output import Output
 from pyspark_commitlog.storage.cleaner.ranges import Cleanable, cleanable, group_segments
@@ -22,14 +24,15 @@ from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
-from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+from pyspark_commitlog.storage.format.keyed import Keyed
+from pyspark_commitlog.storage.format.tables import Bools, Bytes, Int64s
 from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 
-WINDOW_BYTES_MIN = 4 * 1024 * 1024  # below, calls cost more than the work; a batch is read whole anyhow
+WINDOW_BYTES_MIN = 8 * 1024 * 1024  # below, calls cost more than the work; a batch is read whole anyhow
 _OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer
 
 
@@ -48,7 +51,10 @@ class CleanResult:
 
 
 class Cleaner:
-    """Compacts one log after the other. Its memory is that of the buffers in its config, whatever the logs' sizes."""
+    """Compacts one log after the other. Its memory is that of the buffers in its config, whatever the logs' sizes.
+
+    A few windows of a log are in memory at once: threads verify, decompress and filter the next ones.
+    """
 
     def __init__(self, config: CleanerConfig | None = None) -> None:
         """Raises InvalidConfigError where the offset map would hold no key, so that no round came to an end."""
@@ -115,6 +121,29 @@ class _Scales:
 
     def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
         self.size += len(buffer)
+
+
+class _Dirty(NamedTuple):
+    """A window to be put into the map."""
+
+    window: Window
+    wanted: Bools  # shape (batches,): which of them
+
+
+class _Keys(NamedTuple):
+    """Its records, run by run of batches of magic 2 or of older ones."""
+
+    dirty: _Dirty
+    runs: list[tuple[Int64s, Keyed]]  # rows of the window, and their records
+
+
+class _Decided(NamedTuple):
+    """A window to be filtered, and what transactions say of it."""
+
+    filtering: Filter
+    window: Window
+    discardable: Bools  # shape (batches,)
+    still_aborted: Sequence[AbortedTxn]
 
 
 class _Round:
@@ -185,36 +214,41 @@ class _Round:
 
     def _map_segment(self, segment: LogSegment, transactions: Transactions) -> bool:
         """False where the map is full."""
-        with closing(segment):
-            position = segment.position_before(self.what.first_dirty_offset)
-            return all(
-                self._map_window(segment, window, transactions)
-                for window in segment.batches(position, window_bytes=self.window_bytes)
-            )
+        read = in_order(partial(self._read_keys, segment), self._dirty_windows(segment, transactions))
+        with closing(segment), closing(read):
+            return all(map(self._put, read))
 
-    def _map_window(self, segment: LogSegment, window: Window, transactions: Transactions) -> bool:
-        self._go_on(window)
-        headers, start = window.headers, self.what.first_dirty_offset
-        wanted = ~transactions.discardable(segment, window) & ~headers.is_control
-        wanted &= headers.table["last_offset"] >= start
+    def _dirty_windows(self, segment: LogSegment, transactions: Transactions) -> Iterator[_Dirty]:
+        start = self.what.first_dirty_offset
+        for window in segment.batches(segment.position_before(start), window_bytes=self.window_bytes):
+            self._go_on(window)
+            headers = window.headers
+            wanted = ~transactions.discardable(segment, window) & ~headers.is_control
+            yield _Dirty(window, wanted & (headers.table["last_offset"] >= start))
+
+    def _read_keys(self, segment: LogSegment, dirty: _Dirty) -> _Keys:
+        window, wanted = dirty
         verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when they are decoded
-        self.superseded.see_unput(headers[~wanted & ~headers.is_control])
         rows = np.flatnonzero(wanted)
-        is_v2 = headers.table["magic"][rows] >= v2.MAGIC
-        read, is_full = self._put(segment, window, np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1))
-        self._note_read(headers.table["last_offset"][:read])
-        return not is_full
+        is_v2 = window.headers.table["magic"][rows] >= v2.MAGIC
+        runs = np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1)
+        return _Keys(dirty, [(run, read_keys(segment, window, run, self.offset_map.secret)) for run in runs])
 
-    def _put(self, segment: LogSegment, window: Window, runs: Iterable[Int64s]) -> tuple[int, bool]:
-        """Put the records of runs of batches; how many of the window were read whole, and whether the map is full."""
-        for rows in runs:
-            records = read_keys(segment, window, rows, self.offset_map.secret)
+    def _put(self, keys: _Keys) -> bool:
+        """Put the records of a window; False where the map is full."""
+        (window, wanted), runs = keys
+        headers = window.headers
+        self.superseded.see_unput(headers[~wanted & ~headers.is_control])
+        for rows, records in runs:
+            self.superseded.see_put(headers[rows], records)
             columns = (records.hashes, records.has_key, records.offsets)
-            self.superseded.see_put(window.headers[rows], records)
             put = self.offset_map.put_all(*columns, self.what.first_dirty_offset)
             if put.rows < len(records.offsets):
-                return int(rows[np.searchsorted(np.cumsum(records.counts), put.rows, side="right")]), True
-        return len(window.headers), False
+                read = int(rows[np.searchsorted(np.cumsum(records.counts), put.rows, side="right")])
+                self._note_read(headers.table["last_offset"][:read])
+                return False
+        self._note_read(headers.table["last_offset"])
+        return True
 
     def _note_read(self, last_offsets: Int64s) -> None:
         """Batches were read whole: the map knows the log up to the last of them."""
@@ -265,16 +299,26 @@ class _Round:
         self, group: Sequence[LogSegment], rules: Rules, transactions: Transactions, target: _Target
     ) -> None:
         for segment in group:
-            filtering = Filter(rules, segment, self.counts)
-            with closing(segment):
-                for window in segment.batches(window_bytes=self.window_bytes):
-                    self._go_on(window)
-                    discardable = transactions.discardable(segment, window)
-                    target.append(filtering.apply(window, discardable), transactions.still_aborted)
+            filtered = in_order(_filter, self._decided_windows(segment, rules, transactions))
+            with closing(segment), closing(filtered):
+                for left, counts, still_aborted in filtered:
+                    self.counts += counts
+                    target.append(left, still_aborted)
+
+    def _decided_windows(self, segment: LogSegment, rules: Rules, transactions: Transactions) -> Iterator[_Decided]:
+        for window in segment.batches(window_bytes=self.window_bytes):
+            self._go_on(window)
+            discardable = transactions.discardable(segment, window)
+            yield _Decided(Filter(rules, segment), window, discardable, transactions.still_aborted)
 
     def _go_on(self, window: Window) -> None:
         self.check()
         self.pause.after(len(window.buffer))
+
+
+def _filter(decided: _Decided) -> tuple[Bytes, Counts, Sequence[AbortedTxn]]:
+    left = decided.filtering.apply(decided.window, decided.discardable)
+    return left, decided.filtering.counts, decided.still_aborted
 
 
 class _Pause:

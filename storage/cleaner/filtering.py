@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from functools import partial
 from itertools import pairwise
@@ -65,6 +65,9 @@ class Counts:
     bytes_read: int = 0
     bytes_written: int = 0
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + others for mine, others in zip(astuple(self), astuple(other), strict=True)))
+
 
 class _Verdict(NamedTuple):
     """A window decided: what remains of its records, and of its batches."""
@@ -76,12 +79,12 @@ class _Verdict(NamedTuple):
 
 
 class Filter:
-    """Applies the rules to one segment."""
+    """Applies the rules to windows of one segment, and counts. What is done in another thread gets its own."""
 
-    def __init__(self, rules: Rules, segment: LogSegment, counts: Counts) -> None:
+    def __init__(self, rules: Rules, segment: LogSegment) -> None:
         self.rules = rules
         self.segment = segment
-        self.counts = counts
+        self.counts = Counts()
         self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
 
     def apply(self, window: Window, discardable: Bools) -> Bytes:

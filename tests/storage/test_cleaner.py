@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from pyspark_commitlog.storage import loader
 from pyspark_commitlog.storage.cleaner import Cleaner, cleanable, dirtiest_first, group_segments
 from pyspark_commitlog.storage.cleaner.cleaning import WINDOW_BYTES_MIN
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
@@ -18,6 +19,8 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.recovery import LogState, Recovery, recover
+from pyspark_commitlog.storage.segment import LogSegment
 from tests.support.clock import ManualClock
 from tests.support.logs import config, records
 from tests.support.memory_filesystem import MemoryFileSystem
@@ -82,6 +85,25 @@ def disk() -> MemoryFileSystem:
 
 
 # What is due (12.1, 12.2)
+
+
+def test_what_opening_recovered_is_not_recovered_again_before_it_is_maintained(
+    disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_log(disk) as log:
+        write(log, [(b"k", b"1")], [(b"k", b"2")])
+    recovered: list[LogSegment] = []
+
+    def noting(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
+        recovered.append(segment)
+        return recover(segment, state, flushed_offset)
+
+    monkeypatch.setattr(loader, "recover", noting)
+    with a_log(disk) as log:
+        assert len(recovered) == 3
+        assert clean(log) == 2
+        assert len(recovered) == 3
+        assert pairs(log) == [(b"k", b"2")]
 
 
 def test_the_active_segment_is_never_cleaned(disk: MemoryFileSystem) -> None:
