@@ -128,6 +128,7 @@ def torture(
     while tally.rounds == 0 or (tally.total < kills and time.monotonic() < ends_s):
         for direction in ("to-table", "to-topic"):
             _run(trip, direction, chance, tally, kills if time.monotonic() < ends_s else 0)
+            tell(f"{tally.total} kills, {tally.runs} runs, {tally.rounds} rounds: {tally.kills}")
         found = rows(trip, trip.target)
         assert found == expected, f"round {trip.round}: {_differences(found, expected)}"
         tally.rounds += 1
