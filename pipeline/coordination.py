@@ -44,9 +44,12 @@ class DriverWriter:
 
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
         """Whether the logs that are open are those of the directory and the topics as they are now, settings too."""
-        self._topics = {**topics, **self._topics}
-        are_same = all(self._topics[name] == topic for name, topic in topics.items())
+        are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
         return are_same and self._inode_of_directory() == self._inode
+
+    def note(self, topics: Mapping[str, TopicDescription]) -> None:
+        """Remember topics as they are when their logs are opened, for :meth:`is_current`."""
+        self._topics.update(topics)
 
     def _inode_of_directory(self) -> int | None:
         status = self.manager.filesystem.status(self.manager.directory)
@@ -96,7 +99,7 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
             kept.drop()
         if kept.writer is None:
             kept.writer = DriverWriter(directory, run.app_id)
-            kept.writer.is_current(topics)
+        kept.writer.note(topics)
         kept.writer.run_id = run.run_id
         try:
             yield kept.writer

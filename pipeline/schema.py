@@ -103,12 +103,8 @@ class WriteColumns:
         return cls(tuple(wanted))
 
     def select(self, frame: DataFrame) -> DataFrame:
-        """``frame`` with these columns only, keys and values as bytes."""
-        return frame.selectExpr(*[self._expression(name) for name in self.names])  # one call of the JVM
-
-    @staticmethod
-    def _expression(name: str) -> str:
-        return f"cast(`{name}` as binary) as `{name}`" if name in ("key", "value") else f"`{name}`"
+        """``frame`` with these columns only. Where there are no others it stays: another plan takes the JVM 5 ms."""
+        return frame if len(frame.schema) == len(self.names) else frame.select(*self.names)
 
 
 def _plain(kind: DataType) -> str:

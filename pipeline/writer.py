@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -146,8 +147,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Appends batch by batch, so that a task needs memory for one Arrow batch, and syncs every partition it touched before
-    it answers: on the disk is then all of the answer.
+    Appends table by table, one while the next comes in, so that a task needs memory for two Arrow batches, and syncs
+    every partition it touched before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -202,15 +203,20 @@ class _Task:
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        """Append every row, those of a table before the next table is taken. Raises UnwritableRowError."""
-        for batch in batches:
-            if batch.num_rows:
-                self._write_table(batch)
-                self._rows_before += batch.num_rows
+        """Append every row, in order. Raises UnwritableRowError.
+
+        Spark's side waits while nobody takes what it sends, so a thread writes and this one takes.
+        """
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            writing: Future[None] = thread.submit(lambda: None)
+            for batch in filter(len, batches):
+                writing.result()
+                writing = thread.submit(self._write_table, batch)
+            writing.result()
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
-        now_ms = time.time_ns() // 1_000_000
+        rows, now_ms = batch.num_rows, time.time_ns() // 1_000_000
         bad = [
             BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
         ]
@@ -222,6 +228,7 @@ class _Task:
         bad = self._write_records(batch, records, now_ms)
         if bad:
             self._give_away(batch, bad, now_ms)
+        self._rows_before += rows
 
     def _write_records(self, batch: pa.RecordBatch, records: Records, now_ms: int) -> list[BadRow]:
         """Append the rows that can be; those that cannot."""

@@ -53,9 +53,6 @@ class InlineFrame:
         self.sparkSession.sparkContext.getLocalProperty.return_value = None
         self._around = around
 
-    def selectExpr(self, *_columns: str) -> InlineFrame:  # noqa: N802  Spark's name
-        return self
-
     def mapInArrow(self, function: Function, _schema: object) -> mock.Mock:  # noqa: N802  Spark's name
         def run() -> list[Any]:
             return [row for task in self.tasks for row in answers_of(function, task)]

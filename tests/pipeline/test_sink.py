@@ -217,7 +217,7 @@ BAD_ROWS = [
     ),
     pytest.param(
         "'k' as key, 'v' as value, timestamp'2001-01-01' as timestamp",
-        {"configs": {"message.timestamp.before.max.ms": "1000"}},
+        {"configs": {"message.timestamp.before.max.ms": "3600000"}},
         "its timestamp 978307200000 lies outside",
         id="time",
     ),
