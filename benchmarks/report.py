@@ -26,7 +26,7 @@ median of the rounds that count and in brackets the fastest and the slowest. Rat
 below. Unless said otherwise: 2,000,000 rows of 16-byte keys and 100-byte values, 4 partitions, Spark `local[2]`.
 
 ```
-make bench                                   everything, and this page
+make bench                                   everything, and this page; about half an hour
 make bench BENCH_ARGS="reading compaction"   these parts only; the other rows stay as they were
 ```
 
