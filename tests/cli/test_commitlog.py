@@ -130,6 +130,24 @@ def test_commands_that_read_no_records_import_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["topics", "--list"], ["topics", "--describe"], ["configs", "--describe", "--all"], ["groups", "--list"]],
+)
+def test_looking_at_names_and_configs_compiles_nothing(arguments: list[str], log_directory: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pyspark_commitlog.cli import main\n"
+        "sys.argv = ['commitlog', *sys.argv[1:]]\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        "print(sorted({'numba', 'pyarrow', 'pyspark', 'pandas', 'rich'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, *arguments, "--log-dir", str(log_directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.fixture
 def log_directory(tmp_path: Path) -> Path:
     """A broker's log directory with two topics."""
