@@ -90,7 +90,8 @@ class Outcomes:
     def _find_marker(self, producer_id: int, segment: LogSegment, position: int) -> tuple[int, int] | None:
         """Offset of the next marker of a producer from ``position`` on, and from where on it hides records."""
         for each in self._segments.reaching(segment.base_offset):
-            for window in each.small_batches(position if each is segment else 0):
+            # By base offset: a compaction goes on with segments from before other processes made it look again.
+            for window in each.small_batches(position if each.base_offset == segment.base_offset else 0):
                 of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
                 markers, _ = read_markers(window._replace(headers=of_producer))
                 for offset, marker in markers.items():

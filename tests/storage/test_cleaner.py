@@ -370,6 +370,30 @@ def test_appends_go_on_while_a_log_is_cleaned(disk: MemoryFileSystem) -> None:
         assert pairs(log) == [(b"a", b"2"), (b"a", b"3")]
 
 
+def test_a_roll_by_another_process_between_two_groups_makes_nothing_committed_look_aborted(
+    disk: MemoryFileSystem,
+) -> None:
+    """The second group has a batch behind an abort of its producer, and its commit is in the next segment."""
+    settings = compacted_topic(segment_bytes=400)
+    with a_log(disk, settings) as log, a_log(disk, settings) as other:
+        write(log, [(b"large", b"." * 250)])
+        log.append(v2.encode(records([b"gone"], keys=[b"a"]), transactional(1)))
+        end(log, 1, commit=False)
+        log.append(v2.encode(records([b"kept"], keys=[b"b"]), transactional(1, 1)))
+        log.roll()
+        end(log, 1, commit=True)
+        log.roll()
+        other.refresh()
+        calls = iter(range(100))
+
+        def roll_once() -> None:
+            if next(calls) == 0:
+                write(other, [(b"c", b"1")])
+
+        Cleaner().clean(log, None, 0, check=roll_once)
+        assert pairs(log) == [(b"large", b"." * 250), (b"b", b"kept"), (b"c", b"1")]
+
+
 def test_a_reader_from_before_a_compaction_reads_the_new_files(disk: MemoryFileSystem) -> None:
     """It gives files back as it goes, and finds others under their names, larger ones: tombstones got a horizon."""
     with a_log(disk, compacted_topic(segment_bytes=100)) as log:
