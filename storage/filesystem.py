@@ -1,10 +1,10 @@
 """The file system port: the few operations this engine needs, and the local file system behind them.
 
-A path is a ``str`` with ``/``; nothing above this module assumes that it is local. Any operation may raise
-``OSError`` with the path as its ``filename``; the caller decides what that means for the log. Names made, renamed or
-removed are durable only after :meth:`FileSystem.sync_directory` of the directory they are in; bytes, and a file's
-size, only after :meth:`File.sync`. There is no append: who writes keeps the position, so that a write can be repeated
-over a torn one. Why a port, and what was left out of it: docs/decisions/file_system_port.md.
+A path is a ``str`` with ``/``; nothing above this module assumes that it is local. Any operation may raise ``OSError``
+with the path as its ``filename`` and the operation in its text; the caller decides what that means for the log. Names
+made, renamed or removed are durable only after :meth:`FileSystem.sync_directory` of the directory they are in; bytes,
+and a file's size, only after :meth:`File.sync`. There is no append: who writes keeps the position, so that a write can
+be repeated over a torn one. Why a port, and what was left out of it: docs/decisions/file_system_port.md.
 
 (Longer than modules here should be by the words of the port, which whoever writes another file system must have before
 them; the code is two hundred lines.)
@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError
 
 Buffer = bytes | bytearray | memoryview
 OpenMode = Literal["read", "write", "create"]
@@ -134,11 +134,14 @@ class FileSystem(Protocol):
         """None where there is no such name. Follows a link."""
         ...
 
+    def is_link(self, path: str) -> bool:
+        """Whether the name is a link, wherever it leads."""
+        ...
+
     def open(self, path: str, mode: OpenMode) -> File:
         """``read``: must exist, cannot be written. ``write``: must exist. ``create``: made (empty) if missing.
 
-        ``create`` does not follow a link in the last place of the path (OSError): what is made lies in the directory
-        named.
+        A link in the last place of the path is not followed (OSError): what is opened lies in the directory named.
         """
         ...
 
@@ -195,49 +198,59 @@ class LocalFileSystem:
     """The file system of this machine, and whatever it mounts (Linux)."""
 
     def list(self, directory: str) -> list[str]:
-        return sorted(os.listdir(directory))
+        with _Telling("list", directory):
+            return sorted(os.listdir(directory))
 
     def status(self, path: str) -> FileStatus | None:
         try:
-            found = os.stat(path)
+            with _Telling("status", path):
+                found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, found.st_ino, stat.S_ISDIR(found.st_mode))
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def open(self, path: str, mode: OpenMode) -> LocalFile:
-        return LocalFile(path, os.open(path, _OPEN_FLAGS[mode], 0o666))
+        with _Telling("open", path):
+            return LocalFile(path, os.open(path, _OPEN_FLAGS[mode], 0o666))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        with _Telling("make directory", path):
+            os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        os.replace(source, target)
+        with _Telling("rename", source):
+            os.replace(source, target)
 
     def link(self, source: str, target: str) -> None:
-        os.link(source, target)
+        with _Telling("link", source):
+            os.link(source, target)
 
     def remove(self, path: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NotADirectoryError), _Telling("remove", path):
             try:
                 os.unlink(path)
             except IsADirectoryError:
                 os.rmdir(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        with _Telling("set time of", path):
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with _Naming(path):
+        with _Telling("sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
                 os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            finally:
+                os.close(descriptor)
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> LocalLock | None:
         operation = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
         while True:
-            with ExitStack() as undo, _Naming(path):
+            with ExitStack() as undo, _Telling("lock", path):
                 descriptor = _open_lock_file(path, undo)
                 try:
                     fcntl.flock(descriptor, operation)
@@ -259,7 +272,7 @@ class LocalFileSystem:
         return self._lock_like_java(path, fcntl.F_WRLCK)
 
     def _lock_like_java(self, path: str, kind: int) -> LocalLock | None:
-        with ExitStack() as undo, _Naming(path):
+        with ExitStack() as undo, _Telling("lock", path):
             descriptor = _open_lock_file(path, undo)
             try:
                 _set_ofd_lock(descriptor, kind)
@@ -296,12 +309,12 @@ class LocalFile:
         return self._path
 
     def size(self) -> int:
-        with _Naming(self._path):
+        with _Telling("size of", self._path):
             return os.fstat(self._descriptor).st_size
 
     def read(self, position: int, length: int) -> memoryview:
         if length <= _SMALL_READ_BYTES:
-            with _Naming(self._path):
+            with _Telling("read", self._path):
                 data = os.pread(self._descriptor, length, position)
             if len(data) == length:
                 return memoryview(data)
@@ -310,7 +323,7 @@ class LocalFile:
     def _read_large(self, position: int, length: int) -> memoryview:
         buffer = np.empty(length, np.uint8).data  # not zeroed: the kernel's copy is the only pass over it
         filled = 0
-        with _Naming(self._path):
+        with _Telling("read", self._path):
             # The kernel stops at 2 GiB, a network mount where it likes, and the file may have been cut meanwhile.
             while filled < length and (got := os.preadv(self._descriptor, [buffer[filled:]], position + filled)):
                 filled += got
@@ -318,14 +331,14 @@ class LocalFile:
 
     def write(self, position: int, data: Buffer) -> None:
         left = memoryview(data).cast("B")
-        with _Naming(self._path):
+        with _Telling("write", self._path):
             while left:
                 written = os.pwrite(self._descriptor, left, position)
                 position += written
                 left = left[written:]
 
     def truncate(self, size: int) -> None:
-        with _Naming(self._path):
+        with _Telling("truncate", self._path):
             os.ftruncate(self._descriptor, size)
 
     def begin_sync(self) -> None:
@@ -333,13 +346,13 @@ class LocalFile:
             _sync_file_range(self._descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
-        with _Naming(self._path):
+        with _Telling("sync", self._path):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
         if self._descriptor != _CLOSED:
             descriptor, self._descriptor = self._descriptor, _CLOSED
-            with _Naming(self._path):
+            with _Telling("close", self._path):
                 os.close(descriptor)
 
     def __enter__(self) -> Self:
@@ -378,26 +391,32 @@ class LocalLock:
 
 _CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never for another file
 _OPEN_FLAGS: dict[OpenMode, int] = {
-    "read": os.O_RDONLY | os.O_CLOEXEC,
-    "write": os.O_RDWR | os.O_CLOEXEC,
+    "read": os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC,
+    "write": os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC,
     "create": os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
 }
 
 
-class _Naming:
-    """Tells which file an error of a bare descriptor is about; a class, since a generator costs every read more."""
+class _Telling:
+    """Tells which operation on which file an error is about; a class, since a generator costs every read more.
 
-    __slots__ = ("_path",)
+    That there is no such file needs no more words, and is often no error to who asked.
+    """
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("_operation", "_path")
+
+    def __init__(self, operation: str, path: str) -> None:
+        self._operation = operation
         self._path = path
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = self._path
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            error.strerror = f"{self._operation}: {error.strerror}"
+            if error.filename is None:
+                error.filename = self._path
 
 
 def _open_lock_file(path: str, undo: ExitStack) -> int:
@@ -428,6 +447,15 @@ def _unlock_flock(descriptor: int) -> None:
 def parent_of(path: str) -> str:
     """The directory that ``path`` is a name in."""
     return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def not_a_link(filesystem: FileSystem, directory: str) -> str:
+    """``directory``; NotALogDirError where it is a link, which may lead out of the log directory."""
+    if filesystem.is_link(directory):
+        raise NotALogDirError(
+            f"{directory} is a link, which is not followed out of a log directory; mount what it names"
+        )
+    return directory
 
 
 def make_directory_durably(filesystem: FileSystem, path: str) -> None:

@@ -236,11 +236,16 @@ class LogLoader:
         return self.log_start_offset
 
     def _sync(self, segments: LogSegments) -> None:
-        """Whatever lies behind the recovery point, and the names in the directory: a killed writer synced neither."""
+        """Whatever lies behind the recovery point, and the names in the directory: a killed writer synced neither.
+
+        The name of an empty segment may be unsynced though nothing else is: its maker was killed while it rolled.
+        """
         active = segments.active
-        if active.next_offset() > self.recovery_point or not self.recovery_point:
+        is_behind = active.next_offset() > self.recovery_point or not self.recovery_point
+        if is_behind:
             for segment in segments.reaching(self.recovery_point):
                 segment.sync(with_indexes=True)
+        if is_behind or not active.size:
             self.context.filesystem.sync_directory(self.context.directory)
 
     def warn_of_gaps(self, segments: LogSegments) -> None:

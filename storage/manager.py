@@ -33,6 +33,7 @@ from pyspark_commitlog.storage.filesystem import (
     LocalFileSystem,
     Lock,
     make_directory_durably,
+    not_a_link,
     read_file,
     write_atomically,
 )
@@ -266,7 +267,7 @@ class LogManager:
         if (topic, partition) not in self._logs:
             config = config or self._partition_config(topic, partition)
             self._take_broker_lock()
-            directory = self.path(names.partition_directory(topic, partition))
+            directory = self.partition_path(topic, partition)
             self._logs[topic, partition] = Log.open(
                 directory,
                 config,
@@ -286,12 +287,16 @@ class LogManager:
 
     def _open_to_read(self, kind: type[ReaderT], topic: str, partition: int) -> ReaderT:
         return kind.open(
-            self.path(names.partition_directory(topic, partition)),
+            self.partition_path(topic, partition),
             self._partition_config(topic, partition),
             clock=self.clock,
             filesystem=self.filesystem,
             checkpoints=_RootCheckpoints(self, (topic, partition)),
         )
+
+    def partition_path(self, topic: str, partition: int) -> str:
+        """Where a partition lies. Raises NotALogDirError for a link, which may lead out of the directory."""
+        return not_a_link(self.filesystem, self.path(names.partition_directory(topic, partition)))
 
     def _partition_config(self, topic: str, partition: int) -> LogConfig:
         description = self.topic(topic)

@@ -169,7 +169,7 @@ def _partitions(manager: LogManager) -> list[TopicPartition]:
 
 
 def _context(manager: LogManager, place: TopicPartition) -> LogContext:
-    directory = manager.path(names.partition_directory(*place))
+    directory = manager.partition_path(*place)
     return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
 
 

@@ -188,7 +188,7 @@ def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription
 
 def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:
     """What the locks of a partition need; None where an earlier deletion got so far."""
-    directory = manager.path(names.partition_directory(topic, partition))
+    directory = manager.partition_path(topic, partition)
     if manager.filesystem.status(directory) is None:
         return None
     return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.format import checkpoints
+from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError
+from pyspark_commitlog.storage.format import checkpoints, names
 
 TOPICS_VERSION = 1
 PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
@@ -43,12 +43,16 @@ def decode_topics(data: bytes) -> dict[str, TopicDescription]:
         if content["version"] != TOPICS_VERSION:
             raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
         return {name: _description(name, topic) for name, topic in content["topics"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
         raise CorruptionError(f"not the JSON that was written there: {error}") from error
 
 
 def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
-    """A topic as ``topics.json`` has it; ValueError, KeyError or TypeError where it cannot be right."""
+    """A topic as ``topics.json`` has it; an error of Python's, or InvalidTopicError, where it cannot be right.
+
+    The name becomes part of a path, so that a damaged one must not leave the directory.
+    """
+    names.check_topic_name(name)
     partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise ValueError(f"topic {name} has {partitions} partitions")

@@ -216,7 +216,7 @@ def _lz4(data: Bytes, level: int, magic: int) -> bytes:
 def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
     head = data[:15].tobytes()
     if len(head) < 7 or head[:4] != _LZ4_MAGIC:
-        _refuse("lz4", f"it begins with {head[:7].hex()}")
+        _refuse("lz4", "it does not begin as a frame does")
     if not head[4] & 0x20:
         _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not take")
     if head[4] & 0x03:

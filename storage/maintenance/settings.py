@@ -15,7 +15,7 @@ from functools import cached_property
 from pyspark_commitlog.storage.clock import Clock, SystemClock
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig, keys_of
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, read_file
+from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
@@ -132,16 +132,18 @@ class Partition:
     def __str__(self) -> str:
         return names.partition_directory(self.topic, self.number)
 
+    def _directory(self, run: MaintenanceRun) -> str:
+        return not_a_link(run.filesystem, names.join(run.directory, str(self)))
+
     def context(self, run: MaintenanceRun) -> LogContext:
         """What those who only look at its files need."""
-        directory = names.join(run.directory, str(self))
-        return LogContext(directory, self.config, run.clock, run.filesystem, writable=False)
+        return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False)
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
         """The log as it is; the marks are those of the run's beginning, which may be lower than those of now."""
         marks = KeptInMemory(self.checkpointed.recovery_point or 0, self.checkpointed.log_start_offset or 0)
-        directory = names.join(run.directory, str(self))
-        return LogReader.open(directory, self.config, clock=run.clock, filesystem=run.filesystem, checkpoints=marks)
+        clock, filesystem = run.clock, run.filesystem
+        return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)
 
 
 @dataclass(frozen=True)

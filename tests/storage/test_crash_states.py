@@ -287,8 +287,8 @@ def check_group_commits(effort: Effort) -> None:
     acknowledged: list[dict[tuple[str, int], CommittedOffset]] = []
 
     def program(disk: MemoryFileSystem) -> None:
-        manager = LogManager.open("/logs", clock=disk.clock, filesystem=disk)
         acknowledged[:] = [{}]
+        manager = LogManager.open("/logs", clock=disk.clock, filesystem=disk)
         for offsets in (first, second):
             GroupOffsets(manager).commit("g", offsets)
             acknowledged.append({**acknowledged[-1], **offsets})

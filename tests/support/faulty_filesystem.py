@@ -143,6 +143,10 @@ class FaultyFileSystem:
         self.meet("status", path)
         return self.inner.status(path)
 
+    def is_link(self, path: str) -> bool:
+        self.meet("status", path)
+        return self.inner.is_link(path)
+
     def open(self, path: str, mode: OpenMode) -> FaultyFile:
         self.meet("open", path)
         return FaultyFile(self.inner.open(path, mode), self)
@@ -182,4 +186,4 @@ class FaultyFileSystem:
 
 def _error(rule: Rule, path: str) -> OSError:
     assert rule.error is not None
-    return OSError(rule.error, os.strerror(rule.error), path)
+    return OSError(rule.error, f"{rule.operation}: {os.strerror(rule.error)}", path)

@@ -208,6 +208,9 @@ class MemoryFileSystem:
             size = len(node.content) if isinstance(node, FileNode) else 0
             return FileStatus(size, node.modified_ms, node.inode, isinstance(node, DirectoryNode))
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def open(self, path: str, mode: OpenMode) -> MemoryFile:
         with self._changed:
             makes = mode == "create" and self._find(path) is None

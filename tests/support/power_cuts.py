@@ -22,6 +22,7 @@ class Effort:
     seeds: int = 1
     first: int = 1
     first_seed: int = 0
+    with_kills: bool = False  # also the disk of which nothing is lost, for the process alone was killed
     on_disk: Callable[[MemoryFileSystem], None] = _unnoticed  # is told each disk, before it is tried
 
     def killed(self, program: Program, start: MemoryFileSystem) -> Iterator[tuple[str, MemoryFileSystem]]:
@@ -32,6 +33,8 @@ class Effort:
     def cut(self, program: Program, start: MemoryFileSystem) -> Iterator[tuple[str, MemoryFileSystem]]:
         """What power cuts leave, and during which operation the power went, by which seed."""
         for n, (operation, disk) in enumerate(self.killed(program, start), self.first_seed):
+            if self.with_kills:
+                yield f"{operation}, killed", disk.copy()
             for seed in range(n, n + self.seeds):
                 left = disk.crash(seed)
                 self.on_disk(left)

@@ -24,7 +24,9 @@ from tests.torture.suite import Run, Suite
 # By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
 MODULES = {
     "crash-states": "tests.torture.crash_states",
+    "disk-errors": "tests.torture.disk_errors",
     "damage": "tests.torture.damage",
+    "fuzz": "tests.torture.fuzz",
     "kills": "tests.torture.kills",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",

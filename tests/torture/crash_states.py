@@ -210,7 +210,8 @@ def run(run: Run) -> None:
 
     for case in run.cases():
         name = names[case.number % len(names)]
-        effort = Effort(first_seed=case.chance.randrange(1 << 40), on_disk=count)
+        with_kills = case.chance.random() < 0.3
+        effort = Effort(first_seed=case.chance.randrange(1 << 40), with_kills=with_kills, on_disk=count)
         with run.watching(case, name):
             CHECKS[name](case.chance, effort)
 

@@ -10,10 +10,11 @@ from pyspark_commitlog.storage.errors import InvalidRecordError, RecordValidatio
 from pyspark_commitlog.storage.format import index_entries, v1, v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
+from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import KeptInMemory
-from tests.support.logs import append, batch, open_log, open_reader, records, rows
-from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.logs import append, batch, config, open_log, open_reader, records, rows
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 from tests.torture.damaging import sign_batches, sign_messages
 
 FIELDS = {name: (dtype, at) for name, (dtype, at, *_) in (v2.LAYOUT.fields or {}).items()}
@@ -74,3 +75,23 @@ def test_inner_offsets_of_an_old_wrapper_that_are_negative_are_damage() -> None:
     )
     with pytest.raises(InvalidRecordError, match="wrapper offset 19"):
         formats.decode(data, formats.scan(data).headers)
+
+
+def test_a_segment_whose_maker_was_killed_while_it_rolled_keeps_what_the_next_writer_appends() -> None:
+    """Its name was never synced: where all before it was, a power cut took an acknowledged record with it."""
+    settings = config(segment_index_bytes=240)
+    marks, start = KeptInMemory(), MemoryFileSystem()
+    with Log.open("/t-0", settings, clock=start.clock, filesystem=start, checkpoints=marks) as log:
+        append(log, b"first")
+    marks_before = marks.read()
+    for operation, killed in crash_points(
+        lambda disk: Log.open("/t-0", settings, clock=disk.clock, filesystem=disk, checkpoints=marks).roll(), start
+    ):
+        again = KeptInMemory(*marks_before)
+        with Log.open("/t-0", settings, clock=start.clock, filesystem=killed.copy(), checkpoints=again) as log:
+            disk = log.context.filesystem
+            append(log, b"acknowledged")
+            assert isinstance(disk, MemoryFileSystem)
+            left = disk.crash(0, unsynced="lost")
+        with open_log("/t-0", KeptInMemory(*marks_before), filesystem=left) as log:
+            assert rows(log) == [(0, b"first"), (1, b"acknowledged")], operation

@@ -13,6 +13,7 @@ from tests.torture.suite import FAULTS_MAX, Run
 SHORT: dict[str, int] = {
     "crash-states": 100,
     "damage": 3000,
+    "disk-errors": 60,
     "kills": 20,
     "model": 1000,
     "processes": 1,

@@ -1,0 +1,113 @@
+"""A coverage-guided fuzzer before every decoder, kernels as plain Python (``NUMBA_DISABLE_JIT=1``): it sees all.
+
+It needs atheris, of the extra ``torture``. libFuzzer owns its process until it ends, so each decoder is given a process
+of its own for a part of the count; what makes a decoder raise anything but our errors is kept as a file, and told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import LogStoreError
+from pyspark_commitlog.storage.format import checkpoints, internal, v0, v1, v2
+from pyspark_commitlog.storage.topics_file import decode_topics
+from tests.support.logs import records
+from tests.torture import damaged_files
+from tests.torture.damaging import sign_batches, sign_messages, sign_snapshot
+from tests.torture.suite import Run, Suite
+
+INPUT_BYTES_MAX = 2000
+TIMEOUT_S = 60  # for one input: plain Python is slow, an endless loop is slower
+MEMORY_MB_MAX = 4096
+RUNS_AT_ONCE = 20_000
+
+WRITTEN = records([b"value", None, b""], keys=[b"key", b"", None])
+FIELDS = {0: (), 1: (), 2: (v2.BatchFields(producer_id=1, producer_epoch=0, base_sequence=0),)}
+Decoder = Callable[[bytes], object]
+
+
+def signed(sign: Callable[[bytes], bytes], read: Callable[[np.ndarray], object]) -> Decoder:
+    """A reader of batches that are given right checksums: else nothing behind them would be reached."""
+    return lambda data: read(damaged_files.as_buffer(sign(data)))
+
+
+DECODERS: dict[str, Decoder] = {
+    "batches": signed(sign_batches, damaged_files.read_columns),
+    "batches, by key": signed(sign_batches, damaged_files.read_keys),
+    "batches, appended": signed(sign_batches, damaged_files.READERS[2]),
+    "messages": signed(sign_messages, damaged_files.read_columns),
+    "messages, by key": signed(sign_messages, damaged_files.read_keys),
+    "messages, appended": signed(sign_messages, damaged_files.READERS[2]),
+    "snapshot": lambda data: checkpoints.decode_snapshot(sign_snapshot(data)),
+    "topics.json": decode_topics,
+    **damaged_files.DECODERS,
+    "group key": partial(damaged_files.internal_value, internal.decode_group_key),
+    "offset commit": partial(damaged_files.internal_value, internal.OffsetCommitValue.decode),
+    "group metadata": partial(damaged_files.internal_value, internal.GroupMetadataValue.decode),
+    "transaction key": partial(damaged_files.internal_value, internal.decode_transaction_key),
+    "transaction": partial(damaged_files.internal_value, internal.TransactionLogValue.decode),
+}
+
+
+def run(run: Run) -> None:
+    if importlib.util.find_spec("atheris") is None:
+        raise ModuleNotFoundError("the fuzzer is missing: pip install 'spark-commitlog[torture]'")
+    names = list(DECODERS)
+    for case in run.cases():
+        name = names[case.number % len(names)]
+        inputs = min(RUNS_AT_ONCE, max(run.count // len(names), 1))
+        with run.watching(case, name):
+            run.passed(fuzz_one(name, inputs, case.chance.randrange(1, 2**31), run.directory))
+
+
+def fuzz_one(name: str, inputs: int, seed: int, directory: Path) -> int:
+    """Inputs tried, in a process of its own; AssertionError with the fuzzer's words and the input where it failed."""
+    corpus = directory / re.sub(r"\W+", "-", name)
+    corpus.mkdir(exist_ok=True)
+    for module in (v0, v1, v2):  # what to begin with: without, no header would ever be right
+        (corpus / f"magic-{module.MAGIC}").write_bytes(module.encode(WRITTEN, *FIELDS[module.MAGIC]).tobytes())
+    command = [sys.executable, "-m", "tests.torture.fuzz", name, str(corpus), f"-artifact_prefix={directory}/"]
+    options = [f"-runs={inputs}", f"-seed={seed}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={TIMEOUT_S}"]
+    done = subprocess.run(
+        [*command, *options, f"-rss_limit_mb={MEMORY_MB_MAX}"],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    found = re.search(r"Done (\d+) (?:runs )?in|stat::number_of_executed_units: (\d+)", done.stderr)
+    assert found, done.stderr[-4000:]
+    return int(found[1] or found[2])
+
+
+def attempt(decode: Decoder, data: bytes) -> None:
+    with contextlib.suppress(LogStoreError):
+        decode(data)
+
+
+def main() -> None:
+    """The fuzzer's own process: the decoder named first, then libFuzzer's arguments."""
+    import atheris  # noqa: PLC0415  an extra that only this process needs
+
+    _, name, *arguments = sys.argv
+    decode = DECODERS[name]
+    atheris.instrument_all()
+    atheris.Setup([sys.argv[0], *arguments], partial(attempt, decode))
+    atheris.Fuzz()
+
+
+SUITE = Suite("fuzzed inputs", 1_000_000, run)
+
+if __name__ == "__main__":
+    main()
