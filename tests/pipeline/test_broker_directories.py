@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from pyspark_commitlog.pipeline.columns import READ_TYPES, schema_of
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.storage import CorruptionError, Isolation
 from tests.storage.test_broker_dirs import DIFFERENT, NOT_OPENED, STAGES, fingerprint
+from tests.storage.test_legacy_dirs import as_dumped, dumped
 from tests.support import broker_dirs
 from tests.support.broker_dirs import TIMESTAMP_TYPES, Row
 
@@ -37,17 +39,19 @@ def rows_of(directory: Path, partition: str, isolation: Isolation, **options: st
     reader = batch_reader(ReadOptions.parse(given), SCHEMA)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert all((row["topic"], row["partition"]) == (topic, number) for row in rows)
-    return [
-        (
-            row["offset"],
-            round(row["timestamp"].timestamp() * 1000),
-            TIMESTAMP_TYPES[row["timestampType"]],
-            row["key"],
-            row["value"],
-            [(header["key"], header["value"]) for header in row["headers"] or ()],
-        )
-        for row in rows
-    ]
+    return [as_row(row) for row in rows]
+
+
+def as_row(found: dict[str, Any]) -> Row:
+    """A row of an Arrow table as Kafka's consumer told it."""
+    return (
+        found["offset"],
+        round(found["timestamp"].timestamp() * 1000),
+        TIMESTAMP_TYPES[found["timestampType"]],
+        found["key"],
+        found["value"],
+        [(header["key"], header["value"]) for header in found["headers"] or ()],
+    )
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -90,3 +94,17 @@ def test_a_read_only_directory_reads_the_same_through_spark(spark: SparkSession,
         ]
         assert sorted(map(tuple, found), key=repr) == sorted(expected, key=repr)
     assert fingerprint(directory) == before
+
+
+def test_directory_with_all_message_formats_reads_through_spark_as_its_brokers_dump_shows(spark: SparkSession) -> None:
+    """Magic 0, 1 and 2, and all codecs: a broker 2.8.2 whose topics were upgraded while it wrote."""
+    directory = broker_dirs.legacy() / "log"
+    options = {"subscribePattern": ".*", "isolation.level": "read_uncommitted", "includeHeaders": "true"}
+    frame = spark.read.format("commitlog").options(**options, minPartitions="30").load(str(directory))
+    found: dict[str, list[Row]] = {}
+    for row in sorted(frame.toArrow().to_pylist(), key=lambda row: row["offset"]):
+        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(as_row(row))
+    plain = sorted(path.name for path in directory.iterdir() if path.is_dir() and not path.name.startswith("__"))
+    assert len(plain) > 3
+    for partition in plain:
+        assert [as_dumped(row, partition) for row in found.get(partition, [])] == dumped(partition), partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from kafka.admin import KafkaAdminClient, NewPartitions  # type: ignore[import-u
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import GroupOffsets, InvalidConfigError, LogManager
 from tests.pipeline.kafka_sources import Batches, Options, Sources, at, offsets, times
 from tests.support.kafka import Broker, ProducerRecord, Topic, create_topics, java_produce
 from tests.support.spark_kafka import FIRST_MS, delete_records
@@ -106,6 +107,24 @@ class TestMinimum:
             batches.run(sources.stream(name, self.OPTIONS), tmp_path / name)
         assert found["commitlog"].rows[:1] == found["kafka"].rows
         assert sum(len(rows) for rows in found["commitlog"].rows) == 105
+
+
+def test_group_of_its_own_changes_no_row_and_is_committed_in_the_log_directory(
+    sources: Sources, tmp_path: Path
+) -> None:
+    """In a copy of the directory: beside a running broker nobody else may write."""
+    options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40", "kafka.group.id": "readers"}
+    copy = tmp_path / "copy"
+    shutil.copytree(sources.broker.log_dir, copy, ignore=shutil.ignore_patterns(".lock"))
+    kafkas, ours = Batches(), Batches()
+    theirs = kafkas.run(sources.stream("kafka", options), tmp_path / "kafka")
+    mine = ours.run(sources.spark.readStream.format("commitlog").options(**options).load(str(copy)), tmp_path / "ours")
+    assert ours.rows == kafkas.rows
+    assert ends(mine) == ends(theirs)
+    with LogManager.open(str(copy)) as manager:
+        found = GroupOffsets(manager).fetch("readers")
+    committed = {str(number): offset.offset for (_, number), offset in found.items()}
+    assert committed == ends(mine)[-1]["plain"]
 
 
 def ends(query: StreamingQuery) -> list[dict[str, dict[str, int]]]:
