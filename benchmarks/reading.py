@@ -1,0 +1,243 @@
+"""Reading a topic with Spark, beside its Kafka source, Delta Lake and the floor; and ten records by ``read_table``.
+
+The topic lies in the directory of a running broker, so that ``format("kafka")`` and ``format("commitlog")`` are given
+the very same bytes: uncompressed batches of 16 KiB, as Kafka's producer makes them. The broker has the JVM options of
+its start script. The floor is a Python data source that yields batches it holds ready.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.compaction import WarmBroker
+from benchmarks.comparison import Comparison, Ratio, Setting
+from benchmarks.floors import PARTITIONS, ReadyBatches
+from benchmarks.rows import records
+from benchmarks.timing import Timing, alternate
+from pyspark_commitlog import read_table
+from pyspark_commitlog.pipeline.session import spark_session
+from pyspark_commitlog.storage import LogManager
+from tests.support.kafka import mount
+from tests.support.spark_connector import connector_jars
+
+ROWS = 2_000_000
+TOPIC = "reading"
+FIRST_MS = 1_700_000_000_000
+ROWS_A_MS = 10  # of a partition
+CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records say that they are old
+MICRO_BATCHES = 8
+LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many to warm up
+
+# What of the consumer's settings helps Spark's Kafka source most, one by one and together: fetches that hold many
+# batches, and a short wait. A fetch at the log's end else keeps the connection for half a second, and what the next
+# task asks first waits behind it. Larger socket buffers, and more or fewer tasks, changed nothing.
+TUNED = {
+    "kafka.max.partition.fetch.bytes": str(16 * 2**20),
+    "kafka.fetch.max.bytes": str(64 * 2**20),
+    "kafka.max.poll.records": "50000",
+    "kafka.fetch.max.wait.ms": "5",
+}
+
+Peers = dict[str, Callable[[], object]]
+Options = Mapping[str, str]
+
+
+class Lookup(NamedTuple):
+    """Ten records in the middle of partition 0, nothing of the others."""
+
+    offset: int
+    timestamp_ms: int
+
+    def by_offset(self) -> dict[str, str]:
+        return {"startingOffsets": _bounds(self.offset), "endingOffsets": _bounds(self.offset + ROWS_A_MS)}
+
+    def by_timestamp(self) -> dict[str, str]:
+        return {
+            "startingOffsetsByTimestamp": _bounds(self.timestamp_ms, rest=self.timestamp_ms),
+            "endingOffsetsByTimestamp": _bounds(self.timestamp_ms + 1, rest=self.timestamp_ms),
+        }
+
+
+def _bounds(of_the_first: int, rest: int = 0) -> str:
+    numbers = {str(number): rest for number in range(1, PARTITIONS)}
+    return json.dumps({TOPIC: {"0": of_the_first, **numbers}})
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A session, a running broker, and the topic in its directory and in a Delta table."""
+
+    spark: SparkSession
+    directory: Path
+    bootstrap: str
+    log_dir: str
+    rows: int
+
+    @property
+    def lookup(self) -> Lookup:
+        offset = self.rows // PARTITIONS // 2 // ROWS_A_MS * ROWS_A_MS
+        return Lookup(offset, FIRST_MS + offset // ROWS_A_MS)
+
+    def commitlog(self, options: Options) -> DataFrame:
+        return self.spark.read.format("commitlog").option("subscribe", TOPIC).options(**options).load(self.log_dir)
+
+    def kafka(self, options: Options) -> DataFrame:
+        return self.spark.read.format("kafka").options(**self._for_kafka(options)).load()
+
+    def stream(self, name: str, options: Options) -> DataFrame:
+        reader = self.spark.readStream.format(name).options(**self._for_kafka(options))
+        return reader.load() if name == "kafka" else reader.load(self.log_dir)
+
+    def ready(self) -> DataFrame:
+        return self.spark.read.format("ready").option("rows", str(self.rows // PARTITIONS)).load()
+
+    def delta(self) -> DataFrame:
+        return self.spark.read.format("delta").load(str(self.directory / "delta"))
+
+    def _for_kafka(self, options: Options) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": TOPIC, **options}
+
+
+def measure(setting: Setting) -> Iterator[Comparison]:
+    """Each comparison as soon as it is measured."""
+    with prepared(setting) as topic:
+        for part in (full_reads, one_column, streams, lookups):
+            yield from part(topic, setting.rounds)
+
+
+@contextmanager
+def prepared(setting: Setting) -> Iterator[Prepared]:
+    rows = setting.sized(ROWS)
+    write_topic(setting.directory / "source", rows)
+    with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
+        broker.start(props={"log.retention.check.interval.ms": "3600000"})
+        mount(broker, setting.directory / "source", {TOPIC: CONFIGS})
+        topic = Prepared(spark, setting.directory, broker.bootstrap, str(broker.log_dir), rows)
+        topic.commitlog({}).select("key", "value", "timestamp").write.format("delta").save(
+            str(topic.directory / "delta")
+        )
+        yield topic
+
+
+@contextmanager
+def closing_session() -> Iterator[SparkSession]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars": connector_jars(),
+    }
+    spark = spark_session("reading", master="local[2]", settings=settings)
+    spark.dataSource.register(ReadyBatches)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def write_topic(directory: Path, rows: int) -> None:
+    each = rows // PARTITIONS
+    with LogManager.open(str(directory), create=True) as manager:
+        manager.create_topic(TOPIC, partitions=PARTITIONS, configs=CONFIGS)
+        for number in range(PARTITIONS):
+            numbers = np.arange(each, dtype=np.int64)
+            manager.open_log(TOPIC, number).append_records(records(numbers, FIRST_MS, seed=number), sync=False)
+
+
+def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
+    """All columns, into an aggregate and into noop."""
+    for sink, run in {"an aggregate": aggregate, "noop": drain}.items():
+        peers: Peers = {
+            "ours": lambda run=run: run(topic.commitlog({})),
+            "defaults": lambda run=run: run(topic.kafka({})),
+            "tuned": lambda run=run: run(topic.kafka(TUNED)),
+            "floor": lambda run=run: run(topic.ready()),
+        }
+        found = alternate(peers, rounds)
+        operation = f"read all columns into {sink}"
+        yield Comparison(operation, "Spark's Kafka source, defaults", found["ours"], found["defaults"], 3, 4)
+        yield Comparison(operation, "Spark's Kafka source, tuned fetch", found["ours"], found["tuned"], 2, 2.5)
+        floor = "floor: Python source with ready batches"
+        yield Comparison(operation, floor, found["ours"], found["floor"], 1.15, 1.05, Ratio.SLOWER)
+
+
+def one_column(topic: Prepared, rounds: int) -> Iterator[Comparison]:
+    peers: Peers = {
+        "ours": lambda: drain(topic.commitlog({"columns": "value"})),
+        "delta": lambda: drain(topic.delta().select("value")),
+    }
+    found = alternate(peers, rounds)
+    yield Comparison("read value only", "Delta, the same column", found["ours"], found["delta"], 0.5, 0.8)
+
+
+def streams(topic: Prepared, rounds: int) -> Iterator[Comparison]:
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(topic.rows // MICRO_BATCHES)}
+    numbers = count()
+    peers: Peers = {name: partial(_stream, topic, name, options, numbers) for name in ("commitlog", "kafka")}
+    found = alternate(peers, rounds)
+    operation = f"streaming read, {MICRO_BATCHES} micro-batches of {topic.rows // MICRO_BATCHES:,}"
+    yield Comparison(operation, "Spark's Kafka source", found["commitlog"], found["kafka"], 1.3, 2)
+
+
+def _stream(topic: Prepared, name: str, options: Options, numbers: Iterator[int]) -> None:
+    writer = topic.stream(name, options).writeStream.format("noop")
+    checkpoint = topic.directory / f"checkpoint-{next(numbers)}"
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    rows = [progress.numInputRows for progress in query.recentProgress]
+    if sum(rows) != topic.rows or len([each for each in rows if each]) != MICRO_BATCHES:
+        raise ValueError(f"{name}: micro-batches of {rows} rows")
+
+
+def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:
+    """Ten records by offset and by timestamp."""
+    lookup, rounds = topic.lookup, rounds * LOOKUP_ROUNDS
+    ways = {
+        "offset": (lookup.by_offset(), lookup.offset, ROWS_A_MS),
+        "timestamp": (lookup.by_timestamp(), lookup.timestamp_ms, 1),
+    }
+    for by, (options, start, length) in ways.items():
+        table = partial(read_table, topic.log_dir, TOPIC, start=start, end=start + length, by=by, partition=0)
+        peers: Peers = {
+            "ours": lambda options=options: _ten(topic.commitlog(options)),
+            "kafka": lambda options=options: _ten(topic.kafka(options)),
+            "table": lambda table=table: _check_ten(table().num_rows),
+        }
+        found = alternate(peers, rounds, warm_up=rounds)
+        yield from _told_lookups(by, found)
+
+
+def _told_lookups(by: str, found: Mapping[str, Timing]) -> Iterator[Comparison]:
+    asked, aim = {"offset": (1, 1.1), "timestamp": (1.5, 2)}[by]
+    against = "Spark's Kafka source"
+    yield Comparison(f"ten records by {by}, through Spark", against, found["ours"], found["kafka"], asked, aim)
+    yield Comparison(f"ten records by {by}, read_table", against, found["table"], found["kafka"], 20, 50)
+
+
+def _ten(frame: DataFrame) -> None:
+    _check_ten(len(frame.collect()))
+
+
+def _check_ten(found: int) -> None:
+    if found != ROWS_A_MS:
+        raise ValueError(f"a lookup found {found} records, not {ROWS_A_MS}")
+
+
+def aggregate(frame: DataFrame) -> None:
+    columns = [F.max(name) for name in ("topic", "partition", "offset", "timestamp", "timestampType")]
+    frame.agg(F.count("*"), F.sum(F.length("key")), F.sum(F.length("value")), *columns).collect()
+
+
+def drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
