@@ -76,7 +76,7 @@ def fuzz_one(name: str, inputs: int, seed: int, directory: Path) -> int:
     corpus.mkdir(exist_ok=True)
     for module in (v0, v1, v2):  # what to begin with: without, no header would ever be right
         (corpus / f"magic-{module.MAGIC}").write_bytes(module.encode(WRITTEN, *FIELDS[module.MAGIC]).tobytes())
-    command = [sys.executable, "-m", "tests.torture.fuzz", name, str(corpus), f"-artifact_prefix={directory}/"]
+    command = [sys.executable, "-m", "tests.torture.fuzz_target", name, str(corpus), f"-artifact_prefix={directory}/"]
     options = [f"-runs={inputs}", f"-seed={seed}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={TIMEOUT_S}"]
     done = subprocess.run(
         [*command, *options, f"-rss_limit_mb={MEMORY_MB_MAX}"],
@@ -96,18 +96,4 @@ def attempt(decode: Decoder, data: bytes) -> None:
         decode(data)
 
 
-def main() -> None:
-    """The fuzzer's own process: the decoder named first, then libFuzzer's arguments."""
-    import atheris  # noqa: PLC0415  an extra that only this process needs
-
-    _, name, *arguments = sys.argv
-    decode = DECODERS[name]
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], *arguments], partial(attempt, decode))
-    atheris.Fuzz()
-
-
 SUITE = Suite("fuzzed inputs", 1_000_000, run)
-
-if __name__ == "__main__":
-    main()
