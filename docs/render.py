@@ -17,9 +17,10 @@ Made from the code by `docs/render.py`. Names, defaults and bounds are Kafka's (
 
 | what | where |
 | --- | --- |
-| a topic's settings | given when the topic is made (`configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics --create --config`), kept in `topics.json` in the log directory, changed by `commitlog configs --alter` |
+| a topic's settings | given when the topic is made, kept in `topics.json`, changed by `commitlog configs --alter` |
 | settings of one run of a job | `--config key=value`, before the topic's own; a broker's keys behind them |
 | settings of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
+| the same, when it is made | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
 | a directory that a broker left | has no topic settings: Kafka's defaults hold, unless given by `--config` |
 
 A topic's key counts first, then the broker's keys in the last column in their order, then the default.

@@ -1,9 +1,18 @@
 """Kafka's log as a Python module that knows nothing of Spark. Its public names are listed in ``__init__.pyi``.
 
 They are loaded when first used (PEP 562): a program that lists topics must answer at once, so it must not import numba,
-a codec or Arrow.
+a codec or Arrow. The list is read as the package's own data, since ``spark-submit --py-files`` brings it as a zip.
 """
+
+import ast
+from importlib.resources import files
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_LINES = ast.parse(files(__name__).joinpath("__init__.pyi").read_text(encoding="utf-8")).body
+_HOMES: dict[str, list[str]] = {}
+for _line in _LINES:
+    if isinstance(_line, ast.ImportFrom) and _line.module is not None:
+        _HOMES.setdefault(_line.module, []).extend(alias.name for alias in _line.names)
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_HOMES)

@@ -311,8 +311,8 @@ class LogReader:
         comes. Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
         """
         bound = self.end_offset(isolation)
-        fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         start = self._passing_over(start, timespan)
+        fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
             records = data.records(start, end, columns, timespan)
             if len(records):

@@ -172,7 +172,7 @@ class LogSegment(SegmentReader):
         return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
 
     def become_inactive(self) -> None:
-        """Closing time index entry, log and indexes cut to what is used, all synced (spec 7.2), and the files given back.
+        """Closing time index entry, log and indexes cut to what is used, all synced (spec 7.2); files given back.
 
         So a log that is rolled ever again holds no more files open than one that was not.
         """

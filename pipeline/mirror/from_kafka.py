@@ -122,7 +122,8 @@ def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
 def _next_there(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> int:
     """Where Kafka's log begins, which does not have what comes next here.
 
-    A log that never held anything begins there from now on. Raises MirrorError where Kafka's ends below, or what is between was deleted.
+    A log that never held anything begins there from now on. Raises MirrorError where Kafka's ends below, or what is
+    between was deleted.
     """
     end, (earliest, latest) = log.log_end_offset, leader.bounds()
     if earliest < end:

@@ -30,7 +30,8 @@ def _njit(kernel: Callable[..., Any]) -> Any:
     """Without numba's reference counts: kernels make no arrays, and counting whoever is handed one, to read a number
     from it, takes several times what the reading takes.
     """
-    return numba.njit(cache=True, nogil=True, boundscheck=False, _nrt=False)(kernel)
+    njit: Any = numba.njit  # its types know no _nrt
+    return njit(cache=True, nogil=True, boundscheck=False, _nrt=False)(kernel)
 
 
 def _temporary_cache() -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,8 @@ from tests.pipeline.kafka_sources import Sources
 from tests.support.kafka import Broker
 from tests.support.spark_connector import connector_jars
 from tests.support.spark_kafka import PROMPT, fill
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +60,15 @@ def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 def log_dir(tmp_path: Path) -> str:
     """A path where a log directory may be made."""
     return str(tmp_path / "log")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by the way of an sdist, which is how an installer without the checkout builds it."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out], cwd=ROOT, check=True)
+    (sdist,) = out.glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, sdist]
+    subprocess.run(pip, check=True)
+    (built,) = out.glob("*.whl")
+    return built

@@ -44,18 +44,6 @@ def foreign(tmp_path: Path) -> Path:
     return tmp_path / "foreign"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by the way of an sdist, which is how an installer without the checkout builds it."""
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out], cwd=ROOT, check=True)
-    (sdist,) = out.glob("*.tar.gz")
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, sdist]
-    subprocess.run(pip, check=True)
-    (built,) = out.glob("*.whl")
-    return built
-
-
 def run_in(directory: Path, python: Path) -> str:
     """What PROGRAM prints, started by ``python`` in ``directory`` with the workers' Python set and nothing else."""
     (directory / "program.py").write_text(PROGRAM)

@@ -7,12 +7,15 @@ run; ``<!--- skip: next -->`` before a block leaves it out.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -34,15 +37,34 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TOPIC, PARTITIONS, FILES, ROWS = "flights", 4, 2, 200
 
 
-def run_in_bash(example: Example) -> None:
-    """A block as one script, which ends at the first command that fails."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", example.parsed], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{example.path}:{example.line}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+class Bash:
+    """Runs a block as one script, which ends at the first command that fails; what it starts may outlive it."""
+
+    def __init__(self) -> None:
+        self._started: list[int] = []
+
+    def __call__(self, example: Example) -> None:
+        with tempfile.TemporaryFile("w+") as output:
+            script = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", example.parsed],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._started.append(script.pid)
+            code = script.wait()
+            output.seek(0)
+            assert code == 0, f"{example.path}:{example.line}: exit code {code}\n{output.read()}"
+
+    def end(self) -> None:
+        """Kill what is left of all it started."""
+        for group in self._started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
 
-SYBIL = Sybil([CodeBlockParser("python", PythonEvaluator()), CodeBlockParser("bash", run_in_bash), SkipParser()])
+BASH = Bash()
+SYBIL = Sybil([CodeBlockParser("python", PythonEvaluator()), CodeBlockParser("bash", BASH), SkipParser()])
 
 
 def parse(page: Path) -> Document:
@@ -85,7 +107,7 @@ def rows(directory: Path) -> Iterator[list[dict[str, str | None]]]:
 
 
 @pytest.fixture
-def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory of the page's own, in which the commands of this environment are found."""
     shutil.copytree(demo / "data", tmp_path / "data")
     for folder in ("conf", "jobs"):
@@ -94,7 +116,8 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
-    return tmp_path
+    yield tmp_path
+    BASH.end()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +125,8 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_every_command_of_the_page_runs(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
     document = parse(page)
+    if "dist/" in page.read_text(encoding="utf-8"):
+        (place / "dist").symlink_to(request.getfixturevalue("wheel").parent)
     if has_python(page):
         document.namespace["spark"] = request.getfixturevalue("spark")
     for example in document.examples():
