@@ -71,6 +71,13 @@ def parse(page: Path) -> Document:
     return SYBIL.parse(page)
 
 
+def placed(page: Path, place: Path) -> Path:
+    """A copy whose programs have whole paths: the JVM of the tests' session was started in another directory."""
+    copy = place / page.name
+    copy.write_text(page.read_text(encoding="utf-8").replace('"data/', f'"{place}/data/'), encoding="utf-8")
+    return copy
+
+
 def has_python(page: Path) -> bool:
     return "```python" in page.read_text(encoding="utf-8")
 
@@ -124,7 +131,7 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     "page", [page for page in PAGES if list(parse(page).examples())], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_every_command_of_the_page_runs(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
-    document = parse(page)
+    document = parse(placed(page, place))
     if "dist/" in page.read_text(encoding="utf-8"):
         (place / "dist").symlink_to(request.getfixturevalue("wheel").parent)
     if has_python(page):
