@@ -39,7 +39,7 @@ COMPACTED = {**SMALL, "cleanup.policy": "compact", "delete.retention.ms": str(24
 COMPACTED_TOPICS = {
     "codecs": COMPACTED,
     "transactions": COMPACTED,
-    "both": {**COMPACTED, "cleanup.policy": "compact,delete", "retention.bytes": "5000", "retention.ms": "-1"},
+    "both": {**COMPACTED, "cleanup.policy": "compact,delete", "retention.bytes": "2500", "retention.ms": "-1"},
 }
 DELETED_TOPICS = {"deleted": {**SMALL, "retention.bytes": "9000", "retention.ms": "-1"}}
 TOPICS = {**COMPACTED_TOPICS, **DELETED_TOPICS}
