@@ -47,6 +47,7 @@ class Output:
             while entries and entries[0].last_offset < self._next_offset:
                 self.segments[-1].txn_index.append(entries.pop(0))
             self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)
+            self.segments[-1].begin_sync()  # the disk works while the next batches are made
 
     def _begin(self, base_offset: int) -> None:
         leftover = LogSegment(self.context, base_offset, names.CLEANED)
