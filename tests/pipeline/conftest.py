@@ -45,6 +45,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, with filter push-down for Python data sources."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 @pytest.fixture(scope="session")
 def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
     """A broker with topics (``spark_kafka.fill``), to be read by way of it and by way of its directory.

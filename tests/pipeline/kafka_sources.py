@@ -20,6 +20,11 @@ from tests.support.spark_kafka import FIRST_MS
 Options = dict[str, str]
 
 
+def in_order(row: Row) -> tuple[str, int, int]:
+    """The place of a record, to sort by."""
+    return row.topic, row.partition, row.offset
+
+
 # What both get unless a query says otherwise. The isolation level is the one default that differs; a fetch that finds
 # nothing more is answered at once; a topic that is not there is not waited for.
 DEFAULTS = {
@@ -36,7 +41,7 @@ class Batches:
     rows: list[list[Row]] = field(default_factory=list)
 
     def __call__(self, frame: DataFrame, _batch_id: int) -> None:
-        found = sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
+        found = sorted(frame.collect(), key=in_order)
         if found:
             self.rows.append(found)
 

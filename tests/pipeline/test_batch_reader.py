@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -121,14 +120,6 @@ def test_a_filter_by_time_reads_only_the_segments_that_have_such_records(
     rows = [offset for batch in found.read(everything) for offset in batch["offset"].to_pylist()]
     assert rows == [*range(900, COUNT)]  # whole batches: Spark applies the filter again
     assert decoded == {900}
-
-
-@pytest.fixture
-def pushing(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session with filter push-down for Python data sources."""
-    spark.conf.set(PUSHDOWN, "true")
-    yield spark
-    spark.conf.unset(PUSHDOWN)
 
 
 def test_filters_leave_the_rows_that_fulfil_them(pushing: SparkSession, log: str) -> None:

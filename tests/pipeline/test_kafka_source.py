@@ -11,6 +11,8 @@ import re
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from tests.pipeline.kafka_sources import Options, Sources, assert_same, at, offsets, times
@@ -134,6 +136,48 @@ BATCHES: dict[str, Options] = {
 @pytest.mark.parametrize("options", BATCHES.values(), ids=BATCHES)
 def test_batch_read_gives_the_rows_that_sparks_kafka_source_gives(sources: Sources, options: Options) -> None:
     assert_same(sources.commitlog(options), sources.kafka(options))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"minPartitions": "2"}, id="fewer than partitions"),
+        pytest.param({"minPartitions": "10"}, id="more than partitions"),
+        pytest.param({"minPartitions": "9", "maxRecordsPerPartition": "25"}, id="both"),
+    ],
+)
+def test_tasks_are_those_of_sparks_kafka_source(sources: Sources, bounds: Options) -> None:
+    """Each with its first offset and the number of its records."""
+    read = {"subscribe": "plain", **bounds}
+    assert tasks(sources.commitlog(read)) == tasks(sources.kafka(read))
+
+
+def tasks(frame: DataFrame) -> list[tuple[int, ...]]:
+    each = frame.groupBy(F.spark_partition_id(), "partition").agg(F.min("offset"), F.count("*"))
+    return sorted(tuple(row)[1:] for row in each.collect())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param("partition = 1", id="partition"),
+        pytest.param("offset >= 7 and offset < 9", id="offset"),
+        pytest.param(f"timestamp > timestamp_millis({at(20)})", id="timestamp"),
+        pytest.param("partition < 2 and offset in (3, 50) or value is null", id="what cannot be pushed, too"),
+    ],
+)
+def test_pushed_filters_leave_the_rows_that_spark_leaves_of_its_kafka_source(
+    sources: Sources, condition: str, pushing: SparkSession
+) -> None:
+    ours = sources.commitlog({**PLAIN, "pushFilters": "true"}).where(condition)
+    assert_same(ours, sources.kafka(PLAIN).where(condition))
+
+
+def test_chosen_columns_are_those_of_sparks_kafka_source(sources: Sources) -> None:
+    names = ["offset", "topic", "partition", "value", "headers"]
+    kafkas = sources.kafka({**PLAIN, "includeHeaders": "true"})
+    assert_same(sources.commitlog({**PLAIN, "columns": ", ".join(names)}), kafkas.select(*names))
 
 
 # Kinds of errors: what Spark's source raises, by the last name of the Java class, and ours.
@@ -313,9 +357,18 @@ class TestDifferencesOnPurpose:
             sources.kafka(behind).collect()
         assert sources.commitlog(behind).count() == 0
 
+    def test_bound_of_records_alone_cuts_a_batch_as_documented_which_spark_does_in_streams_only(
+        self, sources: Sources
+    ) -> None:
+        few = {**TOO, "maxRecordsPerPartition": "10"}
+        assert tasks(sources.commitlog(few)) == [(0, 0, 10), (0, 10, 10), (0, 20, 10)]
+        assert tasks(sources.kafka(few)) == [(0, 0, 30)]
+
     def test_isolation_level_is_read_committed_unless_asked_otherwise(self, sources: Sources) -> None:
         committed = sources.commitlog({"subscribe": "txn", "kafka.isolation.level": "read_committed"})
-        options = {"subscribe": "txn", "kafka.bootstrap.servers": sources.broker.bootstrap}
-        plain = sources.spark.read.format("commitlog").options(**options).load(str(sources.broker.log_dir))
+        reader = sources.spark.read.format("commitlog").option("subscribe", "txn")
+        plain = reader.load(str(sources.broker.log_dir))
         assert_same(plain, committed)
         assert (plain.count(), sources.kafka({"subscribe": "txn"}).count()) == (40, 65)
+        asked = reader.option("isolation.level", "read_uncommitted").load(str(sources.broker.log_dir))
+        assert_same(asked, sources.kafka({"subscribe": "txn"}))

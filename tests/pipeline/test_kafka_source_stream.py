@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from kafka.admin import KafkaAdminClient, NewPartitions  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_commitlog.storage import GroupOffsets, InvalidConfigError, LogManager
-from tests.pipeline.kafka_sources import Batches, Options, Sources, at, offsets, times
+from tests.pipeline.kafka_sources import Batches, Options, Sources, at, in_order, offsets, times
 from tests.support.kafka import Broker, ProducerRecord, Topic, create_topics, java_produce
 from tests.support.spark_kafka import FIRST_MS, delete_records
 
@@ -47,6 +50,13 @@ STREAMS: dict[str, Options] = {
         "startingOffsetsByTimestampStrategy": "latest",
     },
     "committed transactions": {"subscribe": "txn", **EARLIEST, "kafka.isolation.level": "read_committed"},
+    "below the minimum, whose delay is over at once": {
+        "subscribe": "plain",
+        **EARLIEST,
+        "minOffsetsPerTrigger": "50",
+        "maxOffsetsPerTrigger": "60",
+        "maxTriggerDelay": "0ms",
+    },
     "all transactions, and a topic with holes": {
         "subscribe": "txn,compacted",
         **EARLIEST,
@@ -125,6 +135,58 @@ def test_group_of_its_own_changes_no_row_and_is_committed_in_the_log_directory(
         found = GroupOffsets(manager).fetch("readers")
     committed = {str(number): offset.offset for (_, number), offset in found.items()}
     assert committed == ends(mine)[-1]["plain"]
+
+
+def test_tasks_of_a_micro_batch_are_those_of_sparks_kafka_source(sources: Sources, tmp_path: Path) -> None:
+    """Whichever of them comes first."""
+    options = {"subscribe": "plain", **EARLIEST, "maxRecordsPerPartition": "7"}
+    tasks: dict[str, list[list[tuple[int, int]]]] = {}
+    for name in NAMES:
+        batches = Batches()
+        batches.run(sources.stream(name, options).withColumn("task", F.spark_partition_id()), tmp_path / name)
+        of_tasks: dict[int, list[tuple[int, int]]] = {}
+        for row in chain(*batches.rows):
+            of_tasks.setdefault(row.task, []).append((row.partition, row.offset))
+        tasks[name] = sorted(of_tasks.values())
+    assert tasks["commitlog"] == tasks["kafka"]
+    assert max(map(len, tasks["commitlog"])) == 7
+
+
+def test_lag_that_progress_shows_is_that_of_sparks_kafka_source(sources: Sources, tmp_path: Path) -> None:
+    """Spark takes no metrics from a source in Python: the offsets they are made of are there."""
+    options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40"}
+    found = {}
+    for name in NAMES:
+        shown = Batches().run(sources.stream(name, options), tmp_path / name).recentProgress
+        found[name] = [progress.sources[0] for progress in shown if progress.numInputRows]
+    theirs, ours = found["kafka"], found["commitlog"]
+    assert [json.loads(each.latestOffset) for each in ours] == [json.loads(each.latestOffset) for each in theirs]
+    lags = [lags_of(each) for each in ours]
+    assert [sum(each) for each in lags] == [67, 29, 0]
+    assert [{name: float(each.metrics[name]) for name in BEHIND} for each in theirs] == [
+        dict(zip(BEHIND, (min(each), max(each), round(sum(each) / len(each), 1)), strict=True)) for each in lags
+    ]
+
+
+BEHIND = ("minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest")
+
+
+def lags_of(source: SourceProgress) -> list[int]:
+    """Offsets of each partition of ``plain`` that a micro-batch left for later ones."""
+    end, latest = json.loads(source.endOffset)["plain"], json.loads(source.latestOffset)["plain"]
+    return [latest[partition] - end[partition] for partition in sorted(latest)]
+
+
+def test_limit_in_bytes_gives_the_same_rows_in_parts_where_sparks_kafka_source_has_no_such_limit(
+    sources: Sources, tmp_path: Path
+) -> None:
+    options = {"subscribe": "plain", **EARLIEST, "maxBytesPerTrigger": "1000"}
+    found = {name: Batches() for name in NAMES}
+    for name, batches in found.items():
+        batches.run(sources.stream(name, options), tmp_path / name)
+    rows = {name: sorted(chain(*batches.rows), key=in_order) for name, batches in found.items()}
+    assert rows["commitlog"] == rows["kafka"]
+    assert (len(found["commitlog"].rows) > 3, len(found["kafka"].rows)) == (True, 1)
 
 
 def ends(query: StreamingQuery) -> list[dict[str, dict[str, int]]]:
@@ -248,6 +310,11 @@ REFUSED: dict[str, tuple[Options, str, str]] = {
         {"endingOffsetsByTimestamp": times("plain", 1, 1, 1)},
         "ending timestamp not valid in streaming queries",
         "endingOffsetsByTimestamp is not valid in a streaming query",
+    ),
+    "one end by time": (
+        {"endingTimestamp": at(1)},
+        "ending timestamp not valid in streaming queries",
+        "endingTimestamp is not valid in a streaming query",
     ),
     "a minimum above the maximum": (
         {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"},
