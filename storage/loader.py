@@ -8,6 +8,7 @@ batch that is not whole. What is below it is never cut: see docs/compatibility.m
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,6 +33,8 @@ from pyspark_commitlog.storage.splitting import split
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, plan_swaps
 
 logger = logging.getLogger(__name__)
+
+Files = Mapping[str, set[int]]  # by suffix, the base offsets of the files that have it
 
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
 SETTLED_MS = 20  # a directory changed less long ago may change again within the same tick of its modification time
@@ -68,6 +71,7 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.truncated_bytes = 0
+        self._snapshots = set[int]()  # offsets of those there are
 
     # For a writer
 
@@ -99,20 +103,23 @@ class LogLoader:
         if may_finish_swaps:
             waiting = {name for name in plan.deleted if name.endswith(names.DELETED) and self._is_waiting(name)}
             plan = plan._replace(deleted=[name for name in plan.deleted if name not in waiting])
-            carry_out(plan, self.context.filesystem, self.context.directory)
-            plan = self._plan(self.context.filesystem.list(self.context.directory))
-            self._remove_orphans(plan)
+            if not plan.is_empty:
+                carry_out(plan, self.context.filesystem, self.context.directory)
+                plan = self._plan(self.context.filesystem.list(self.context.directory))
+        files = self._note(plan)
+        if may_finish_swaps:
+            self._remove_orphans(files)
         segments = LogSegments(self._segments(plan))
         with ExitStack() as on_error:
             on_error.callback(segments.close)
-            loaded = self._bring_into_order(segments, {*plan.left})
+            loaded = self._bring_into_order(segments, files)
             on_error.pop_all()
         return loaded
 
-    def _bring_into_order(self, segments: LogSegments, listing: set[str]) -> LoadedLog:
+    def _bring_into_order(self, segments: LogSegments, files: Files) -> LoadedLog:
         entries = self._epoch_entries()
         epochs = LeaderEpochCache(entries or (), self._write_epochs)
-        producers = self._mend(segments, epochs, listing)
+        producers = self._mend(segments, epochs, files)
         log_end_offset = self._check_end(segments)
         if entries is None or (not entries and self._begins_with_an_epoch(segments)):
             self._rebuild_epochs(segments, epochs)
@@ -134,25 +141,23 @@ class LogLoader:
         delay_ms = self.context.config.file_delete_delay_ms
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
-    def _remove_orphans(self, plan: SwapPlan) -> None:
+    def _remove_orphans(self, files: Files) -> None:
         """Index files without a log: left over when their segment was removed."""
-        bases = plan.segment_suffixes()
-        for name in plan.left:
-            if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in bases:
-                logger.warning("%s: removed, it has no log", self._path(name))
-                self.context.filesystem.remove(self._path(name))
+        for kind in FILE_KINDS[1:]:
+            for base in sorted(files[kind] - files[names.LOG]):
+                path = self._path(names.segment_file(base, kind))
+                logger.warning("%s: removed, it has no log", path)
+                self.context.filesystem.remove(path)
 
-    def _mend(self, segments: LogSegments, epochs: LeaderEpochCache, listing: set[str]) -> ProducerStateManager | None:
+    def _mend(self, segments: LogSegments, epochs: LeaderEpochCache, files: Files) -> ProducerStateManager | None:
         """Recover each segment that reaches behind the recovery point or lacks a sound index; the state at the end.
 
         None if nothing had to be recovered.
         """
         producers = None
-        for segment in segments:
-            if not self._needs_recovery(segment, segments, listing):
-                continue
+        for segment in self._to_recover(segments, files):
             if producers is None or producers.map_end_offset != segment.base_offset:
-                producers = self.producers_at(segment.base_offset, segments)
+                producers = self._state_at(segment.base_offset, segments)
             dropped = self._recover(segment, segments, LogState(producers, epochs))
             self._write_snapshot(producers)
             if dropped:
@@ -173,17 +178,20 @@ class LogLoader:
         cut(segment)
         return dropped
 
-    def _needs_recovery(self, segment: LogSegment, segments: LogSegments, listing: set[str]) -> bool:
-        if not segment.suffix and any(
-            names.segment_file(segment.base_offset, kind) not in listing for kind in (names.INDEX, names.TIME_INDEX)
-        ):
-            return True
-        following = segments.higher(segment.base_offset)
-        if following is not None:
-            return following.base_offset > self.recovery_point
-        return not segment.has_sound_indexes() or (
-            segment.next_offset() > self.recovery_point or segment.size < segment.file_size
-        )
+    def _to_recover(self, segments: LogSegments, files: Files) -> Iterator[LogSegment]:
+        """In order; of long logs that were synced only the listing and the active segment are looked at."""
+        indexed = files[names.INDEX] & files[names.TIME_INDEX]
+        behind = {segment.base_offset for segment in segments.reaching(self.recovery_point)}
+        for segment in segments:
+            lacks_an_index = not segment.suffix and segment.base_offset not in indexed
+            is_synced = segment.base_offset not in behind or (segment is segments.active and self._is_synced(segment))
+            if lacks_an_index or not is_synced:
+                yield segment
+
+    def _is_synced(self, active: LogSegment) -> bool:
+        """Whether nothing of it is behind the recovery point. Looking for its next offset finds how far it is whole."""
+        is_below = active.has_sound_indexes() and active.next_offset() <= self.recovery_point
+        return is_below and active.size >= active.file_size
 
     def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
         """After a cut, what follows in later segments cannot be offered: its predecessors are gone (spec 9.5).
@@ -280,10 +288,11 @@ class LogLoader:
 
     def _view(self) -> LoadedLog:
         plan = self._plan(self._settled_names())
+        self._note(plan)
         segments = LogSegments(self._segments(plan))
         log_end_offset = self._check_end(segments)
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
-        producers = self.producers_at(log_end_offset, segments)
+        producers = self._state_at(log_end_offset, segments)
         entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= log_end_offset]
         state = LogState(producers, LeaderEpochCache(entries))
         return LoadedLog(segments, state, log_start_offset, log_end_offset, self.recovery_point)
@@ -305,6 +314,12 @@ class LogLoader:
 
     def _plan(self, listing: list[str]) -> SwapPlan:
         return plan_swaps(listing, lambda base: LogSegment(self.context, base, names.SWAP).next_offset())
+
+    def _note(self, plan: SwapPlan) -> Files:
+        """The files that are in use, and of them the snapshots, which only this loader makes and removes from now."""
+        files = names.by_suffix(plan.left)
+        self._snapshots = files[names.SNAPSHOT]
+        return files
 
     def _segments(self, plan: SwapPlan) -> list[LogSegment]:
         return [LogSegment(self.context, base, suffix) for base, suffix in plan.segment_suffixes().items()]
@@ -353,22 +368,28 @@ class LogLoader:
         self, recovered: ProducerStateManager | None, segments: LogSegments, log_start_offset: int, log_end_offset: int
     ) -> ProducerStateManager:
         """State at the log end, from the newest sound snapshot; snapshots that mean nothing any more are removed."""
-        for offset in self._snapshot_offsets():
-            if offset > log_end_offset:
-                self._remove_snapshot(offset)
-        for offset in stray_snapshots(self._snapshot_offsets(), segments.base_offsets):
-            self._remove_snapshot(offset)
+        meaningless = {offset for offset in self._snapshots if offset > log_end_offset}
+        meaningless |= {*stray_snapshots(self._snapshots - meaningless, segments.base_offsets)}
+        self._snapshots -= meaningless
+        for offset in sorted(meaningless):
+            self.context.filesystem.remove(self._path(names.segment_file(offset, names.SNAPSHOT)))
         producers = recovered
         if producers is None or producers.map_end_offset != log_end_offset:
-            producers = self.producers_at(log_end_offset, segments)
+            producers = self._state_at(log_end_offset, segments)
         producers.on_high_watermark(log_end_offset)
         producers.on_log_start_offset_increased(log_start_offset)
-        if log_end_offset not in self._snapshot_offsets() and log_end_offset > segments.first.base_offset:
+        if log_end_offset not in self._snapshots and log_end_offset > segments.first.base_offset:
             self._write_snapshot(producers)
         return producers
 
     def producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """State below ``end_offset``: the newest sound snapshot, then the headers of the batches behind it."""
+        """State below ``end_offset``, as the directory tells it now."""
+        listing = self.context.filesystem.list(self.context.directory)
+        self._snapshots = names.by_suffix(listing)[names.SNAPSHOT]
+        return self._state_at(end_offset, segments)
+
+    def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        """The newest sound snapshot, then the headers of the batches behind it."""
         producers = self._from_snapshot(end_offset)
         for segment in segments.reaching(producers.map_end_offset):
             if segment.base_offset >= end_offset:
@@ -389,7 +410,7 @@ class LogLoader:
     def _from_snapshot(self, end_offset: int) -> ProducerStateManager:
         producers = ProducerStateManager(self.context.directory)
         producers.map_end_offset = 0
-        for offset in sorted(self._snapshot_offsets(), reverse=True):
+        for offset in sorted(self._snapshots, reverse=True):
             if self.log_start_offset < offset <= end_offset:
                 path = self._path(names.segment_file(offset, names.SNAPSHOT))
                 try:
@@ -401,15 +422,9 @@ class LogLoader:
                 break
         return producers
 
-    def _snapshot_offsets(self) -> list[int]:
-        listing = self.context.filesystem.list(self.context.directory)
-        return [offset for name in listing if name.endswith(names.SNAPSHOT) and (offset := names.base_offset_of(name))]
-
     def _write_snapshot(self, producers: ProducerStateManager) -> None:
         write_snapshot(self.context, producers)
-
-    def _remove_snapshot(self, offset: int) -> None:
-        self.context.filesystem.remove(self._path(names.segment_file(offset, names.SNAPSHOT)))
+        self._snapshots.add(producers.map_end_offset)
 
 
 def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:

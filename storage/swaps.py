@@ -28,16 +28,22 @@ class SwapPlan(NamedTuple):
     swapped_in: list[str]  # ends with .swap; the final name lacks it
     left: list[str]  # untouched
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is unfinished."""
+        return not (self.undone or self.deleted or self.swapped_in)
+
     def segment_suffixes(self) -> dict[int, str]:
         """Base offset of each segment, and the suffix under which its ``.log`` lies now: ``""`` or ``.swap``."""
         found = {_base(name): "" for name in self.left if name.endswith(names.LOG)}
-        found.update({_base(name): names.SWAP for name in self.swapped_in if name.endswith(names.LOG + names.SWAP)})
-        return found
+        return found | {_base(name): names.SWAP for name in self.swapped_in if name.endswith(names.LOG + names.SWAP)}
 
 
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
     """Sort the names of a listing; ``next_offset(base)`` tells where the ``.log.swap`` with that base offset ends."""
-    files = [name for name in listing if names.base_offset_of(name) is not None]
+    files = names.segment_files(listing)
+    if not any(name.endswith(_ON_THEIR_WAY) for name in files):
+        return SwapPlan([], [], [], files)
     first_cleaned = min((_base(name) for name in files if name.endswith(names.CLEANED)), default=None)
     swaps = [name for name in files if name.endswith(names.SWAP)]
     swapped_in = [name for name in swaps if first_cleaned is None or _base(name) < first_cleaned]
@@ -62,7 +68,7 @@ def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
         filesystem.remove(names.join(directory, name))
     for name in plan.swapped_in:
         filesystem.rename(names.join(directory, name), names.join(directory, name.removesuffix(names.SWAP)))
-    if plan.undone or plan.deleted or plan.swapped_in:
+    if not plan.is_empty:
         filesystem.sync_directory(directory)
 
 

@@ -19,6 +19,8 @@ recovered log end speaks of records that are gone.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from pyspark_commitlog.storage.errors import InvalidTopicError
@@ -84,6 +86,19 @@ def base_offset_of(name: str) -> int | None:
     """The offset in the name of a segment's file or a snapshot, whatever its suffixes; None for any other name."""
     found = _SEGMENT_FILE.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def segment_files(listing: Iterable[str]) -> list[str]:
+    """The names of segments' files and snapshots, whatever their suffixes."""
+    return list(filter(_SEGMENT_FILE.fullmatch, listing))
+
+
+def by_suffix(listing: Iterable[str]) -> Mapping[str, set[int]]:
+    """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there."""
+    found = defaultdict[str, set[int]](set)
+    for name in segment_files(listing):
+        found[name[OFFSET_DIGITS:]].add(int(name[:OFFSET_DIGITS]))
+    return found
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:

@@ -294,9 +294,10 @@ FAULTS = [
         in_directory(an_empty_active_segment_opens_whatever_it_lacks),
         (
             Mutation(
-                "loader:LogLoader._needs_recovery",
-                "if not segment.suffix and any(",
-                'self.context.filesystem.open(segment.path(names.INDEX), "read").close()\n    if False and any(',
+                "loader:LogLoader._to_recover",
+                "lacks_an_index = not",
+                'self.context.filesystem.open(segment.path(names.INDEX), "read").close()\n'
+                "        lacks_an_index = False and not",
             ),
         ),
     ),

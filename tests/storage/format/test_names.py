@@ -83,3 +83,11 @@ def test_paths_are_joined_with_one_slash() -> None:
     assert names.join("/data/", "t-0", "x.log") == "/data/t-0/x.log"
     assert names.join("/", "x") == "/x"
     assert names.join("/data") == "/data"
+
+
+def test_files_by_suffix_are_those_with_that_suffix_and_no_other() -> None:
+    listing = [names.segment_file(base, names.LOG) for base in (0, 7)]
+    listing += [names.segment_file(7, names.LOG + names.SWAP), "7.log", "x" * 20 + ".log", "leader-epoch-checkpoint"]
+    assert names.by_suffix(listing) == {".log": {0, 7}, ".log.swap": {7}}
+    assert names.by_suffix(listing)[names.INDEX] == set()
+    assert names.segment_files(listing) == listing[:3]
