@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.arguments import parse_instant
 from pyspark_commitlog.cli.flags import AsJson, LogDir, complete_topic
 from pyspark_commitlog.cli.output import Column, Failures, is_watched, print_json, print_table, print_wide
-from pyspark_commitlog.cli.times import parse_instant
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,14 +60,13 @@ def maintain(name: str, asked: Asked, work: Work) -> None:
     """
     run = storage.MaintenanceRun(
         asked.log_dir,
-        work=_described(name),
+        work=storage.work_of(f"commitlog {name}"),
         overrides=storage.ConfigOverrides.parse(asked.config or ()),
         dry_run=asked.dry_run,
         wait=asked.wait,
     )
-    wanted = [each.strip() for text in asked.topics or () for each in text.split(",") if each.strip()]
     with run.manager() as manager:
-        selection = storage.select_partitions(manager, wanted, run.overrides)
+        selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
     counts: Counter[str] = Counter()
     for outcome in work(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
         counts[outcome.status.value] += 1
@@ -94,16 +90,3 @@ class _Watched:
         return track(
             map(task, items), what, total=len(items), console=Console(stderr=True), transient=True, disable=not items
         )
-
-
-def _described(name: str) -> str:
-    """What whoever finds a partition locked is told."""
-    since = storage.instant(storage.SystemClock().now_ms())
-    return f"commitlog {name} since {since}, process {os.getpid()} of {_user()} on {socket.gethostname()}"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        return f"user {os.getuid()}"

@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.arguments import parse_instant
 from pyspark_commitlog.cli.flags import flag
 from pyspark_commitlog.cli.output import fail
-from pyspark_commitlog.cli.times import parse_instant
 
 # The new offset in a log, given the one that is committed, or None. Quoted: not every command is to load the engine.
 Target = Callable[["storage.LogReader", int | None], int]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.arguments import parse_pairs
 from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, TopicNames, only
 from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_table
 from pyspark_commitlog.cli.selecting import matching
@@ -137,7 +138,7 @@ def _create(
 ) -> None:
     if may_exist and name in manager.topics():
         return
-    configs = _parsed(pairs)
+    configs = parse_pairs("--config", pairs)
     if "." in name or "_" in name:
         typer.echo("a topic whose name differs only by '.' and '_' could not be told from it in metrics", err=True)
     if is_dry:
@@ -145,13 +146,6 @@ def _create(
         return
     manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)
     typer.echo(f"Created topic {name}.")
-
-
-def _parsed(pairs: Sequence[str]) -> Mapping[str, str]:
-    wrong = [pair for pair in pairs if "=" not in pair]
-    if wrong:
-        raise typer.BadParameter(f"--config {wrong[0]!r} is not of the form retention.ms=86400000")
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _alter(

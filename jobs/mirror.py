@@ -15,9 +15,9 @@ import time
 
 from pyspark import SparkConf, SparkContext
 
-from pyspark_commitlog.pipeline.maintenance import SparkTasks, errors_apart, split
+from pyspark_commitlog.pipeline.maintenance import SparkTasks, errors_apart
 from pyspark_commitlog.pipeline.mirror.arguments import ROUNDS, parser
-from pyspark_commitlog.storage import LogStoreError
+from pyspark_commitlog.storage import LogStoreError, parse_names
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def main() -> int:
 def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
     """Whether a partition could not be brought up to date."""
     failed = False
-    for mirrored in ROUNDS[options.direction](options, split(options.topics), tasks):
+    for mirrored in ROUNDS[options.direction](options, parse_names(options.topics), tasks):
         failed |= mirrored.error is not None
         print(mirrored, file=sys.stderr if mirrored.error else sys.stdout, flush=True)
     return failed

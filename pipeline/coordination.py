@@ -7,8 +7,6 @@ A writer is given back when its query ends, or when its sink is closed; a proces
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from pyspark_commitlog.storage import (
     LogStoreError,
     TopicDescription,
     TransactionCoordinator,
+    this_process,
 )
 
 logger = logging.getLogger(__name__)
@@ -35,8 +34,7 @@ class DriverWriter:
         self._topics: dict[str, TopicDescription] = {}
         self.run_id = ""
         try:
-            holder = f"process {os.getpid()} on {socket.gethostname()}"
-            self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=holder)
+            self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
         except BaseException:
             self.manager.close()
             raise

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.maintenance.arguments import Parser, pairs
+from pyspark_commitlog.pipeline.maintenance.arguments import Parser
 from pyspark_commitlog.pipeline.schema_stores import SchemaFolder, SchemaRegistry
 from pyspark_commitlog.pipeline.serdes import JsonSerde, Serde
 from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.tables import Mode, absolute, changes_to_records, starting_offsets, table_sink
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, parse_pairs
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -81,7 +81,7 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
         log_dir=options.log_dir,
         txnAppId=f"export-{options.topic}",
         partitions=options.partitions,
-        configs=pairs("--config", options.config),
+        configs=parse_pairs("--config", options.config),
     )
 
     def write(changes: DataFrame, batch_id: int) -> object:

@@ -1,5 +1,8 @@
 """The public names of the log engine, and where each lives; ``__init__.py`` loads them from here."""
 
+from .arguments import parse_instant as parse_instant
+from .arguments import parse_names as parse_names
+from .arguments import parse_pairs as parse_pairs
 from .clock import Clock as Clock
 from .clock import SystemClock as SystemClock
 from .clock import instant as instant
@@ -39,6 +42,7 @@ from .fetch import FetchData as FetchData
 from .fetch import Timespan as Timespan
 from .filesystem import FileSystem as FileSystem
 from .filesystem import LocalFileSystem as LocalFileSystem
+from .filesystem import this_process as this_process
 from .format.fields import Codec as Codec
 from .format.fields import TimestampType as TimestampType
 from .format.internal import OffsetCommitKey as OffsetCommitKey
@@ -83,6 +87,7 @@ from .maintenance import recover_partitions as recover_partitions
 from .maintenance import retain_partitions as retain_partitions
 from .maintenance import select_partitions as select_partitions
 from .maintenance import verify_partitions as verify_partitions
+from .maintenance import work_of as work_of
 from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
 from .producers import Origin as Origin

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import getpass
 import os
+import socket
 import stat
 import struct
 from collections.abc import Callable
@@ -442,6 +444,15 @@ def _unlock_ofd(descriptor: int) -> None:
 
 def _unlock_flock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def this_process() -> str:
+    """Who works here, for whoever waits for it on the same file system: process, user and host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = f"user {os.getuid()}"
+    return f"process {os.getpid()} of {user} on {socket.gethostname()}"
 
 
 def parent_of(path: str) -> str:

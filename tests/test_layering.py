@@ -19,7 +19,7 @@ LAYERS = """
 errors
 config clock filesystem kernels ahead
 format
-index producers epochs swaps topics_file fs_check
+index producers epochs swaps topics_file fs_check arguments
 segment_reader
 segment
 segment_list refusals partition_locks

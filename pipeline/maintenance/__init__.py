@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pyspark import SparkConf, SparkContext
 
-from pyspark_commitlog.pipeline.maintenance.arguments import arguments, split, to_run
+from pyspark_commitlog.pipeline.maintenance.arguments import arguments, to_run
 from pyspark_commitlog.pipeline.maintenance.output import errors_apart
 from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
 from pyspark_commitlog.storage import (
@@ -28,7 +28,7 @@ from pyspark_commitlog.storage import (
     select_partitions,
 )
 
-__all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show", "split"]
+__all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show"]
 
 EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 2}
 
@@ -48,7 +48,7 @@ def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
     try:
         run = to_run(name, options)
         with run.manager() as manager:
-            selection = select_partitions(manager, split(options.topics), run.overrides)
+            selection = select_partitions(manager, options.topics, run.overrides)
         with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {run.directory}")) as context:
             return show(name, work(run, selection, SparkTasks(context, name)), as_json=options.json)
     except (LogStoreError, OSError) as error:

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import os
-import socket
 import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NoReturn
 
 from pyspark_commitlog.pipeline.options import local_directory
-from pyspark_commitlog.storage import ConfigOverrides, InvalidConfigError, MaintenanceRun, SystemClock
-
-EPOCH_MS_MIN = 100_000_000_000  # of 1973: fewer digits are a date without dashes, or seconds
+from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, parse_instant, work_of
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,39 +44,18 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def split(given: list[str]) -> list[str]:
-    """The values of an option that may be repeated, and hold several separated by commas."""
-    return [each.strip() for text in given for each in text.split(",") if each.strip()]
-
-
-def pairs(option: str, given: Sequence[str]) -> dict[str, str]:
-    """The values of an option that may be repeated, each ``key=value``. Raises InvalidConfigError for another form."""
-    if wrong := [text for text in given if "=" not in text]:
-        raise InvalidConfigError(f"{option} {wrong[0]!r}: key=value is expected")
-    return dict(text.split("=", 1) for text in given)
-
-
 def _instant(text: str) -> int:
-    """Milliseconds since the epoch."""
-    if text.isdecimal():
-        if int(text) < EPOCH_MS_MIN:
-            raise argparse.ArgumentTypeError(f"{text!r}: milliseconds since 1970 have 12 digits or more")
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: neither ISO 8601, such as 2026-11-23T06:00, nor milliseconds since 1970"
-        ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+        return parse_instant(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     """What the command line asks for. Raises InvalidConfigError."""
     run = MaintenanceRun(
         local_directory(options.log_dir),
-        work=_work(name),
+        work=work_of(name),
         overrides=ConfigOverrides.parse(options.config),
         as_of_ms=options.as_of,
         dry_run=options.dry_run,
@@ -91,16 +63,3 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     )
     run.check()
     return run
-
-
-def _work(name: str) -> str:
-    """What whoever finds a partition locked is told: where to look for this job."""
-    since = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
-    return f"{name} since {since:%Y-%m-%d %H:%M:%S} UTC, process {os.getpid()} of {_user()} on {socket.gethostname()}"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
-        return f"user {os.getuid()}"

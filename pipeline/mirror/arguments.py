@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 
-from pyspark_commitlog.pipeline.maintenance.arguments import Parser, pairs
+from pyspark_commitlog.pipeline.maintenance.arguments import Parser
 from pyspark_commitlog.pipeline.mirror import Mirrored
 from pyspark_commitlog.pipeline.mirror.broker import Cluster
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
 from pyspark_commitlog.pipeline.mirror.to_kafka import Sending, send
 from pyspark_commitlog.pipeline.options import local_directory
 from pyspark_commitlog.pipeline.topics import ProducerSettings
-from pyspark_commitlog.storage import InvalidConfigError, Runner
+from pyspark_commitlog.storage import InvalidConfigError, Runner, parse_pairs
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -47,7 +47,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
 
 def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
     following = Following(_cluster(options), local_directory(options.log_dir), options.allow_data_loss)
-    return follow(following, topics, runner, configs=pairs("--config", options.config))
+    return follow(following, topics, runner, configs=parse_pairs("--config", options.config))
 
 
 def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
@@ -57,7 +57,7 @@ def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) ->
     cluster, directory = _cluster(options), local_directory(options.log_dir)
     for topic in topics:
         sending = Sending(cluster, directory, topic, options.target or topic, compression, options.allow_data_loss)
-        yield from send(sending, runner, configs=pairs("--config", options.config))
+        yield from send(sending, runner, configs=parse_pairs("--config", options.config))
 
 
 Round = Callable[[argparse.Namespace, Sequence[str], Runner], Iterator[Mirrored]]
@@ -65,4 +65,4 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    return Cluster.parse(options.bootstrap_servers, pairs("--client", options.client))
+    return Cluster.parse(options.bootstrap_servers, parse_pairs("--client", options.client))

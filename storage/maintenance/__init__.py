@@ -25,6 +25,7 @@ from pyspark_commitlog.storage.maintenance.settings import (
     Partition,
     Selection,
     select_partitions,
+    work_of,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "retain_partitions",
     "select_partitions",
     "verify_partitions",
+    "work_of",
 ]

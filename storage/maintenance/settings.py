@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyspark_commitlog.storage.clock import Clock, SystemClock
+from pyspark_commitlog.storage.arguments import parse_names, parse_pairs
+from pyspark_commitlog.storage.clock import Clock, SystemClock, instant
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig, keys_of
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file
+from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
@@ -48,12 +49,7 @@ class ConfigOverrides:
     @classmethod
     def parse(cls, pairs: Iterable[str]) -> ConfigOverrides:
         """From ``key=value``, the last of a key counts; InvalidConfigError names a wrong one, and the nearest key."""
-        given: dict[str, str] = {}
-        for pair in pairs:
-            key, equals, value = pair.partition("=")
-            if not equals:
-                raise InvalidConfigError(f"--config {pair!r}: key=value is expected, such as retention.ms=86400000")
-            given[key.strip()] = value.strip()
+        given = parse_pairs("--config", pairs)
         check_interval_ms = _check_interval(given.pop(CHECK_INTERVAL_KEY, str(CHECK_INTERVAL_MS)))
         for key in given:
             _check_known(key)
@@ -87,7 +83,7 @@ class MaintenanceRun:
     """What is to be done to a log directory, but for its partitions. Can be pickled, and so sent to other machines."""
 
     directory: str
-    work: str = ""  # what is done, by whom and since when: told to whoever finds a partition locked
+    work: str = ""  # what is done, by whom and since when (:func:`work_of`): told to whoever finds a partition locked
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # as if it were that time; None: now
     dry_run: bool = False  # nothing is changed and no lock taken
@@ -114,6 +110,11 @@ class MaintenanceRun:
     @cached_property
     def cleaner_config(self) -> CleanerConfig:
         return CleanerConfig.from_mapping(self.overrides.broker)
+
+
+def work_of(name: str) -> str:
+    """What this process does from now on: where to look for whoever holds a partition."""
+    return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,15 @@ class Selection:
 def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
     """The partitions of the topics ``wanted``, of all where it is empty.
 
-    Each is a name, or a pattern: a regular expression that the whole name matches. A topic's name is never taken for a
-    pattern. Raises UnknownTopicOrPartitionError with the nearest name, InvalidConfigError for a setting, or a pattern
-    that is none or matches nothing.
+    Each is a name, or a pattern: a regular expression that the whole name matches; or several, separated by commas. A
+    topic's name is never taken for a pattern. Raises UnknownTopicOrPartitionError with the nearest name,
+    InvalidConfigError for a setting, no name at all, or a pattern that is none or matches nothing.
     """
     topics = manager.topics()
-    chosen = dict.fromkeys(name for each in wanted for name in _matching(manager, topics, each)) if wanted else topics
+    asked = parse_names(wanted)
+    if wanted and not asked:
+        raise InvalidConfigError("--topics is empty: name a topic, or leave the option out for all of them")
+    chosen = dict.fromkeys(name for each in asked for name in _matching(manager, topics, each)) if asked else topics
     told, damage = _checkpointed(manager)
     partitions = tuple(
         Partition(name, number, config, CheckpointedOffsets(*(offsets.get((name, number)) for offsets in told)))

@@ -111,7 +111,7 @@ def test_a_damaged_log_is_told_with_3() -> None:
         pytest.param(["-t", "day"], 1, "did you mean 'days'?", id="no such topic"),
         pytest.param(["-t", "days", "-p", "4"], 1, "has partitions [0], no 4", id="no such partition"),
         pytest.param(["-t", "days", "--as-of", "20231114"], 0, "", id="a date without dashes is a date"),
-        pytest.param(["-t", "days", "--as-of", "noon"], 2, "of the form 2026-11-21T06:00", id="no time"),
+        pytest.param(["-t", "days", "--as-of", "noon"], 2, "ISO 8601, such as 2026-11-21T06:00", id="no time"),
     ],
 )
 def test_wrong_use_says_what_is_right(arguments: list[str], code: int, said: str, directory: str) -> None:

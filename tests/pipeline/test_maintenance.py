@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline import maintenance
-from pyspark_commitlog.pipeline.maintenance import arguments, show, split
+from pyspark_commitlog.pipeline.maintenance import arguments, show
 from pyspark_commitlog.pipeline.maintenance.arguments import to_run
 from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
 from pyspark_commitlog.storage import (
@@ -141,21 +141,7 @@ def parse(*given: str) -> argparse.Namespace:
     return arguments("").parse_args(["--log-dir", "/log", *given])
 
 
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [
-        ("1700000000000", 1_700_000_000_000),
-        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
-        ("2023-11-14T22:13:20", 1_700_000_000_000),
-        ("2023-11-14 23:13:20.500+01:00", 1_700_000_000_500),
-        ("2023-11-14", 1_699_920_000_000),
-    ],
-)
-def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) -> None:
-    assert parse("--as-of", text).as_of == expected_ms
-
-
-@pytest.mark.parametrize("wrong", [("--as-of", "monday"), ("--as-of", "20231114"), ("--no-such",), ()])
+@pytest.mark.parametrize("wrong", [("--as-of", "monday"), ("--no-such",), ()])
 def test_wrong_use_ends_with_1_as_2_says_that_a_log_is_damaged(
     wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,10 +149,6 @@ def test_wrong_use_ends_with_1_as_2_says_that_a_log_is_damaged(
         arguments("").parse_args(["--log-dir", "/log", *wrong] if wrong else [])
     assert end.value.code == 1
     assert (wrong[-1] if wrong else "--log-dir") in capsys.readouterr().err
-
-
-def test_what_may_be_repeated_may_hold_commas_too() -> None:
-    assert split(parse("--topics", "a, b", "--topics", "c.*").topics) == ["a", "b", "c.*"]
 
 
 def test_a_run_says_who_works_where() -> None:

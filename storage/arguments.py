@@ -1,0 +1,39 @@
+"""What people give on a command line, for the commands and the jobs alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from pyspark_commitlog.storage.errors import InvalidConfigError
+
+EPOCH_MS_MIN = 100_000_000_000  # of 1973: fewer digits are a date without dashes, or seconds
+
+
+def parse_instant(text: str) -> int:
+    """Milliseconds since the epoch, from these or ISO 8601, in UTC where it names no zone. Raises ValueError."""
+    if text.isdecimal() and int(text) >= EPOCH_MS_MIN:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds since 1970"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_names(given: Iterable[str]) -> list[str]:
+    """The names in an option that may be repeated, and hold several separated by commas."""
+    return [each.strip() for text in given for each in text.split(",") if each.strip()]
+
+
+def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    """From ``key=value``, the last of a key counts. Raises InvalidConfigError for another form."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidConfigError(f"{option} {text!r}: key=value is expected, such as retention.ms=86400000")
+        pairs[key.strip()] = value.strip()
+    return pairs

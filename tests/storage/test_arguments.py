@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.storage.arguments import parse_instant, parse_names, parse_pairs
+from pyspark_commitlog.storage.errors import InvalidConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14 23:13:20.500+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+        ("20231114", 1_699_920_000_000),
+    ],
+)
+def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) -> None:
+    assert parse_instant(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["monday", "", "1700000000", "99999999999"])
+def test_what_is_no_time_or_in_seconds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="neither ISO 8601"):
+        parse_instant(text)
+
+
+def test_what_may_be_repeated_may_hold_commas_too() -> None:
+    assert parse_names(["a, b", "c.*", ""]) == ["a", "b", "c.*"]
+
+
+def test_the_last_of_a_key_counts_and_its_value_may_hold_equals_signs() -> None:
+    assert parse_pairs("--config", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
+    with pytest.raises(InvalidConfigError, match="--config 'a': key=value is expected"):
+        parse_pairs("--config", ["a"])
