@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import settings
+
+from tests.support.kafka_jvm import QUICK_START
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)  # every driver's JVM, however it is started
+os.environ["SPARK_DAEMON_JAVA_OPTS"] = " ".join(QUICK_START)  # masters and workers
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several processes each gets the modules with slow tests first, or one would be left with them at the end."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow)

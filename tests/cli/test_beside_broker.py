@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.cli.in_process import commitlog
 from tests.support.kafka import Broker, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce
-
-pytestmark = pytest.mark.xdist_group("broker-of-the-command")
 
 
 def values(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None]]:

@@ -36,7 +36,6 @@ from tests.support.logs import NOW_MS, records
 from tests.support.spark_kafka import delete_records
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("a broker beside Spark")
 FROM_BEGINNING = {"auto.offset.reset": "earliest"}
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}  # or the broker would compact what a test looks at
 UNCOMPRESSED = ProducerSettings.parse({}).compression

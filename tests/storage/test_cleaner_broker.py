@@ -30,8 +30,6 @@ from tests.support.clock import ManualClock
 from tests.support.kafka import Action, Broker, Consumed, ProducerRecord, Step, java_produce, mount
 from tests.support.kafka_shapes import FIRST_PRODUCER_ID, Row, Rows, Transactions, to_records
 
-pytestmark = pytest.mark.xdist_group("cleaner_broker")
-
 HOUR_MS = 3_600_000
 KEYS = [b"key-%d" % n for n in range(40)]
 SMALL = {"segment.bytes": "3000", "index.interval.bytes": "400"}

@@ -51,8 +51,6 @@ from tests.support.kafka import (
 from tests.support.kafka_admin import KnownProducer, ListedOffset, committed_offsets, known_producers, list_offsets
 from tests.support.kafka_shapes import FIRST_PRODUCER_ID, SHAPES, Rows, Transactions, to_records, write_shapes
 
-pytestmark = pytest.mark.xdist_group("kafka_agrees")
-
 KILLED = "killed-"  # before the names of topics whose writers never closed them
 CLOSED_TOPICS = tuple(SHAPES)
 KILLED_TOPICS = tuple(KILLED + name for name in SHAPES)

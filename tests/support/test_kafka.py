@@ -28,8 +28,6 @@ from tests.support.kafka import (
     mount,
 )
 
-pytestmark = pytest.mark.xdist_group("kafka")  # one broker serves them all
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_LOG = "00000000000000000000.log"
 

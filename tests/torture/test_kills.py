@@ -16,7 +16,7 @@ from tests.torture.ingest import TOPIC, Work, input_rows, row_of, write_input
 from tests.torture.spark_kills import torture
 
 KILLS, SEED = 10, 11
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kills")]  # one torture serves them all
+pytestmark = pytest.mark.slow
 
 
 def line(number: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.torture.table_kills import torture
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kills")]
+pytestmark = pytest.mark.slow
 
 
 def test_topic_to_table_to_topic_under_kills_is_the_same_topic(tmp_path: Path) -> None:
