@@ -13,7 +13,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test lint types unit torture install java python bench docs wheel clean
+.PHONY: help demo test lint types unit torture install java python bench docs notebooks wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -69,6 +69,9 @@ java:
 docs: install  ## the documents as a site in data/site
 	$(BIN)/python docs/render.py
 	$(BIN)/python -m mkdocs build --strict
+
+notebooks: java install  ## run the notebooks and keep what they show
+	$(BIN)/python notebooks/render.py
 
 wheel: install  ## a wheel in dist/
 	$(BIN)/python -m hatchling build -t wheel
