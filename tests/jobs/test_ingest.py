@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,8 @@ import pytest
 from pyspark_commitlog.pipeline.flights import NAMES
 from pyspark_commitlog.storage import DumpFindings, DumpOptions, GroupOffsets, Isolation, LogManager, dump_file
 from tests.support.kafka import dump_log
+from tests.torture.ingest import DONE, Job
 
-ROOT = Path(__file__).parents[2]
 FILES, ROWS = 9, 200  # each of three runs is stopped after a file or two
 pytestmark = pytest.mark.slow
 
@@ -48,27 +46,15 @@ def line(month: int, row: int) -> str:
     return ",".join((flight | {"minute": str(row), "time_hour": f"2013-{month:02}-01T10:00:00Z"}).values())
 
 
-def start(work: Path) -> subprocess.Popen[str]:
-    """The job, in a process group of its own, as a shell starts one."""
-    command = [Path(sys.executable).with_name("spark-submit"), ROOT / "jobs/ingest.py"]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
-    return subprocess.Popen(
-        [*command, "--config", "local.toml", "--input", "input"],
-        cwd=work,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=(work / "stderr").open("a"),
-        text=True,
-        start_new_session=True,
-    )
+def start(work: Path) -> Job:
+    return Job(work, "local[2]", "ingest.py", "--config", "local.toml", "--input", "input", done=DONE)
 
 
 def run(work: Path) -> str:
     """The job to its end; what it printed."""
-    with start(work) as job:
-        printed, _ = job.communicate()
-    assert job.returncode == 0, printed + (work / "stderr").read_text()
-    return printed
+    job = start(work)
+    assert job.finished, job.errors.read_text()
+    return "".join(job.printed)
 
 
 def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
@@ -110,35 +96,29 @@ def assert_kafka_agrees(work: Path) -> None:
         assert list(findings.lines()) == []
 
 
-def to_the_jvm(number: int) -> Callable[[subprocess.Popen[str]], None]:
-    return lambda job: job.send_signal(number)
-
-
-def to_all(number: int) -> Callable[[subprocess.Popen[str]], None]:
-    return lambda job: os.killpg(job.pid, number)
-
-
-def run_until_stopped(work: Path, stop: Callable[[subprocess.Popen[str]], None]) -> str:
-    """The job until it has told of a file and ``stop`` has ended it; what it printed after that file."""
-    with start(work) as job:
-        assert job.stdout is not None
-        assert "file " in job.stdout.readline(), (work / "stderr").read_text()
-        stop(job)
-        printed, _ = job.communicate()
-    assert "Every file is in the topic." not in printed
-    return printed
+def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
+    """The job until it has told of a file and a signal, to its JVM or to all its processes, ended it; what it printed."""
+    job = start(work)
+    assert job.next_line(timeout_s=300), job.errors.read_text()
+    assert "file " in job.printed[0]
+    if all_of_it:
+        os.killpg(job.process.pid, number)
+    else:
+        job.process.send_signal(number)
+    assert not job.finished
+    return "".join(job.printed)
 
 
 def test_job_goes_on_where_sigterm_ctrl_c_and_a_kill_stopped_it_and_a_run_more_adds_nothing(work: Path) -> None:
     """One story, since each start of spark-submit takes its time."""
-    for stop in (to_the_jvm(signal.SIGTERM), to_all(signal.SIGINT)):
-        assert "Stopped between two files" in run_until_stopped(work, stop)
-    run_until_stopped(work, to_all(signal.SIGKILL))
+    assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)
+    assert "Stopped between two files" in run_until_stopped(work, signal.SIGINT, all_of_it=True)
+    run_until_stopped(work, signal.SIGKILL, all_of_it=True)
     assert len(list(records(work))) >= ROWS
-    assert "Every file is in the topic." in run(work)
+    assert DONE in run(work)
     assert_whole(work)
     assert_kafka_agrees(work)
     with LogManager.open(str(work / "log")) as manager:
         assert GroupOffsets(manager).fetch("ingest-flights")["__sink.flights", 0].offset == FILES
-    assert run(work) == "Every file is in the topic.\n"
+    assert run(work) == f"{DONE}\n"
     assert_whole(work)

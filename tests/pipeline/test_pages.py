@@ -28,6 +28,7 @@ from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from pyspark_commitlog.pipeline import flights
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
+from tests.support.delta_jars import small_conf
 from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import records
 from tests.torture.ingest import write_input
@@ -117,12 +118,11 @@ def rows(directory: Path) -> Iterator[list[dict[str, str | None]]]:
 def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory of the page's own, in which the commands of this environment are found."""
     shutil.copytree(demo / "data", tmp_path / "data")
-    for folder in ("conf", "jobs"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
+    (tmp_path / "jobs").symlink_to(ROOT / "jobs")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(ROOT / "conf"))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(small_conf(tmp_path)))
     yield tmp_path
     BASH.end()
 

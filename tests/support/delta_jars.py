@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from tests.support import kafka_jvm
+
+ROOT = Path(__file__).parents[2]
 
 # Of what Delta's own list names, Spark has the rest, or nothing here uses it.
 _IVY_MODULE = """\
@@ -16,13 +21,30 @@ _IVY_MODULE = """\
 </ivy-module>
 """
 
-SETTINGS = """
+_SETTINGS = """
 spark.sql.extensions                              io.delta.sql.DeltaSparkSessionExtension
 spark.sql.catalog.spark_catalog                   org.apache.spark.sql.delta.catalog.DeltaCatalog
 spark.databricks.delta.snapshotPartitions         2
+"""
+_SMALL = f"""
+spark.master                                      local[2]
+spark.driver.memory                               1g
+spark.sql.shuffle.partitions                      2
+spark.python.authenticate.socketTimeout           120s
+spark.executor.extraJavaOptions                   {" ".join(kafka_jvm.QUICK_START)}
 """
 
 
 def delta_settings() -> str:
     """Lines for spark-defaults.conf; the jars are fetched on first use. Raises as ``kafka_jvm.jars``."""
-    return f"spark.jars {','.join(map(str, kafka_jvm.resolved('delta', _IVY_MODULE)))}\n{SETTINGS}"
+    return f"spark.jars {','.join(map(str, kafka_jvm.resolved('delta', _IVY_MODULE)))}\n{_SETTINGS}"
+
+
+def small_conf(directory: Path) -> Path:
+    """A copy of conf/, made in ``directory``, with which a program asks no Ivy and cuts little data into few pieces."""
+    conf = directory / "conf"
+    shutil.copytree(ROOT / "conf", conf)
+    defaults = conf / "spark-defaults.conf"
+    kept = [line for line in defaults.read_text().splitlines() if not line.startswith("spark.jars.packages")]
+    defaults.write_text("\n".join([*kept, delta_settings(), _SMALL]))
+    return conf
