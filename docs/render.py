@@ -11,7 +11,8 @@ CONFIGURATION = Path(__file__).with_name("configuration.md")
 HEAD = """\
 # Configuration reference
 
-Made from the code by `docs/render.py`. Names, defaults and bounds are Kafka's (3.9).
+Made from the code by `docs/render.py`. Names, defaults and bounds are Kafka's (3.9), but for `max.decompressed.bytes`,
+which is our own: Kafka decompresses whatever a batch holds.
 
 ## Where settings stand
 
@@ -64,6 +65,8 @@ def _cells(key: Key) -> list[str]:
 
 
 def _broker_keys(key: Key) -> str:
+    if not key.is_kafkas:
+        return "none: Kafka does not know it"
     return ", ".join(f"`{synonym.name}`" for synonym in key.synonyms)
 
 

@@ -28,7 +28,7 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks as ``planning.plan`` makes them. Where there are none, Spark makes one of its own, with nothing."""
-        with closing(Watchers(self._options.directory)) as watchers:
+        with closing(Watchers(self._options.directory, self._options.overrides)) as watchers:
             planned = plan(
                 self._ranges(watchers),
                 self._options.tasks,
@@ -57,7 +57,11 @@ class CommitLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, OffsetRange):
             return
-        with LogManager.open(self._options.directory) as manager, manager.open_reader(*partition.source) as reader:
+        overrides = dict(self._options.overrides)
+        with (
+            LogManager.open(self._options.directory, overrides=overrides) as manager,
+            manager.open_reader(*partition.source) as reader,
+        ):
             yield from batches_of(reader, partition, self._options, self._schema, self._wanted.timespan)
 
 

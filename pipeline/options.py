@@ -38,11 +38,13 @@ from pyspark_commitlog.pipeline.offsets import (
 from pyspark_commitlog.pipeline.planning import TaskLimits
 from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
-from pyspark_commitlog.storage import InvalidConfigError, Isolation
+from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+MAX_DECOMPRESSED_BYTES = "max.decompressed.bytes"
 
 _OURS = (
     "path",
@@ -72,6 +74,7 @@ _OURS = (
     "kafka.isolation.level",
     "kafka.group.id",
     "groupIdPrefix",
+    MAX_DECOMPRESSED_BYTES,
 )
 # Options of Spark's Kafka source that say how to talk to brokers: nothing to do with them here.
 _BROKERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix")
@@ -172,6 +175,7 @@ class ReadOptions:
     group_id: str | None  # of kafka.group.id: a stream's progress is committed for it
     push_filters: bool
     mode: Mode
+    overrides: tuple[tuple[str, str], ...] = ()  # settings that count before those of the topics
     notices: tuple[str, ...] = ()  # options that are taken and change nothing
 
     @classmethod
@@ -195,6 +199,7 @@ class ReadOptions:
             group_id=_group_id(given),
             push_filters=given.flag("pushFilters", False),
             mode=given.choice("mode", Mode.FAIL_FAST, {each.value: each for each in Mode}),
+            overrides=_overrides(given),
             notices=tuple(_notices(given, use)),
         )
 
@@ -337,6 +342,13 @@ def _group_id(given: Given) -> str | None:
     if group == "":
         raise InvalidConfigError("option kafka.group.id is empty: it names the group whose offsets are committed")
     return group
+
+
+def _overrides(given: Given) -> tuple[tuple[str, str], ...]:
+    text = given.text(MAX_DECOMPRESSED_BYTES)
+    overrides = {} if text is None else {MAX_DECOMPRESSED_BYTES: text}
+    LogConfig.from_mapping(overrides)
+    return tuple(overrides.items())
 
 
 def _isolation(given: Given) -> Isolation:

@@ -35,7 +35,7 @@ from pyspark_commitlog.pipeline.offsets import (
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
 from pyspark_commitlog.pipeline.reading import batches_of
-from pyspark_commitlog.pipeline.watchers import Watchers
+from pyspark_commitlog.pipeline.watchers import Overrides, Watchers
 from pyspark_commitlog.storage import (
     CommittedOffset,
     GroupOffsets,
@@ -73,7 +73,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options = options
         self._schema = schema
         self._now_ms = now_ms or _monotonic_ms
-        self._watchers = Watchers(options.directory)
+        self._watchers = Watchers(options.directory, options.overrides)
         self._delay = TriggerDelay()
         self._initial: Offsets | None = None
         self._latest: Offsets | None = None
@@ -219,7 +219,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker; logs that it has read before are open there."""
         assert isinstance(partition, OffsetRange)
-        log = _of_this_process(self._options.directory).look([partition.source]).get(partition.source)
+        watchers = _of_this_process(self._options.directory, self._options.overrides)
+        log = watchers.look([partition.source]).get(partition.source)
         if log is None:
             self._report_gone([partition.source])
             return
@@ -259,8 +260,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 @cache
-def _of_this_process(directory: str) -> Watchers:
-    return Watchers(directory, kept=64)
+def _of_this_process(directory: str, overrides: Overrides) -> Watchers:
+    return Watchers(directory, overrides, kept=64)
 
 
 def _asked(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:

@@ -12,6 +12,8 @@ from pyspark_commitlog.storage import LogManager, LogWatcher, Marks, StorageErro
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512
 
+Overrides = tuple[tuple[str, str], ...]
+
 
 class _Known(NamedTuple):
     """A log, and what it was opened as: another directory, or other settings, are another log."""
@@ -24,9 +26,10 @@ class _Known(NamedTuple):
 class Watchers:
     """Logs of one directory, to read. Belongs to one thread."""
 
-    def __init__(self, directory: str, kept: int = KEPT) -> None:
-        """Opens nothing, and may be pickled as long as nothing was asked for."""
+    def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
+        """Opens nothing, and may be pickled as long as nothing was asked for. ``overrides``: as ``LogManager.open``."""
         self._directory = directory
+        self._overrides = overrides
         self._kept = kept
         self._known: dict[TopicPartition, _Known] = {}
         self._with_files: dict[TopicPartition, None] = {}  # the one used last comes last
@@ -34,7 +37,7 @@ class Watchers:
     @cached_property
     def manager(self) -> LogManager:
         """Raises NotALogDirError."""
-        return LogManager.open(self._directory)
+        return LogManager.open(self._directory, overrides=dict(self._overrides))
 
     def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
         """Those of ``partitions`` that are there, as they are now; theirs to read until the next look, not to close.

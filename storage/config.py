@@ -1,5 +1,7 @@
 """Topic and cleaner settings: Kafka's keys, defaults and bounds (spec 13; Kafka 3.9.1's LogConfig, CleanerConfig).
 
+One key is our own: ``max.decompressed.bytes``, as Kafka decompresses whatever a batch holds.
+
 One :class:`Key` a field says everything about a setting: its Kafka name, type, default, bounds, the broker's keys it
 falls back on, and a sentence for people. Checking, errors, rendering and the documentation are all driven by it. A
 config is checked when it is built, by whatever way, and never changes.
@@ -19,6 +21,9 @@ from typing import Any, NamedTuple, Protocol, Self
 from pyspark_commitlog.storage.errors import InvalidConfigError
 
 INT64_MAX = 2**63 - 1  # Kafka's way to say "never" and "no limit" where a key knows no -1
+# What one batch may decompress to. A gzip stream, the least bounded that old Kafka writes, grows at most 1032 times, so
+# a batch of the default max.message.bytes (1 MiB) stays below this; what goes beyond is not a batch but a bomb.
+DECOMPRESSED_BYTES_MAX = 2**30 + 2**23
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -176,7 +181,10 @@ class Synonym:
 
 @dataclass(frozen=True)
 class Key:
-    """A setting: all that is known of it. ``has_effect`` is False for what only a broker can do."""
+    """A setting: all that is known of it.
+
+    ``has_effect`` is False for what only a broker can do, ``is_kafkas`` for what a broker does not know.
+    """
 
     name: str
     kind: Kind
@@ -185,6 +193,7 @@ class Key:
     doc: str
     synonyms: tuple[Synonym, ...] = ()
     has_effect: bool = True
+    is_kafkas: bool = True
 
     def check(self, value: object) -> Any:
         """``value`` in the type of the key, or InvalidConfigError with key, value and bounds."""
@@ -201,14 +210,11 @@ def _checked(name: str, value: object, kind: Kind, bounds: Bounds) -> Any:
     raise InvalidConfigError(f"{name} = {value!r}: must be {', '.join(filter(None, [kind.name, str(bounds)]))}")
 
 
-def _key(
-    name: str, kind: Kind, default: Any, bounds: Bounds, doc: str, *synonyms: str | Synonym, has_effect: bool = True
-) -> Any:
+def _key(name: str, kind: Kind, default: Any, bounds: Bounds, doc: str, *synonyms: str | Synonym, **more: bool) -> Any:
     """A dataclass field for a key; a synonym given by its name alone has type, bounds and unit of the key."""
     whole = tuple(Synonym(given, kind, bounds) if isinstance(given, str) else given for given in synonyms)
-    return field(
-        default=default, metadata={"key": Key(name, kind, default, bounds, " ".join(doc.split()), whole, has_effect)}
-    )
+    key = Key(name, kind, default, bounds, " ".join(doc.split()), whole, **more)
+    return field(default=default, metadata={"key": key})
 
 
 def _hours(name: str, at_least: int) -> Synonym:
@@ -273,6 +279,10 @@ class LogConfig:
         _retention("log.retention.hours", INT, HOUR_MS))
     max_message_bytes: int = _key("max.message.bytes", INT, (1 << 20) + 12, Between(0),
         "The largest record batch, as it is on the disk, header included.", "message.max.bytes")
+    max_decompressed_bytes: int = _key("max.decompressed.bytes", INT, DECOMPRESSED_BYTES_MAX,
+        Between(1, DECOMPRESSED_BYTES_MAX),
+        "What a record batch may hold decompressed, in memory: a batch with more is refused as damaged.",
+        is_kafkas=False)
     delete_retention_ms: int = _key("delete.retention.ms", LONG, DAY_MS, Between(0),
         "Compaction keeps tombstones and transaction markers this long after it first could drop them.",
         "log.cleaner.delete.retention.ms")
@@ -341,6 +351,11 @@ class LogConfig:
                 f"min.compaction.lag.ms = {self.min_compaction_lag_ms}: must be at most max.compaction.lag.ms, "
                 f"which is {self.max_compaction_lag_ms}"
             )
+        if self.max_decompressed_bytes < min(self.max_message_bytes, DECOMPRESSED_BYTES_MAX):
+            raise InvalidConfigError(
+                f"max.decompressed.bytes = {self.max_decompressed_bytes}: must be at least max.message.bytes, which is "
+                f"{self.max_message_bytes}"
+            )
         for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if getattr(self, name) == INT64_MAX:
                 object.__setattr__(self, name, self.message_timestamp_difference_max_ms)
@@ -362,6 +377,12 @@ class LogConfig:
     def to_mapping(self) -> dict[str, str]:
         """Every key by Kafka's name with its value as text; :meth:`from_mapping` of it gives an equal config."""
         return {key.name: key.kind.render(getattr(self, name)) for name, key in keys_of(type(self)).items()}
+
+    @staticmethod
+    def of_kafka(mapping: Mapping[str, str]) -> dict[str, str]:
+        """What a broker takes of a topic's settings."""
+        ours = {key.name for key in keys_of(LogConfig).values() if not key.is_kafkas}
+        return {name: value for name, value in mapping.items() if name not in ours}
 
     @staticmethod
     def without_effect(mapping: Mapping[str, object]) -> list[str]:

@@ -74,10 +74,11 @@ _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE
 class LogManager:
     """The logs below one directory. Belongs to one thread at a time; a context manager that closes it."""
 
-    def __init__(self, directory: str, clock: Clock, filesystem: FileSystem) -> None:
+    def __init__(self, directory: str, clock: Clock, filesystem: FileSystem, overrides: Mapping[str, str]) -> None:
         self.directory = directory
         self.clock = clock
         self.filesystem = filesystem
+        self.overrides = overrides
         self._logs: dict[TopicPartition, Log] = {}
         self._kept: dict[object, Any] = {}
         self._broker_lock: Lock | None = None
@@ -90,12 +91,15 @@ class LogManager:
         create: bool = False,
         clock: Clock | None = None,
         filesystem: FileSystem | None = None,
+        overrides: Mapping[str, str] | None = None,
     ) -> Self:
         """Look at a log directory; with ``create``, make it if it is missing.
 
+        ``overrides``: settings, by Kafka's names, that count before those of any topic.
+
         Raises NotALogDirError where ``directory`` is missing, is a file, or holds other things and no partition.
         """
-        manager = cls(directory, clock or SystemClock(), filesystem or LocalFileSystem())
+        manager = cls(directory, clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
         manager._check_directory(create)
         return manager
 
@@ -146,7 +150,7 @@ class LogManager:
 
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic."""
-        return LogConfig.from_mapping(self.topic(topic).configs)
+        return LogConfig.from_mapping({**self.topic(topic).configs, **self.overrides})
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -304,7 +308,7 @@ class LogManager:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, no {partition}"
             )
-        return LogConfig.from_mapping(description.configs)
+        return LogConfig.from_mapping({**description.configs, **self.overrides})
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
         """What ``make`` made when ``key`` was first asked for; closed with the manager."""

@@ -64,33 +64,34 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
     """Check records before they are encoded, as ``validator.validate_and_assign_offsets`` would check them after it.
 
     ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
-    timestamp types are not looked at: the log sets both. Compressed batches have a size only once they are encoded,
-    so theirs is left to ``validator.check_batch_sizes``.
+    timestamp types are not looked at: the log sets both.
 
-    Raises RecordTooLargeError for the first record that, alone in an uncompressed batch, is above
-    ``max.message.bytes``; InvalidTimestampError or RecordValidationError with the index of each record refused.
+    Raises RecordTooLargeError for the first record that, alone in a batch, is above ``max.message.bytes``, or would
+    decompress to more than ``max.decompressed.bytes``; InvalidTimestampError or RecordValidationError with the index of
+    each record refused.
     """
-    if target_compression(config, source_codec).codec is Codec.NONE:
-        _check_record_sizes(records, config)
-    check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
-
-
-def _check_record_sizes(records: Records, config: LogConfig) -> None:
-    for index, reason in _oversized(records, config, UNCOMPRESSED)[:1]:
+    for index, reason in _oversized(records, config, target_compression(config, source_codec))[:1]:
         raise RecordTooLargeError(f"record {index} {reason}")
+    check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
 
 
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
     """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
     room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
-    near = np.flatnonzero(_content_bytes_max(records) > room)
+    contents = _content_bytes_max(records)
+    near = np.flatnonzero(contents > room)
     fields = v2.BatchFields(codec=compression.codec, level=compression.level)
     sizes = v2.encode_batches(records, fields, rows=near, batch_bytes_max=0).headers.table["size"]
-    limit = config.max_message_bytes
-    return [
-        Refused(int(near[row]), f"alone makes a batch of {sizes[row]} bytes, max.message.bytes allows {limit}")
-        for row in np.flatnonzero(sizes > limit).tolist()
-    ]
+    limit, decompressed_max = config.max_message_bytes, config.max_decompressed_bytes
+    found = []
+    for row, size in zip(near.tolist(), sizes.tolist(), strict=True):
+        decompressed = int(contents[row]) + v2.RECORD_OVERHEAD_MAX
+        if size > limit:
+            found.append(Refused(row, f"alone makes a batch of {size} bytes, max.message.bytes allows {limit}"))
+        elif compression.codec is not Codec.NONE and decompressed > decompressed_max:
+            what = f"takes up to {decompressed} bytes uncompressed"
+            found.append(Refused(row, f"{what}, max.decompressed.bytes allows {decompressed_max} to be read again"))
+    return found
 
 
 def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:

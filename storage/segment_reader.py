@@ -282,7 +282,8 @@ class SegmentReader:
     def decode(self, window: Window, rows: Rows, columns: tuple[str, ...] = ()) -> formats.Decoded:
         """The records of some batches of a window; damage is told with path and position."""
         try:
-            return formats.decode(window.buffer, window.headers[rows], columns=columns)
+            limit = self.context.config.max_decompressed_bytes
+            return formats.decode(window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit)
         except CorruptionError as error:
             raise error.located(self.path(names.LOG), window.position) from error
 

@@ -18,6 +18,7 @@ LogAppendTime, whose flag newer Kafka may clear, and let unchecked times appear.
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from pyspark_commitlog.storage.errors import (
     RecordTooLargeError,
     RecordValidationError,
 )
-from pyspark_commitlog.storage.format import ALL_COLUMNS, DECOMPRESSED_BYTES_MAX, StopReason, v2
+from pyspark_commitlog.storage.format import ALL_COLUMNS, StopReason, v2
 from pyspark_commitlog.storage.format.columns import MESSAGE_BYTES_MIN
 from pyspark_commitlog.storage.format.fields import (
     CONTROL_MASK,
@@ -187,15 +188,16 @@ def validate_and_assign_offsets(
     append_time_ms = now_ms if config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
     place = _Place(start_offset, leader_epoch, append_time_ms)
     may_stay = headers.table["magic"][0] == v2.MAGIC and headers.codec[0] == target.codec
-    records = formats.decode(buffer, headers, columns=("key",) if may_stay else ALL_COLUMNS).records
+    decode = partial(formats.decode, buffer, headers, decompressed_bytes_max=config.max_decompressed_bytes)
+    records = decode(columns=("key",) if may_stay else ALL_COLUMNS).records
     if headers.table["magic"][0] < v2.MAGIC and analysis.source_codec is not Codec.NONE:
-        _check_inner_messages(buffer, headers)
+        _check_inner_messages(buffer, headers, config)
     flagged = records.timestamp_types == TimestampType.LOG_APPEND_TIME
     check_records(records, flagged=flagged, now_ms=now_ms, config=config)
     if may_stay and _counts_up(headers, records):
         return _validated(_in_place(buffer, headers, records, place), place, sizes_changed=False)
     if may_stay:
-        records = formats.decode(buffer, headers).records
+        records = decode().records
     rebuilt = _rebuild(headers, records, target, place)
     check_batch_sizes(rebuilt.headers, config)
     return _validated(rebuilt, place, sizes_changed=True)
@@ -241,10 +243,10 @@ def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
             raise RecordValidationError("a batch of a transaction names no producer")
 
 
-def _check_inner_messages(buffer: Bytes, headers: BatchHeaders) -> None:
+def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfig) -> None:
     """Messages in a wrapper have checksums of their own, which a reader passes over (spec 6.3, 2.2)."""
     magic = int(headers.table["magic"][0])
-    for part in formats.by_magic(magic).parts(buffer, headers, DECOMPRESSED_BYTES_MAX):
+    for part in formats.by_magic(magic).parts(buffer, headers, config.max_decompressed_bytes):
         inner = memoryview(part.source)
         for index, (start, stop) in enumerate(part.table[:, [reading.MESSAGE_START, reading.MESSAGE_STOP]].tolist()):
             crc = zlib.crc32(inner[start + 4 : stop])

@@ -30,6 +30,7 @@ from pyspark_commitlog.storage import (
     Compression,
     GroupOffsets,
     Isolation,
+    LogConfig,
     LogManager,
     LogReader,
     LogStoreError,
@@ -78,7 +79,8 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
     with LogManager.open(sending.directory) as manager:
         topic = manager.topic(sending.topic)
         with Admin(sending.cluster) as admin:
-            _prepare(admin, sending, {**topic.configs, _TIME_TYPE: "CreateTime", **(configs or {})}, topic)
+            settings = {**LogConfig.of_kafka(topic.configs), _TIME_TYPE: "CreateTime", **(configs or {})}
+            _prepare(admin, sending, settings, topic)
         offsets = GroupOffsets(manager)
         places = _places(offsets, sending, topic)
         for mirrored, place in runner("partitions", partial(send_partition, sending), places):

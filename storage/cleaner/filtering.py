@@ -184,7 +184,8 @@ def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
 def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s) -> Keyed:
     """The records of the batches ``rows``, all of magic 2 or none. Raises as :func:`keyed.read`, with path."""
     with _locating(segment, window):
-        return keyed.read(window.buffer, window.headers[rows], secret)
+        limit = segment.context.config.max_decompressed_bytes
+        return keyed.read(window.buffer, window.headers[rows], secret, limit)
 
 
 def _parts(window: Window, is_read: Bools) -> Iterator[slice]:

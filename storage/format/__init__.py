@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
 from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
-from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
 from pyspark_commitlog.storage.kernels import frozen, stops
@@ -23,7 +23,6 @@ from pyspark_commitlog.storage.kernels import scan as walking
 
 __all__ = [
     "ALL_COLUMNS",
-    "DECOMPRESSED_BYTES_MAX",
     "Decoded",
     "Scan",
     "StopReason",

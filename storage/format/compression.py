@@ -21,14 +21,11 @@ import lz4.frame
 import numpy as np
 import zstandard
 
+from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
 from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import streams
-
-# What one batch may decompress to. A gzip stream, the least bounded that old Kafka writes, grows at most 1032 times, so
-# a batch of the default max.message.bytes (1 MiB) stays below this; what goes beyond is not a batch but a bomb.
-DECOMPRESSED_BYTES_MAX = 2**30 + 2**23
 
 _libraries = threading.local()  # (de)compressor objects: costly to make, and not to be shared between threads
 
@@ -101,7 +98,10 @@ def _refuse(codec: str, why: object) -> NoReturn:
 
 
 def _too_large(codec: str, limit: int) -> NoReturn:
-    raise InvalidRecordError(f"{codec} stream holds more than the {limit} bytes allowed")
+    raise InvalidRecordError(
+        f"{codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if the log is to be "
+        "trusted (control batches have a limit of their own)"
+    )
 
 
 # gzip: one member, no name, no time. Further members are read, anything else behind a member is not looked at.

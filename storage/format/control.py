@@ -10,11 +10,11 @@ import numpy as np
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.columns import fill
-from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, Records
 
 KEY_BYTES_MIN = 4  # version i16, type i16
 MARKER_VALUE_BYTES_MIN = 6  # version i16, coordinator epoch i32
+CONTROL_BYTES_MAX = 2**20  # that a control batch may decompress to; Kafka never compresses one
 
 
 class ControlType(IntEnum):
@@ -69,7 +69,7 @@ def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
 
     Raises InvalidRecordError, with the batch's position, for one that does not parse.
     """
-    records = fill(v2.parts(buffer, headers, DECOMPRESSED_BYTES_MAX), ("key", "value"))
+    records = fill(v2.parts(buffer, headers, CONTROL_BYTES_MAX), ("key", "value"))
     if not len(records):
         return None
     assert records.keys is not None

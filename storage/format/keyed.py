@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import RECORD_BYTES_MIN, Part, describe
-from pyspark_commitlog.storage.format.compression import DECOMPRESSED_BYTES_MAX, compress
+from pyspark_commitlog.storage.format.compression import compress
 from pyspark_commitlog.storage.format.fields import (
     CODEC_MASK,
     CONTROL_MASK,
@@ -27,7 +28,15 @@ from pyspark_commitlog.storage.format.fields import (
     TRANSACTIONAL_MASK,
     Codec,
 )
-from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Bytes, Int64s, Records
+from pyspark_commitlog.storage.format.tables import (
+    BatchHeaders,
+    BinaryColumn,
+    Bools,
+    Bytes,
+    Decoded,
+    Int64s,
+    Records,
+)
 from pyspark_commitlog.storage.kernels import frozen, keyed, memory
 from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.kernels.offset_map import hash_all
@@ -72,15 +81,19 @@ class Keyed:
         raise AssertionError(f"{type(self).__name__} is of no format")
 
 
-def read(buffer: Bytes, headers: BatchHeaders, secret: Uint64s) -> Keyed:
+def read(
+    buffer: Bytes, headers: BatchHeaders, secret: Uint64s, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Keyed:
     """The records of batches that are all of magic 2, or all of older ones; ``secret``, shape (2,), is the hashes'.
 
-    Checksums are verified. Raises CorruptRecordError or InvalidRecordError with the position of the batch.
+    ``decompressed_bytes_max`` bounds what a batch may decompress to. Checksums are verified.
+
+    Raises CorruptRecordError or InvalidRecordError with the position of the batch.
     """
     if len(headers) and headers.table["magic"][0] < v2.MAGIC:
-        return _read_messages(buffer, headers, secret)
+        return _read_messages(formats.decode(buffer, headers, decompressed_bytes_max=decompressed_bytes_max), secret)
     formats.verify(buffer, headers)
-    parts = v2.parts(buffer, headers, DECOMPRESSED_BYTES_MAX)
+    parts = v2.parts(buffer, headers, decompressed_bytes_max)
     rooms = [(part.table[:, reading.STOP] - part.table[:, reading.START]) // RECORD_BYTES_MIN for part in parts]
     counts = [part.table[:, reading.COUNT] for part in parts]
     rows = sum(int(np.minimum(count, room).sum()) for count, room in zip(counts, rooms, strict=True)) + 1
@@ -177,8 +190,8 @@ class _KeyedMessages(Keyed):
         return Rebuilt(np.concatenate(pieces), np.array([len(piece) for piece in pieces], dtype=np.int64))
 
 
-def _read_messages(buffer: Bytes, headers: BatchHeaders, secret: Uint64s) -> Keyed:
-    records, counts = formats.decode(buffer, headers)
+def _read_messages(decoded: Decoded, secret: Uint64s) -> Keyed:
+    records, counts = decoded
     assert records.keys is not None
     assert records.values is not None
     has_key, has_value = (

@@ -121,8 +121,9 @@ def check_headers(place: Place, window: Window) -> None:
 class RecordChecks:
     """Decodes every batch; counts records."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, decompressed_bytes_max: int) -> None:
         self._place = place
+        self._decompressed_bytes_max = decompressed_bytes_max
         self.records = 0
 
     def check(self, window: Window) -> None:
@@ -136,7 +137,7 @@ class RecordChecks:
 
     def _decode(self, window: Window, rows: Int64s) -> bool:
         try:
-            parts = _parts(window, window.headers[rows])
+            parts = _parts(window, window.headers[rows], self._decompressed_bytes_max)
             if self._are_plain(window, rows, parts):
                 return True
             records, counts = fill(parts, ()), _counts(window.headers[rows], parts)
@@ -217,7 +218,9 @@ class RecordChecks:
 
     def _check_control(self, window: Window, row: int) -> None:
         try:
-            decoded = formats.decode(window.buffer, window.headers[row : row + 1], columns=("key", "value")).records
+            limit, columns = self._decompressed_bytes_max, ("key", "value")
+            batch = window.headers[row : row + 1]
+            decoded = formats.decode(window.buffer, batch, columns=columns, decompressed_bytes_max=limit).records
             assert decoded.keys is not None
             assert decoded.values is not None
             pairs = zip(decoded.keys.to_list(), decoded.values.to_list(), strict=True)
@@ -234,14 +237,14 @@ def _row_at(window: Window, rows: Int64s, position: int) -> int:
     return int(rows[np.searchsorted(window.headers.table["position"][rows], position)])
 
 
-def _parts(window: Window, headers: BatchHeaders) -> list[Part]:
+def _parts(window: Window, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
     """Where the records of some batches lie; the checksums were verified before."""
     parts: list[Part] = []
     magics = headers.table["magic"]
     bounds = [0, *(np.flatnonzero(np.diff(magics)) + 1).tolist(), len(headers)]
     for first, last in pairwise(bounds):
         module = formats.by_magic(int(magics[first]))
-        parts += module.parts(window.buffer, headers[first:last], formats.DECOMPRESSED_BYTES_MAX)
+        parts += module.parts(window.buffer, headers[first:last], decompressed_bytes_max)
     return parts
 
 

@@ -96,7 +96,7 @@ class _SegmentCheck:
         self._place = place
         self._order = BatchOrder(place, segment.base_offset)
         self._order.is_compacted = segment.is_compacted or context.config.compact
-        self._records = RecordChecks(place) if deep else None
+        self._records = RecordChecks(place, context.config.max_decompressed_bytes) if deep else None
         self._epochs = _Epochs(place)
         self._batches, self._sound_end = 0, 0
         self._is_damaged = False

@@ -43,7 +43,8 @@ DESCRIBED = [name for name in kafka_said.calls("configs", 0) if name.startswith(
 def test_topics_are_described_as_kafka_does(name: str, broker: Path) -> None:
     done = commitlog("configs", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
     assert (done.code, done.stderr) == (0, "")
-    kafka, ours = blocks(kafka_said.lines(name)), blocks(done.stdout.splitlines())
+    lines = [line for line in done.stdout.splitlines() if "max.decompressed.bytes" not in line]  # which Kafka has not
+    kafka, ours = blocks(kafka_said.lines(name)), blocks(lines)
     internal = "Dynamic configs for topic __transaction_state are:"
     assert kafka.keys() == ours.keys()
     # A broker's own settings count for its internal topics: of those, what concerns a log is here.

@@ -15,9 +15,10 @@ from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 from pyspark_commitlog.pipeline import planning
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader, FilteringReader, batch_reader
 from pyspark_commitlog.pipeline.columns import schema_of
-from pyspark_commitlog.pipeline.options import ReadOptions
+from pyspark_commitlog.pipeline.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.planning import OffsetRange
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
+from pyspark_commitlog.storage import BatchFields, Codec, InvalidRecordError, LogManager
 from pyspark_commitlog.storage.segment_reader import SegmentReader
 from tests.support.logs import NOW_MS, records
 
@@ -188,6 +189,32 @@ def test_a_corrupt_batch_fails_the_query_with_path_and_position(spark: SparkSess
 def test_a_corrupt_batch_is_passed_over_where_the_mode_says_so(spark: SparkSession, damaged: str) -> None:
     found = offsets(read(spark, damaged, mode="dropmalformed", minPartitions="4").where("partition = 0"))
     assert found == [(0, offset) for offset in range(COUNT) if not 20 <= offset < 30]
+
+
+@pytest.fixture
+def with_bomb(log_dir: str) -> str:
+    """Topic ``t``, whose only batch holds 2 MiB in few bytes."""
+    with LogManager.open(log_dir, create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append_records(records([bytes(2**21)]), BatchFields(codec=Codec.ZSTD))
+    return log_dir
+
+
+@pytest.mark.parametrize("use", Use)
+def test_what_a_batch_may_hold_decompressed_is_an_option_for_logs_that_are_not_trusted(
+    with_bomb: str, use: Use
+) -> None:
+    kind = {Use.BATCH: CommitLogReader, Use.STREAM: CommitLogStreamReader}[use]
+
+    def lengths(**options: str) -> list[int]:
+        given = {"path": with_bomb, "subscribe": "t", "startingOffsets": "earliest", **options}
+        found = kind(ReadOptions.parse(given, use), schema_of(["value"]))
+        ranges = [OffsetRange(planning.TopicPartition("t", 0), 0, 1)]
+        return [len(value) for part in ranges for batch in found.read(part) for value in batch["value"].to_pylist()]
+
+    assert lengths() == lengths(**{"max.decompressed.bytes": str(2**21 + 100)}) == [2**21]
+    with pytest.raises(InvalidRecordError, match=r"t-0/0+\.log, position 0: zstd .* raise max\.decompressed\.bytes"):
+        lengths(**{"Max.Decompressed.Bytes": str(2**21)})
 
 
 def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplog: pytest.LogCaptureFixture) -> None:

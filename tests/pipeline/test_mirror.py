@@ -26,6 +26,7 @@ from pyspark_commitlog.storage import (
     InvalidConfigError,
     Isolation,
     LogManager,
+    alter_configs,
     in_this_process,
     topic_id,
 )
@@ -232,6 +233,8 @@ class TestToKafka:
         self, broker: Broker, cluster: Cluster, log_dir: str, topic: str, name: str
     ) -> None:
         mirror(cluster, log_dir, topic)
+        with LogManager.open(log_dir) as manager:
+            alter_configs(manager, topic, {"max.decompressed.bytes": "9999999"})  # which Kafka does not know
         assert [each.error for each in mirror_back(cluster, log_dir, topic, name) if each.error] == []
         assert [each.next_offset - each.first_offset for each in mirror_back(cluster, log_dir, topic, name)] == [
             0 for _ in partitions(log_dir, topic)

@@ -216,6 +216,8 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"kafka.auto.offset.reset": "earliest"}, "startingOffsets says where to begin", id="reset"),
         pytest.param({"kafka.group.id": " "}, "option kafka.group.id is empty", id="an empty group"),
         pytest.param({"kafka.Enable.Auto.Commit": "true"}, "kafka.enable.auto.commit is not supported", id="commit"),
+        pytest.param({"max.decompressed.bytes": "1k"}, "max.decompressed.bytes = '1k': must be", id="bytes of a batch"),
+        pytest.param({"max.decompressed.bytes": "9"}, "at least max.message.bytes", id="few bytes of a batch"),
         pytest.param({"path": "s3://bucket/logs"}, "a file system that every worker mounts", id="an object store"),
     ],
 )
