@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -16,7 +16,7 @@ import typer
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import record_text
 from pyspark_commitlog.cli.flags import LogDir, complete_topic
-from pyspark_commitlog.cli.output import fail
+from pyspark_commitlog.cli.output import fail, nearest
 
 LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
@@ -28,9 +28,13 @@ Offset = Annotated[
     typer.Option(
         "--offset",
         "-o",
-        help="Where to begin: beginning, end, an offset, -10 for the last ten, s@1700000000000 for a time in ms; and "
-        "e@1700000000000 for a time to end at.",
+        help="Where to begin: beginning, end, stored, an offset, -10 for the last ten, s@1700000000000 for a time in "
+        "ms; and e@1700000000000 for a time to end at.",
     ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(help="Whose committed offsets '-o stored' begins at; none are committed. Without one, the beginning."),
 ]
 Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="End after so many records.")]
 ExitAtEnd = Annotated[bool, typer.Option("--exit", "-e", help="End at the log end; without, it waits for more.")]
@@ -66,6 +70,7 @@ def cat(  # the flags are those of kcat -C
     topic: Topic,
     partition: Partitions = None,
     offset: Offset = None,
+    group: Group = None,
     count: Count = None,
     exit_at_end: ExitAtEnd = False,
     format: Format = None,
@@ -86,10 +91,14 @@ def cat(  # the flags are those of kcat -C
         text = record_text.formatted(format, null=nothing)
     elif not as_json:
         text = record_text.delimited(key_delimiter, delimiter, null=nothing)
+    if ("stored" in (offset or [])) != (group is not None):
+        raise typer.BadParameter("'--offset stored' and --group, whose offsets are meant, go together")
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
-        tails = [_Tail(logs.enter_context(log), topic, each, span) for each, log in watchers.items()]
+        stored = {} if group is None else _stored(manager, group)
+        spans = {each: span.stored_at(stored.get((topic, each))) for each in watchers}
+        tails = [_Tail(logs.enter_context(log), topic, each, spans[each]) for each, log in watchers.items()]
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
@@ -117,13 +126,26 @@ class _Span:
             raise typer.BadParameter("--offset takes one place to begin at, and one e@1700000000000 to end at")
         return cls(_place(begins[0] if begins else "beginning"), times[0] if times else None, isolation)
 
+    def stored_at(self, committed: storage.CommittedOffset | None) -> _Span:
+        """From where a group is, or where the log now begins; as it is where no group is asked for, or is nowhere."""
+        if committed is None:
+            return self
+        return replace(self, begin=lambda log, _: max(committed.offset, log.log_start_offset))
+
     def end(self, log: storage.LogReader) -> int | None:
         """Where a partition ends for good; None where it may grow."""
         return None if self.ends_at_ms is None else _at_time(self.ends_at_ms, log, self.isolation)
 
 
+def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+    groups = storage.GroupOffsets(manager).groups()
+    if group not in groups:
+        fail(f"no group {group!r} in {manager.directory}{nearest(group, groups, 'groups')}")
+    return groups[group]
+
+
 def _place(text: str) -> Place:
-    if text == "beginning":
+    if text in {"beginning", "stored"}:  # where a group is, is known by partition: stored_at
         return lambda log, _: log.log_start_offset
     if text == "end":
         return lambda log, isolation: log.end_offset(isolation)
@@ -133,7 +155,9 @@ def _place(text: str) -> Place:
         return lambda log, isolation: max(log.log_start_offset, log.end_offset(isolation) + int(text))
     if re.fullmatch(r"s@\d+", text):
         return partial(_at_time, int(text[2:]))
-    raise typer.BadParameter(f"--offset {text!r} is none of beginning, end, 7, -7, s@1700000000000, e@1700000000000")
+    raise typer.BadParameter(
+        f"--offset {text!r} is none of beginning, end, stored, 7, -7, s@1700000000000, e@1700000000000"
+    )
 
 
 def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isolation) -> int:

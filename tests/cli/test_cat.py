@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager, Records
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, delete_records
 from tests.cli.in_process import commitlog
 from tests.support import broker_dirs
 from tests.support.clock import ManualClock
@@ -100,6 +100,23 @@ def test_it_begins_where_it_is_told(offset: str, values: list[str], directory: s
 
 def test_a_time_to_end_at_ends_it(directory: str) -> None:
     assert cat(directory, "-p", 0, "-o", f"s@{NOW_MS + 1000}", "-o", f"e@{NOW_MS + 3000}") == ["v1", "v2"]
+
+
+def test_stored_begins_where_a_group_is_and_at_the_beginning_where_it_is_nowhere(directory: str) -> None:
+    with LogManager.open(directory) as manager:
+        GroupOffsets(manager).commit("board", {("orders", 0): CommittedOffset(3)})
+    assert cat(directory, "-e", "-Z", "-o", "stored", "--group", "board") == ["NULL", "v4", r"\xff\xfe", "NULL"]
+    with LogManager.open(directory) as manager:
+        assert GroupOffsets(manager).fetch("board") == {("orders", 0): CommittedOffset(3)}
+
+
+def test_stored_begins_at_the_log_start_where_the_groups_next_record_was_deleted(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        append(manager.open_log("orders", 0), b"v0", b"v1", b"v2")
+        GroupOffsets(manager).commit("board", {("orders", 0): CommittedOffset(1)})
+        assert [deleted.error for deleted in delete_records(manager, {("orders", 0): 2})] == [None]
+    assert cat(str(tmp_path / "log"), "-e", "-o", "stored", "--group", "board") == ["v2"]
 
 
 def test_so_many_records_are_enough(directory: str) -> None:
@@ -204,9 +221,11 @@ def test_a_log_that_was_all_deleted_before_a_crash_has_nothing_to_show() -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["-o", "start"], "beginning, end, 7, -7", id="no place"),
+        pytest.param(["-o", "start"], "beginning, end, stored, 7, -7", id="no place"),
         pytest.param(["-o", "1", "-o", "2"], "one place to begin", id="two places"),
         pytest.param(["-o", "e@1", "-o", "e@2"], "one place to begin", id="two ends"),
+        pytest.param(["-o", "stored"], "--group", id="stored by nobody"),
+        pytest.param(["-o", "1", "--group", "board"], "'--offset stored'", id="a group for nothing"),
         pytest.param(["-f", "%x"], "%s", id="no such field"),
         pytest.param(["-c", "-1"], "--count", id="fewer than none"),
     ],
@@ -221,6 +240,7 @@ def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said
     ("arguments", "said"),
     [
         pytest.param(["-t", "order"], "did you mean 'orders'?", id="no such topic"),
+        pytest.param(["-t", "orders", "-o", "stored", "--group", "bored"], "no group 'bored'", id="no such group"),
         pytest.param(["-t", "orders", "-p", "7"], "has partitions [0, 1], no 7", id="no such partition"),
         pytest.param(["-t", "orders", "-p", "0", "-o", "9"], "holds offsets 0 to 5, 9 is outside", id="no such offset"),
     ],
@@ -234,5 +254,5 @@ def test_what_is_not_there_is_one_line_that_tells_what_is(arguments: list[str], 
 def test_help_names_kcats_flags() -> None:
     done = commitlog("cat", "--help")
     assert done.code == 0
-    for flag in ("-t", "-p", "-o", "-c", "-e", "-f", "-K", "-J", "-D", "-Z", "-q", "--isolation-level"):
+    for flag in ("-t", "-p", "-o", "-c", "-e", "-f", "-K", "-J", "-D", "-Z", "-q", "--group", "--isolation-level"):
         assert flag in done.stdout
