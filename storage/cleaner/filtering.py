@@ -108,16 +108,25 @@ class Filter:
     def _filtered(self, window: Window, part: slice, discardable: Bools, is_read: Bools) -> list[Bytes]:
         headers = window.headers[part]
         read_rows = np.flatnonzero(is_read[part])
-        records = read_keys(self.segment, window, read_rows + part.start, self.rules.offset_map.secret)
+        is_known = self.rules.superseded.knows_each_record(headers[read_rows])
+        secret = None if is_known else self.rules.offset_map.secret
+        records = read_keys(self.segment, window, read_rows + part.start, secret)
         counts = np.zeros(len(headers), dtype=np.int64)
         counts[read_rows] = records.counts
-        verdict = self._decide(headers, records, counts, discardable[part])
+        latest = self.rules.superseded.are_latest(records) if is_known else self._looked_up(records)
+        verdict = self._decide(
+            headers, records, self._kept(headers, records, counts, latest), counts, discardable[part]
+        )
         self.counts.records_read += len(records.offsets)
         self.counts.records_kept += int(verdict.survivors.sum())
         return _written(window.buffer, headers, verdict, partial(_rebuilt, headers, records, read_rows, verdict))
 
-    def _decide(self, headers: BatchHeaders, records: Keyed, counts: Int64s, discardable: Bools) -> _Verdict:
-        kept = self._kept(headers, records, counts)
+    def _looked_up(self, records: Keyed) -> Bools:
+        return self.rules.offset_map.are_latest(records.hashes, records.has_key, records.offsets)
+
+    def _decide(
+        self, headers: BatchHeaders, records: Keyed, kept: Bools, counts: Int64s, discardable: Bools
+    ) -> _Verdict:
         survivors = _count_in(counts, kept)
         has_tombstone = _count_in(counts, kept & ~records.has_value) > 0
         is_v2, has_horizon = headers.table["magic"] >= v2.MAGIC, headers.has_delete_horizon
@@ -128,12 +137,11 @@ class Filter:
         fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
         return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
-    def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s) -> Bools:
+    def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s, is_latest: Bools) -> Bools:
         """Which records of batches that are not dropped as a whole survive (12.7)."""
         table, offset_map = headers.table, self.rules.offset_map
         is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
         protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
-        is_latest = offset_map.are_latest(records.hashes, records.has_key, records.offsets)
         is_safe = (records.offsets > offset_map.latest_offset) | np.repeat(headers.is_control, counts)
         self.counts.records_without_key += int((~records.has_key & ~is_safe).sum())
         kept: Bools = is_safe | (is_latest & (records.has_value | np.repeat(protects, counts)))
@@ -181,7 +189,7 @@ def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
         formats.verify(window.buffer, window.headers[rows])
 
 
-def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s) -> Keyed:
+def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s | None) -> Keyed:
     """The records of the batches ``rows``, all of magic 2 or none. Raises as :func:`keyed.read`, with path."""
     with _locating(segment, window):
         limit = segment.context.config.max_decompressed_bytes

@@ -1,8 +1,9 @@
-"""Which batches need no second look: building the map saw that each of their records is superseded by a later one.
+"""What building the map saw of the dirty part: which of its records are the latest of their keys.
 
 In memory of a fixed size the offsets of the dirty part are cells, of one offset or of more where there are too many of
 them. A cell is marked where a record may stay: the latest of its key, one without a key, one that was not put. A batch
-without a marked cell is dropped as its header says, neither decompressed nor decoded again.
+without a marked cell is superseded: it is dropped as its header says, neither decompressed nor decoded again. Where a
+cell is one offset, the marks tell of each other record too, so that no key needs to be looked for a second time.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class Superseded:
 
     def see_unput(self, headers: BatchHeaders) -> None:
         """Batches whose records were not put."""
-        for first, last in zip(
-            *(self._cells(headers.table[name]) for name in ("base_offset", "last_offset")), strict=True
-        ):
+        table = headers.table[headers.table["last_offset"] >= self._start]
+        for first, last in zip(self._cells(table["base_offset"]), self._cells(table["last_offset"]), strict=True):
             self._marked[first : last + 1] = True
 
     def see_put(self, headers: BatchHeaders, records: Keyed) -> None:
         """Batches whose records were put, as far as they have keys."""
-        self._marked[self._cells(records.offsets[~records.has_key])] = True
+        keyless = records.offsets[~records.has_key & (records.offsets >= self._start)]
+        self._marked[self._cells(keyless)] = True
         self._is_ordered = self._is_ordered and self._are_ordered(headers[records.counts > 0], records)
 
     def _are_ordered(self, headers: BatchHeaders, records: Keyed) -> bool:
@@ -66,10 +67,26 @@ class Superseded:
     def of(self, headers: BatchHeaders) -> Bools:
         """Which batches are superseded, shape (batches,)."""
         table = headers.table
-        known = (table["base_offset"] >= self._start) & (table["last_offset"] <= self._latest_offset)
-        known &= (table["magic"] >= v2.MAGIC) & ~headers.is_control
         first, last = self._cells(table["base_offset"]), self._cells(table["last_offset"])
-        found: Bools = known & (self._marked_before[last + 1] == self._marked_before[first])
+        unmarked = self._marked_before[last + 1] == self._marked_before[first]
+        found: Bools = self._known(headers) & unmarked & ~headers.is_control
+        return found
+
+    def knows_each_record(self, headers: BatchHeaders) -> bool:
+        """Whether :meth:`are_latest` tells of the records of these batches. Control records are no concern of it."""
+        is_known = self._known(headers) & (headers.table["last_offset"] < self._end)
+        return not self._shift and bool((is_known | headers.is_control).all())
+
+    def are_latest(self, records: Keyed) -> Bools:
+        """Which records have a key and are the latest of it: what the map says, shape (records,)."""
+        found: Bools = self._marked[self._cells(records.offsets)] & records.has_key
+        return found
+
+    def _known(self, headers: BatchHeaders) -> Bools:
+        """Which batches lie where the marks are whole."""
+        table = headers.table
+        found: Bools = (table["base_offset"] >= self._start) & (table["last_offset"] <= self._latest_offset)
+        found &= table["magic"] >= v2.MAGIC
         return found
 
     def _cells(self, offsets: Int64s) -> Int64s:

@@ -14,6 +14,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import cramjam
@@ -46,12 +47,17 @@ def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int 
 
     Raises ``UnsupportedCompressionTypeError`` for a level outside :data:`LEVELS`, or zstd below magic 2.
     """
-    if codec == Codec.ZSTD and magic < 2:
-        raise UnsupportedCompressionTypeError(f"zstd needs message format 2, not {magic}")
     if codec == Codec.NONE:
         return data
-    compressed = _COMPRESSORS[codec](np.ascontiguousarray(data), checked_level(codec, level), magic)
+    compressed = compressor(codec, level, magic=magic)(memoryview(np.ascontiguousarray(data)))
     return np.frombuffer(compressed, dtype=np.uint8)
+
+
+def compressor(codec: Codec, level: int | None = None, *, magic: int = 2) -> Callable[[memoryview], bytes]:
+    """What makes bytes a stream of ``codec``, for many of them; raises as :func:`compress`. There is none of NONE."""
+    if codec == Codec.ZSTD and magic < 2:
+        raise UnsupportedCompressionTypeError(f"zstd needs message format 2, not {magic}")
+    return partial(_COMPRESSORS[codec], level=checked_level(codec, level), magic=magic)
 
 
 def checked_level(codec: Codec, level: int | None) -> int:
@@ -83,9 +89,10 @@ def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
     ``target`` has the room measured. OTHER where the stream does not decompress: :func:`decompress` says why.
     """
     try:
-        if codec == Codec.LZ4:
+        if codec == streams.LZ4:
             block = data[streams.LZ4_HEADER : -streams.LZ4_END]
-            return int(cramjam.lz4.decompress_block_into(block, target, output_len=len(target)))
+            size: int = cramjam.lz4.decompress_block_into(block, target, output_len=len(target))
+            return size
         whole = _zstd_decompressor().decompress(data, max_output_size=len(target))
     except (cramjam.DecompressionError, zstandard.ZstdError):
         return streams.OTHER
@@ -110,7 +117,7 @@ _GZIP = 31  # zlib's window bits for a gzip member
 _GZIP_START = b"\x1f\x8b\x08"
 
 
-def _gzip(data: Bytes, level: int, _magic: int) -> bytes:
+def _gzip(data: memoryview, level: int, magic: int) -> bytes:
     member = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     return member.compress(data) + member.flush()
 
@@ -143,7 +150,7 @@ _SNAPPY_BLOCK = 32768
 _SNAPPY_GROWTH = 22  # a copy of 64 bytes takes 3: no block grows more, whatever its preamble says
 
 
-def _snap(data: Bytes, _level: int, _magic: int) -> bytes:
+def _snap(data: memoryview, level: int, magic: int) -> bytes:
     pieces = [_XERIAL.pack(_XERIAL_MAGIC, 1, 1)]
     for start in range(0, len(data), _SNAPPY_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK]))
@@ -200,7 +207,7 @@ _LZ4_RAW = 0x80000000  # of a block size: the block is not compressed
 _LZ4_GROWTH = 255
 
 
-def _lz4(data: Bytes, level: int, magic: int) -> bytes:
+def _lz4(data: memoryview, level: int, magic: int) -> bytes:
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level == _LZ4_FAST else min(max(level, 3), 12),
@@ -279,11 +286,11 @@ _ZSTD_RAW, _ZSTD_RLE = 0, 1
 _ZSTD_SHORT_MATCHES_LOG = 12  # entries of 4 bytes
 
 
-def _zstd(data: Bytes, level: int, _magic: int) -> bytes:
+def _zstd(data: memoryview, level: int, magic: int) -> bytes:
     compressors: dict[int, zstandard.ZstdCompressor] = _libraries.__dict__.setdefault("compressors", {})
     if level not in compressors:
         compressors[level] = _zstd_compressor(level)
-    return compressors[level].compress(data.data)
+    return compressors[level].compress(data)
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
@@ -355,7 +362,7 @@ def _plain(data: Bytes, _limit: int, _magic: int) -> Bytes:
     return data
 
 
-_COMPRESSORS: dict[Codec, Callable[[Bytes, int, int], bytes]] = {
+_COMPRESSORS: dict[Codec, Callable[..., bytes]] = {
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snap,
     Codec.LZ4: _lz4,

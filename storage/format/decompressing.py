@@ -55,18 +55,18 @@ class _Joining:
         size = decompress_into(codec, data, self._view[self._at : self._at + room])
         if size == streams.OTHER:
             return False
-        self._count(size)
+        self._end_batch(size)
         return True
 
     def add(self, body: Bytes) -> None:
         if len(body) < _JOINED_BYTES:
             self._make_room(len(body))
             self._target[self._at : self._at + len(body)] = body
-            self._count(len(body))
+            self._end_batch(len(body))
         else:
             self._finish_part()
             self._target = body
-            self._count(len(body))
+            self._end_batch(len(body))
             self._finish_part()
 
     def finish(self) -> list[Part]:
@@ -79,20 +79,22 @@ class _Joining:
             self._target = np.empty(max(_JOINED_BYTES + streams.LZ4_BLOCK, room), dtype=np.uint8)
             self._view = memoryview(self._target)
 
-    def _count(self, size: int) -> None:
+    def _end_batch(self, size: int) -> None:
         self._at += size
         self._stops.append(self._at)
-        self._decompressed_bytes += size
-        if self._decompressed_bytes > INT32_MAX:
-            told = f"more than {INT32_MAX} bytes of records up to here: decode fewer batches at once"
-            position = int(self._batches.positions[self._first + len(self._stops) - 1])
-            raise InvalidRecordError(told, position=position)
 
     def _finish_part(self) -> None:
         if self._stops:
             last = self._first + len(self._stops)
+            self._check_total(last)
             table, positions = self._batches.table[self._first : last], self._batches.positions[self._first : last]
             table[:, reading.START], table[:, reading.STOP] = [0, *self._stops[:-1]], self._stops
             self._found.append(Part(self._target[: self._at], table, False, positions))
             self._first = last
         self._target, self._at, self._stops = np.empty(0, dtype=np.uint8), 0, []
+
+    def _check_total(self, last: int) -> None:
+        self._decompressed_bytes += self._at
+        if self._decompressed_bytes > INT32_MAX:
+            told = f"more than {INT32_MAX} bytes of records up to here: decode fewer batches at once"
+            raise InvalidRecordError(told, position=int(self._batches.positions[last - 1]))

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import RECORD_BYTES_MIN, Part, describe
-from pyspark_commitlog.storage.format.compression import compress
+from pyspark_commitlog.storage.format.compression import compressor
 from pyspark_commitlog.storage.format.fields import (
     CODEC_MASK,
     CONTROL_MASK,
@@ -42,6 +42,7 @@ from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.kernels.offset_map import hash_all
 
 NO_HORIZON = -1
+NO_SECRET = np.zeros(2, dtype=np.uint64)
 Uint64s = npt.NDArray[np.uint64]
 
 _ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
@@ -70,7 +71,7 @@ class Wanted(NamedTuple):
 class Keyed:
     """The records of some batches."""
 
-    hashes: Uint64s  # shape (records, 2), of the keys; of a null one anything
+    hashes: Uint64s  # shape (records, 2), of the keys, of a null one anything; (0, 2) where they were not asked for
     offsets: Int64s  # shape (records,)
     has_key: Bools  # shape (records,)
     has_value: Bools  # shape (records,)
@@ -82,38 +83,37 @@ class Keyed:
 
 
 def read(
-    buffer: Bytes, headers: BatchHeaders, secret: Uint64s, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    buffer: Bytes, headers: BatchHeaders, secret: Uint64s | None, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Keyed:
-    """The records of batches that are all of magic 2, or all of older ones; ``secret``, shape (2,), is the hashes'.
+    """The records of batches that are all of magic 2, or all of older ones.
 
-    ``decompressed_bytes_max`` bounds what a batch may decompress to. Checksums are verified.
+    ``secret``, shape (2,), is the hashes'; of magic 2 no key is hashed without it. ``decompressed_bytes_max`` bounds
+    what a batch may decompress to. Checksums are verified.
 
     Raises CorruptRecordError or InvalidRecordError with the position of the batch.
     """
+    asked = NO_SECRET if secret is None else secret
     if len(headers) and headers.table["magic"][0] < v2.MAGIC:
-        return _read_messages(formats.decode(buffer, headers, decompressed_bytes_max=decompressed_bytes_max), secret)
+        return _read_messages(formats.decode(buffer, headers, decompressed_bytes_max=decompressed_bytes_max), asked)
     formats.verify(buffer, headers)
     parts = v2.parts(buffer, headers, decompressed_bytes_max)
     rooms = [(part.table[:, reading.STOP] - part.table[:, reading.START]) // RECORD_BYTES_MIN for part in parts]
     counts = [part.table[:, reading.COUNT] for part in parts]
     rows = sum(int(np.minimum(count, room).sum()) for count, room in zip(counts, rooms, strict=True)) + 1
-    hashes, places = np.empty((rows, 2), dtype=np.uint64), np.empty((rows, keyed.PLACE_FIELDS), dtype=np.int64)
+    hashes = np.empty((0 if secret is None else rows, 2), dtype=np.uint64)
+    offsets, has_key, has_value = np.empty(rows, np.int64), np.empty(rows, np.bool_), np.empty(rows, np.bool_)
+    places = np.empty((rows, keyed.PLACE_FIELDS), dtype=np.int64)
     state = np.zeros(reading.STATE_CELLS, dtype=np.int64)
     for part in parts:
-        done, why = keyed.read_keys(frozen(part.source), part.table, secret, hashes, places, state)
+        arrays = (hashes, offsets, has_key, has_value, places)
+        done, why = keyed.read_keys(frozen(part.source), part.table, asked, *arrays, state)
         if why != reading.FINE:
             reason = describe(why, int(state[reading.FAILED_RECORD]))
             raise InvalidRecordError(reason, position=int(part.positions[done]))
-    found = int(state[reading.ROWS])
-    nulls = places[:found, keyed.NULLS]
+    found = slice(int(state[reading.ROWS]))
+    counts_read = headers.table["count"].copy()
     return _KeyedBatches(
-        hashes[:found],
-        np.ascontiguousarray(places[:found, keyed.OFFSET]),
-        (nulls & keyed.NO_KEY) == 0,
-        (nulls & keyed.NO_VALUE) == 0,
-        headers.table["count"].copy(),
-        places[:found],
-        parts,
+        hashes[found], offsets[found], has_key[found], has_value[found], counts_read, places[found], parts
     )
 
 
@@ -166,13 +166,13 @@ def _compressed(target: Bytes, copied: Int64s, headers: BatchHeaders) -> Rebuilt
     starts, ends = copied[:, keyed.COPY_START], copied[:, keyed.COPY_STOP]
     if not headers.codec.any():
         return Rebuilt(target[: ends[-1]], ends - starts)
-    room = np.empty(v2.LAYOUT.itemsize, dtype=np.uint8)
-    pieces = []
+    room, view = bytes(v2.LAYOUT.itemsize), memoryview(target)
+    shrink = {codec: compressor(Codec(codec)) if codec else bytes for codec in np.unique(headers.codec).tolist()}
+    pieces: list[bytes] = []
     for start, end, codec in zip(starts.tolist(), ends.tolist(), headers.codec.tolist(), strict=True):
-        body = target[start + len(room) : end]
-        pieces += [room, body if codec == Codec.NONE else compress(Codec(codec), body, magic=v2.MAGIC)]
+        pieces += [room, shrink[codec](view[start + len(room) : end])]
     sizes = np.array([len(body) for body in pieces[1::2]], dtype=np.int64) + len(room)
-    return Rebuilt(np.concatenate(pieces), sizes)
+    return Rebuilt(np.frombuffer(bytearray().join(pieces), dtype=np.uint8), sizes)
 
 
 @dataclass(frozen=True)

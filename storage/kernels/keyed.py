@@ -35,19 +35,15 @@ from pyspark_commitlog.storage.kernels.records import (
 )
 from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong, size_of, write
 
+Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 
 # Columns of the table of records.
-OFFSET = 0
-TIMESTAMP = 1  # as a reader sees it
-REST = 2  # position in the source of what follows the timestamp
-REST_STOP = 3  # behind the record
-NULLS = 4  # the bits below
-PLACE_FIELDS = 5
-
-NO_KEY = 1
-NO_VALUE = 2
+TIMESTAMP = 0  # as a reader sees it
+REST = 1  # position in the source of what follows the timestamp
+REST_STOP = 2  # behind the record
+PLACE_FIELDS = 3
 
 # Columns of the table of batches to copy.
 FIRST_ROW = 0  # place in the rows of the batch's first record
@@ -67,14 +63,23 @@ COPY_FIELDS = 4
 
 @jit
 def read_keys(
-    source: Bytes, batches: Int64s, secret: Uint64s, hashes: Uint64s, places: Int64s, state: Int64s
+    source: Bytes,
+    batches: Int64s,
+    secret: Uint64s,
+    hashes: Uint64s,
+    offsets: Int64s,
+    has_key: Bools,
+    has_value: Bools,
+    places: Int64s,
+    state: Int64s,
 ) -> tuple[int, int]:
-    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into ``hashes``, shape (rows, 2), and ``places``.
+    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the arrays behind, which have a row for each.
 
     The checks and their order are those of :func:`records.fill`, and so are ``state`` and what is returned. The hash of
-    a null key is left as it is.
+    a null key is left as it is; where ``hashes`` is empty no key is hashed.
     """
     row = state[ROWS]
+    is_hashing = len(hashes) > 0
     one, two = secret[0], secret[1]
     for b in range(len(batches)):
         at = batches[b, START]
@@ -94,18 +99,15 @@ def read_keys(
             key_size, at = read_varint(source, at, end) if at >= 0 else (offset_delta, at)
             if at < 0 or key_size > end - at:
                 return b, BAD_STRUCTURE
-            nulls = np.int64(0)
-            if key_size >= 0:
+            has_key[row] = key_size >= 0
+            if is_hashing and key_size >= 0:
                 first, second = siphash(source, at, key_size, one, two)
                 hashes[row, 0] = first
                 hashes[row, 1] = second
-            else:
-                nulls |= NO_KEY
             value_size, at = read_varint(source, at + bytes_behind(key_size), end)
             if at < 0 or value_size > end - at:
                 return b, BAD_STRUCTURE
-            if value_size < 0:
-                nulls |= NO_VALUE
+            has_value[row] = value_size >= 0
             header_count, at = read_varint(source, at + bytes_behind(value_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
@@ -117,13 +119,12 @@ def read_keys(
                     return b, reason
             if at != end:
                 return b, NOT_CONSUMED
-            places[row, OFFSET] = batches[b, BASE_OFFSET] + offset_delta
+            offsets[row] = batches[b, BASE_OFFSET] + offset_delta
             places[row, TIMESTAMP] = (
                 batches[b, FIXED_TIMESTAMP] if is_append_time else batches[b, BASE_TIMESTAMP] + timestamp_delta
             )
             places[row, REST] = rest
             places[row, REST_STOP] = end
-            places[row, NULLS] = nulls
             row += 1
         if at != stop:
             state[FAILED_RECORD] = batches[b, COUNT]

@@ -1,8 +1,9 @@
-"""Batches that a compaction drops without reading their records a second time."""
+"""What building the map tells of records, so that a compaction does not read or look for them a second time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 import pytest
@@ -38,6 +39,11 @@ def encoded(batches: Sequence[Batch], module: object = v2) -> np.ndarray:
 
 def seen(*runs: np.ndarray, start: int = 0, end: int = 100, limit: int = 50) -> tuple[list[bool], BatchHeaders]:
     """Which batches of the last run are superseded, once the runs are put."""
+    (_, found), headers = put(*runs, start=start, end=end, limit=limit), formats.scan(runs[-1]).headers
+    return found.of(headers).tolist(), headers
+
+
+def put(*runs: np.ndarray, start: int, end: int, limit: int = 50) -> tuple[OffsetMap, Superseded]:
     offset_map, found = OffsetMap(24 * limit, 1.0), Superseded(start, end)
     for buffer in runs:
         headers = formats.scan(buffer).headers
@@ -45,7 +51,13 @@ def seen(*runs: np.ndarray, start: int = 0, end: int = 100, limit: int = 50) -> 
         found.see_put(headers, keys)
         offset_map.put_all(keys.hashes, keys.has_key, keys.offsets, start)
     found.close(offset_map)
-    return found.of(headers).tolist(), headers
+    return offset_map, found
+
+
+def in_order(keys: list[list[bytes | None]]) -> list[Batch]:
+    """Batches with these keys, from offset 10 on."""
+    offsets = count(10)
+    return [[(next(offsets), key) for key in batch] for batch in keys]
 
 
 def test_a_batch_is_superseded_when_each_of_its_keys_comes_again() -> None:
@@ -104,10 +116,8 @@ def test_older_messages_are_always_read_and_do_not_keep_newer_ones_from_being_su
 def test_whatever_is_superseded_has_no_record_that_stays_however_coarse_the_cells(
     keys: list[list[bytes | None]],
 ) -> None:
-    batches, offset = [], 10
-    for batch in keys:
-        batches.append([(offset + n, key) for n, key in enumerate(batch)])
-        offset += len(batch)
+    batches = in_order(keys)
+    offset = batches[-1][-1][0] + 1
     newest = {key: at for batch in batches for at, key in batch}
     goes = [all(key is not None and newest[key] > at for at, key in batch) for batch in batches]
     fine = seen(encoded(batches), start=10, end=offset)[0]
@@ -118,6 +128,40 @@ def test_whatever_is_superseded_has_no_record_that_stays_however_coarse_the_cell
         behind_end = seen(encoded(batches), start=10, end=12)[0]
     for some in (coarse, behind_end):
         assert not any(more and not all_ for more, all_ in zip(some, goes, strict=True))
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=4), min_size=1, max_size=20),
+    st.integers(0, 30),
+    st.integers(1, 60),
+    st.integers(1, 5),
+)
+def test_marks_tell_the_latest_records_as_the_map_does_or_not_at_all(
+    keys: list[list[bytes | None]], start: int, end: int, limit: int
+) -> None:
+    buffer = encoded(in_order(keys))
+    offset_map, found = put(buffer, start=start, end=start + end, limit=limit)
+    headers = formats.scan(buffer).headers
+    for n in range(len(headers)):
+        records = keyed.read(buffer, headers[n : n + 1], offset_map.secret)
+        unhashed = keyed.read(buffer, headers[n : n + 1], None)
+        assert (unhashed.offsets.tolist(), len(unhashed.hashes)) == (records.offsets.tolist(), 0)
+        if found.knows_each_record(headers[n : n + 1]):
+            looked_up = offset_map.are_latest(records.hashes, records.has_key, records.offsets)
+            assert found.are_latest(unhashed).tolist() == looked_up.tolist()
+
+
+def test_all_records_of_the_dirty_part_are_known_where_a_cell_is_one_offset() -> None:
+    buffer = encoded([[(0, b"a"), (1, None)], [(2, b"a"), (3, b"b")]])
+    headers = formats.scan(buffer).headers
+    _, found = put(buffer, start=0, end=4)
+    assert found.knows_each_record(headers)
+    assert found.are_latest(keyed.read(buffer, headers, None)).tolist() == [False, False, True, True]
+    assert not put(buffer, start=1, end=4)[1].knows_each_record(headers)
+    assert not put(buffer, start=0, end=3)[1].knows_each_record(headers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(superseded, "_CELLS_MAX", 2)
+        assert not put(buffer, start=0, end=4)[1].knows_each_record(headers)
 
 
 def test_a_superseded_batch_is_counted_and_gone_but_its_records_are_read_once_only(
@@ -132,7 +176,7 @@ def test_a_superseded_batch_is_counted_and_gone_but_its_records_are_read_once_on
         read: list[int] = []
         original = filtering.read_keys
 
-        def watched(segment: LogSegment, window: Window, rows: Int64s, secret: keyed.Uint64s) -> keyed.Keyed:
+        def watched(segment: LogSegment, window: Window, rows: Int64s, secret: keyed.Uint64s | None) -> keyed.Keyed:
             read.extend(rows.tolist())
             return original(segment, window, rows, secret)
 
