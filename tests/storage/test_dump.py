@@ -283,6 +283,11 @@ def test_json_is_one_object_a_line_with_the_names_of_the_text(at: Any) -> None:
                 in line
             )
             assert line.endswith(f" payload: {row['payload']}")
+    data = next(row for row in rows if row["kind"] == "record" and row["payload"] is not None)
+    assert set(data) == {
+        *("kind", "offset", "timestampType", "timestamp", "keySize", "valueSize", "sequence", "headerKeys"),
+        *("key", "payload"),
+    }  # nothing of its batch, which has a row of its own
     markers = [row["endTxnMarker"] for row in rows if "endTxnMarker" in row]
     assert markers == re.findall(r"endTxnMarker: (\w+)", "\n".join(text))
     assert set(markers) == {"ABORT", "COMMIT"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -16,6 +17,8 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.checkpoints import decode_snapshot, encode_snapshot
+from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
 from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.verify import (
@@ -33,7 +36,7 @@ from pyspark_commitlog.storage.verify import (
 from tests.support import broker_dirs, record_sets
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import append, batch, end_transaction, open_log, rows, write_transactional
+from tests.support.logs import NOW_MS, append, batch, end_transaction, open_log, rows, write_transactional
 
 SOUND_STAGES = (
     "plain/final",
@@ -301,6 +304,58 @@ def test_records_behind_damage_are_still_checked(tmp_path: Path) -> None:
         (Kind.BAD_CHECKSUM, str(second), 0),
     ]
     assert result.batches == 14
+
+
+def test_a_time_entry_of_what_damage_took_is_none_of_its_own(tmp_path: Path) -> None:
+    """The largest timestamp lies in the damaged batch, and the entry says so."""
+    marks = KeptInMemory()
+    with open_log(tmp_path, marks, index_interval_bytes=0) as log:
+        for late_ms in (0, 1000, 10, 20):
+            append(log, b"value", timestamps=NOW_MS + late_ms)
+        log.checkpoint()
+    (path,) = logs(tmp_path)
+    damaged = batches_of(path)[1]
+    flip(path, damaged + 70)
+    findings = verify_log(look(tmp_path), told(marks)).findings
+    assert [(each.kind, each.position) for each in findings] == [(Kind.BAD_CHECKSUM, damaged)]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """The snapshot at the end of a log in which producer 9 wrote once; it was written an hour later."""
+    with open_log(tmp_path) as log:
+        append(log, b"plain")
+        log.append(batch(b"idempotent", producer_id=9, base_sequence=0))
+    path = tmp_path / number(2, ".snapshot")
+    at(path, NOW_MS + 3_600_000)
+    return path
+
+
+def at(path: Path, modified_ms: int) -> None:
+    os.utime(path, ns=(modified_ms * 10**6,) * 2)
+
+
+def snapshot_findings(path: Path) -> list[str]:
+    findings = verify_log(look(path.parent), CheckpointedOffsets(2, 0)).findings
+    assert {(each.kind, each.path) for each in findings} <= {(Kind.BAD_SNAPSHOT, str(path))}
+    return [each.what for each in findings]
+
+
+def test_a_producer_that_only_the_snapshot_knows_is_told(snapshot: Path) -> None:
+    entries = decode_snapshot(snapshot.read_bytes())
+    snapshot.write_bytes(encode_snapshot([*entries, entries[0]._replace(producer_id=77, producer_epoch=3)]))
+    (what,) = snapshot_findings(snapshot)
+    assert what == "producer 77 (epoch 3) is in it, the log has nothing of that producer"
+
+
+def test_a_producer_may_be_missing_in_the_snapshot_only_if_it_was_idle_for_a_day(snapshot: Path) -> None:
+    assert snapshot_findings(snapshot) == []
+    snapshot.write_bytes(encode_snapshot([]))
+    at(snapshot, NOW_MS + PRODUCER_ID_EXPIRATION_MS - 1)
+    (what,) = snapshot_findings(snapshot)
+    assert what == "producer 9 (epoch 0) wrote up to offset 1, it says nothing of that"
+    at(snapshot, NOW_MS + PRODUCER_ID_EXPIRATION_MS)
+    assert snapshot_findings(snapshot) == []
 
 
 def batches_of(path: Path) -> list[int]:
