@@ -97,7 +97,7 @@ def assert_kafka_agrees(work: Path) -> None:
 
 
 def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
-    """The job until it has told of a file and a signal, to its JVM or to all its processes, ended it; what it printed."""
+    """The job until it told of a file and a signal, to its JVM or to all its processes, ended it; what it printed."""
     job = start(work)
     assert job.next_line(timeout_s=300), job.errors.read_text()
     assert "file " in job.printed[0]

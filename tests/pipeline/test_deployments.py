@@ -1,4 +1,4 @@
-"""The source and the sink where Spark is not one process: executors of their own, and a server that is talked to."""
+"""The source and the sink where Spark is not one process: executors, of which one is lost, and a server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.log_directories import directory_with_internal_topics
+
+pytestmark = pytest.mark.slow
 TOKEN = "of-these-tests"
 # A program that prints one line of JSON at its end; what it is about lies in its working directory.
 BEGIN = """
@@ -21,8 +24,9 @@ from pathlib import Path
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without what sets Spark up, and with the workers' Python."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    """Ours, without what sets Spark up but for the options of its JVMs, and with the workers' Python."""
+    ours = ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
+    kept = {name: value for name, value in os.environ.items() if name in ours or "SPARK" not in name}
     return kept | {"PYSPARK_PYTHON": sys.executable, **more}
 
 
@@ -36,34 +40,86 @@ def run(program: str, directory: Path, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+# First plain writes and reads; then a task of a batch kills the JVM of its executor, once, when some of the batch lies in
+# the log.
 ON_A_CLUSTER = """
+import os, signal
 from pyspark.sql import SparkSession
 from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.pipeline.session import WORKER_SETTINGS
 
-spark = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false").getOrCreate()
-numbers = spark.range(0, 1000, 1, 8).selectExpr("cast(id as string) as key", "cast(id as string) as value")
-write = commitlog_sink(topic="numbers", log_dir="log", txnAppId="numbers", partitions=3)
-written, again = write(numbers, 0), write(numbers, 0)
-read = spark.read.format("commitlog").option("subscribe", "numbers").load("log")
-found = [int(row.number) for row in read.selectExpr("cast(value as string) as number").collect()]
-stream = spark.readStream.format("commitlog").option("subscribe", "numbers").option("startingOffsets", "earliest")
-streamed = []
-query = stream.load("log").writeStream.foreachBatch(lambda frame, _: streamed.append(frame.count()))
-query.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start().awaitTermination()
-executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+directory = os.getcwd()
+quick = {"spark.ui.enabled": "false", "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"]}
+builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+spark = builder.config(map=WORKER_SETTINGS | quick).getOrCreate()
+
+def read(topic, isolation="read_committed"):
+    frame = spark.read.format("commitlog").option("subscribe", topic).option("isolation.level", isolation).load("log")
+    return sorted(int(row.number) for row in frame.selectExpr("cast(value as string) as number").collect())
+
+def plain():
+    numbers = spark.range(0, 1000, 1, 8).selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    write = commitlog_sink(topic="numbers", log_dir="log", txnAppId="numbers", partitions=3)
+    written, again = write(numbers, 0), write(numbers, 0)
+    source = spark.readStream.format("commitlog").option("subscribe", "numbers").option("startingOffsets", "earliest")
+    streamed = []
+    query = source.load("log").writeStream.foreachBatch(lambda frame, _: streamed.append(frame.count()))
+    query.option("checkpointLocation", "checkpoint").trigger(availableNow=True).start().awaitTermination()
+    return {
+        "found": read("numbers"), "written": sum(each.records for each in written), "again": len(again),
+        "streamed": sum(streamed), "executors": spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
+    }
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+def lose_executor(batches):
+    for batch in batches:
+        yield batch
+        if any(log.stat().st_size for log in Path(directory).glob("log/many-*/*.log")):
+            try:
+                os.close(os.open(f"{directory}/lost", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)
+
+def losing_an_executor():
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    many = spark.range(0, 100_000, 1, 4).selectExpr("cast(id as string) as value")
+    write = commitlog_sink(topic="many", log_dir="log", txnAppId="many", partitions=3)
+    written = write(many.mapInArrow(lose_executor, many.schema), 0)
+    found = read("many")
+    return {
+        "lost": os.path.exists("lost"), "written": sum(each.records for each in written), "found": len(found),
+        "once": found == list(range(100_000)), "with_aborted": len(read("many", "read_uncommitted")),
+    }
+
+told = {"plain": plain(), "losing": losing_an_executor()}
 spark.stop()
-print(json.dumps({
-    "found": sorted(found), "written": sum(each.records for each in written), "again": len(again),
-    "streamed": sum(streamed), "executors": executors,
-}))
+print(json.dumps(told))
 """
 
 
-def test_executors_in_processes_of_their_own_write_to_one_log_and_read_it(tmp_path: Path) -> None:
-    told = run(ON_A_CLUSTER, tmp_path)
+@pytest.fixture(scope="module")
+def on_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What ON_A_CLUSTER told."""
+    directory = tmp_path_factory.mktemp("cluster")
+    directory_with_internal_topics(directory / "log")
+    return run(ON_A_CLUSTER, directory)
+
+
+def test_executors_in_processes_of_their_own_write_to_one_log_and_read_it(on_a_cluster: Any) -> None:
+    told = on_a_cluster["plain"]
     assert told["executors"] == 2
     assert (told["written"], told["again"], told["streamed"]) == (1000, 0, 1000)
     assert told["found"] == list(range(1000))
+
+
+def test_executor_lost_while_a_batch_is_written_costs_an_attempt_and_no_row(on_a_cluster: Any) -> None:
+    told = on_a_cluster["losing"]
+    assert told["lost"]
+    assert (told["written"], told["found"], told["once"]) == (100_000, 100_000, True)
+    assert told["with_aborted"] > 100_000
 
 
 SERVER = """
@@ -71,7 +127,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 patient = "spark.python.authenticate.socketTimeout"  # 15 s are not enough where many tests run
-spark = SparkSession.builder.remote("local[2]").config(patient, "120s").getOrCreate()
+spark = SparkSession.builder.remote("local[2]").config(patient, "120s").config("spark.ui.enabled", "false").getOrCreate()
 service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
 print("port", getattr(service, "MODULE$").localPort(), flush=True)
 sys.stdin.read()

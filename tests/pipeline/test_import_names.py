@@ -5,7 +5,6 @@ Each test runs a program in a directory that holds its own ``pipeline`` and ``st
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.pipeline.test_deployments import environment
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("storage", "pipeline", "jobs", "cli")
@@ -47,11 +48,10 @@ def foreign(tmp_path: Path) -> Path:
 def run_in(directory: Path, python: Path) -> str:
     """What PROGRAM prints, started by ``python`` in ``directory`` with the workers' Python set and nothing else."""
     (directory / "program.py").write_text(PROGRAM)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     done = subprocess.run(
         [python, "program.py"],
         cwd=directory,
-        env=environment | {"PYSPARK_PYTHON": str(python)},
+        env=environment(PYSPARK_PYTHON=str(python)),
         capture_output=True,
         text=True,
         check=False,

@@ -34,6 +34,8 @@ spark.sql.shuffle.partitions                      2
 spark.sql.files.openCostInBytes                   1
 spark.sql.files.maxPartitionBytes                 64k
 spark.python.authenticate.socketTimeout           120s
+spark.python.daemon.module                        pyspark_commitlog.pipeline.daemon
+spark.python.unix.domain.socket.enabled           true
 """
 Row = tuple[object, ...]  # of a flight, but for its hour, which is told another way in each place
 
@@ -172,7 +174,7 @@ class Job:
         return sorted(
             pid
             for pid, (_, command) in parents.items()
-            if "pyspark.daemon" in command and _descends(pid, self.process.pid, parents)
+            if ".daemon " in command and _descends(pid, self.process.pid, parents)
         )
 
 
