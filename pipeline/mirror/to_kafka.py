@@ -104,8 +104,8 @@ def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: 
 def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, Place]]:
     """Where each partition is to be counted from; what is found of new ones is committed before anything is sent."""
     committed = offsets.fetch(sending.group)
-    known = {number: _decoded(committed[topic.name, number]) for number in topic.partitions
-             if (topic.name, number) in committed}  # fmt: skip
+    found = {number: committed.get((topic.name, number)) for number in topic.partitions}
+    known = {number: _decoded(offset) for number, offset in found.items() if offset is not None}
     begun = {number: _begin(offsets, sending, number) for number in topic.partitions if number not in known}
     _commit(offsets, sending, begun)
     return sorted({**known, **begun}.items())
@@ -119,7 +119,8 @@ def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> Place:
                 f"{leader} has offsets {earliest} to {latest}, and group {sending.group!r} in {sending.directory} has "
                 "no offset that says what of them was mirrored: mirror into a new topic"
             )
-    return Place(offsets.manager.open_reader(sending.topic, partition).log_start_offset, latest)
+    with offsets.manager.open_reader(sending.topic, partition) as reader:
+        return Place(reader.log_start_offset, latest)
 
 
 def _commit(offsets: GroupOffsets, sending: Sending, places: Mapping[int, Place]) -> None:
