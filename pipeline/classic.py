@@ -1,4 +1,4 @@
-"""What the sink has of a classic session only: its JVM tells when a query ends, and how a job failed.
+"""What the sink has of a classic session only: its JVM tells when a query ends and how a job failed, and names jobs.
 
 Loaded where there is such a session: a client of Spark Connect has no py4j. There a foreachBatch function runs in a
 process of its own, whose end gives back all it holds.
@@ -6,6 +6,8 @@ process of its own, whose end gives back all it holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.coordination import release_run
 
+DESCRIPTION = "spark.job.description"
 JobFailedError = Py4JJavaError  # what PySpark raises where Spark's own error has no form in Python: a worker was killed
 
 
@@ -53,3 +56,15 @@ def watch(session: SparkSession) -> None:
         gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
     )
     _watched = session.sparkContext.applicationId
+
+
+@contextmanager
+def described(session: SparkSession, text: str) -> Iterator[None]:
+    """Jobs started inside have ``text`` in Spark's UI, behind what the thread's jobs are described as anyway."""
+    context = session.sparkContext
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setJobDescription(text if before is None else f"{before}<br/>{text}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  None takes it away

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 
@@ -142,7 +143,8 @@ class _MicroBatch:
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
         plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version)
         with AbortUnlessTold(self._writer, transaction) as guard:
-            answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(plan), ANSWER).collect()]
+            with self._described(rows.sparkSession):
+                answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(plan), ANSWER).collect()]
             written = judged(answers)
             records = dict.fromkeys(self.wanted, 0)
             for each in written:
@@ -152,6 +154,11 @@ class _MicroBatch:
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             coordinator.commit(transaction, parts, self._progress.offsets(records))
         return written
+
+    def _described(self, session: SparkSession) -> AbstractContextManager[None]:
+        """The job in Spark's UI: which batch of whom goes where."""
+        text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
+        return nullcontext() if is_remote() else load_classic().described(session, text)
 
 
 def _failures() -> tuple[type[Exception], ...]:

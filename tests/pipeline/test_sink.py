@@ -91,6 +91,19 @@ def test_batch_that_was_written_is_skipped_and_so_is_any_before_it(spark: SparkS
     assert committed(log_dir)[0] == 5
 
 
+def test_spark_ui_tells_which_batch_a_job_writes_behind_what_its_thread_says(spark: SparkSession, log_dir: str) -> None:
+    context = spark.sparkContext
+    sink(log_dir)(numbers(spark, 0, 10), 0)
+    context.setJobDescription("mine")
+    sink(log_dir)(numbers(spark, 0, 10), 1)
+    assert context.getLocalProperty("spark.job.description") == "mine"
+    context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    store = context._jsc.sc().statusStore()  # type: ignore[union-attr]
+    jobs = store.jobsList(None)
+    told = {jobs.apply(n).description().toString() for n in range(jobs.size())}
+    assert {"Some(batch 0 of app into t)", "Some(mine<br/>batch 1 of app into t)"} <= told
+
+
 def test_empty_batch_counts_as_written(spark: SparkSession, log_dir: str) -> None:
     assert sink(log_dir)(numbers(spark, 0, 0), 0) == []
     assert committed(log_dir)[0] == 1
