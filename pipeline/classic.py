@@ -67,4 +67,4 @@ def described(session: SparkSession, text: str) -> Iterator[None]:
     try:
         yield
     finally:
-        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  None takes it away
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None takes it away
