@@ -503,18 +503,6 @@ def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
         return data
 
 
-def read_exactly(file: File, position: int, length: int) -> memoryview:
-    """``length`` bytes from ``position``, all of them, or a CorruptionError that says how many are missing."""
-    if position < 0 or length < 0:
-        reason = f"{length} bytes expected: a damaged length or position"
-        raise CorruptionError(reason, path=file.path, position=position)
-    data = file.read(position, length)
-    if len(data) < length:
-        reason = f"{length} bytes expected, {length - len(data)} are missing: the file has {file.size()}"
-        raise CorruptionError(reason, path=file.path, position=position)
-    return data
-
-
 def write_atomically(filesystem: FileSystem, path: str, data: Buffer) -> None:
     """Replace the content of ``path``, so that a crash leaves the old content or the new, never a mixture.
 

@@ -2,6 +2,10 @@
 
 Two looks at the directory tell that nothing is. It sees whatever was appended before it looked, synced or not, and no
 batch that is only partly there.
+
+For coordinators: under a lock they take in every record that was appended, and know at once what holds. Who plans a
+stream (:class:`watcher.LogWatcher`) skims headers only, and must also see what retention and compaction took away,
+which the time of the directory tells and the end of the log does not.
 """
 
 from __future__ import annotations
@@ -79,10 +83,7 @@ class LogFollower(LogReader):
         """
         if not self._is_same_file() or self.segments.active.size < self.segments.active.file_size:
             return False
-        if self._log_end_offset == self.segments.active.base_offset:
-            return True
-        following = names.segment_file(self._log_end_offset, names.LOG)  # a roll always makes it
-        return self.context.filesystem.status(names.join(self.context.directory, following)) is None
+        return not self.is_rolled()
 
     def _is_same_file(self) -> bool:
         if not len(self.segments):

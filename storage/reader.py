@@ -23,6 +23,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
+from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
@@ -217,6 +218,13 @@ class LogReader:
             for segment, next_offset in self.segments.with_next_offsets(self._log_end_offset)
         ]
 
+    def is_rolled(self) -> bool:
+        """Whether what was seen as the active segment is closed by now: a roll makes a segment named by the log end."""
+        if self._log_end_offset == self.segments.active.base_offset:
+            return False
+        following = names.segment_file(self._log_end_offset, names.LOG)
+        return self.context.filesystem.status(names.join(self.context.directory, following)) is not None
+
     # Reading
 
     def read(
@@ -317,16 +325,6 @@ class LogReader:
             records = data.records(start, end, columns, timespan)
             if len(records):
                 yield records
-
-    def decided_records(self, *, columns: Collection[str] = ALL_COLUMNS) -> Iterator[Records]:
-        """The records of the whole log that are of no transaction, or of a committed one.
-
-        Unlike read_committed it does not wait for transactions that are open, but passes over them: what was committed
-        behind one of another producer is seen. A group coordinator reads so.
-        """
-        start, end = self._log_start_offset, self._log_end_offset
-        for data in self._fetches(start, end, end, Isolation.READ_COMMITTED, FETCH_BYTES):
-            yield data.records(start, end, columns)
 
     def _fetches(
         self,

@@ -181,15 +181,8 @@ class SharedLog(LogReader):
         active = self.segments.active
         status = self.context.filesystem.status(active.path(names.LOG))
         is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
-        if not is_same or not self._take_in(active, active.file_size) or self._is_rolled():
+        if not is_same or not self._take_in(active, active.file_size) or self.is_rolled():
             self._reload()
-
-    def _is_rolled(self) -> bool:
-        """A roll always makes a segment named by the log end."""
-        if self._log_end_offset == self.segments.active.base_offset:
-            return False
-        following = names.segment_file(self._log_end_offset, names.LOG)
-        return self.context.filesystem.status(names.join(self.context.directory, following)) is not None
 
     def _reload(self) -> None:
         self.segments.close()

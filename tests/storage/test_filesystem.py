@@ -18,7 +18,6 @@ from pyspark_commitlog.storage.filesystem import (
     FileSystem,
     LocalFileSystem,
     parent_of,
-    read_exactly,
     read_file,
     write_atomically,
 )
@@ -387,20 +386,6 @@ def test_read_file_refuses_one_that_is_too_large(place: Place) -> None:
     assert read_file(place.disk, path, 5) == b"12345"
     with pytest.raises(CorruptionError, match=re_path(f"{path}: 5 bytes, where such a file has at most 4")):
         read_file(place.disk, path, 4)
-
-
-def test_read_exactly_tells_what_is_missing_and_where(place: Place) -> None:
-    with place.disk.open(place.put("a", b"12345"), "read") as file:
-        assert bytes(read_exactly(file, 1, 4)) == b"2345"
-        with pytest.raises(CorruptionError, match="10 bytes expected, 7 are missing: the file has 5") as raised:
-            read_exactly(file, 2, 10)
-        assert (raised.value.path, raised.value.position) == (place / "a", 2)
-
-
-@pytest.mark.parametrize(("position", "length"), [(0, -1), (-1, 4)])
-def test_read_exactly_takes_a_negative_field_for_damage(place: Place, position: int, length: int) -> None:
-    with place.disk.open(place.put("a", b"12345"), "read") as file, pytest.raises(CorruptionError, match="damaged"):
-        read_exactly(file, position, length)
 
 
 def test_write_atomically_replaces_and_leaves_nothing_beside(place: Place) -> None:

@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import NOW_MS, end_transaction, open_reader, records
+from tests.support.logs import NOW_MS, decided, end_transaction, open_reader, records
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.sidecars import SIDECARS
 
@@ -191,7 +191,7 @@ def test_what_is_seen_is_the_same_whatever_rolls_compacts_or_cuts_the_log_meanwh
 def plainly(disk: MemoryFileSystem, group: str) -> dict[tuple[str, int], CommittedOffset]:
     """The whole log, record by record."""
     found: dict[tuple[str, int], CommittedOffset] = {}
-    for part in on(disk).open_reader(GROUP_METADATA_TOPIC, 0).decided_records():
+    for part in decided(on(disk).open_reader(GROUP_METADATA_TOPIC, 0)):
         assert part.keys is not None
         assert part.values is not None
         for key_bytes, value in zip(part.keys.to_list(), part.values.to_list(), strict=True):

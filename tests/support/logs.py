@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.follower import LogFollower
 from pyspark_commitlog.storage.format import control, v2
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
 from pyspark_commitlog.storage.log import AppendInfo, Log
@@ -142,3 +143,10 @@ def rows(log: Log | LogReader, isolation: Isolation = Isolation.READ_UNCOMMITTED
 def committed(log: Log | LogReader) -> list[tuple[int, bytes | None]]:
     """What a reader of committed records sees."""
     return rows(log, Isolation.READ_COMMITTED)
+
+
+def decided(reader: LogReader) -> Iterator[Records]:
+    """The records of the whole log that are of no transaction, or of a committed one: open ones hold nothing up."""
+    with LogFollower(reader.context, reader.checkpoints) as log:
+        for data in log.decided_from(log.log_start_offset):
+            yield data.records(log.log_start_offset, log.log_end_offset)
