@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.log_directories import directory_with_internal_topics
 
@@ -40,8 +45,7 @@ def run(program: str, directory: Path, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# First plain writes and reads; then a task of a batch kills the JVM of its executor, once, when some of the batch lies in
-# the log.
+# Plain writes and reads; then a task of a batch kills the JVM of its executor, once, when records lie in the log.
 ON_A_CLUSTER = """
 import os, signal
 from pyspark.sql import SparkSession
@@ -122,12 +126,99 @@ def test_executor_lost_while_a_batch_is_written_costs_an_attempt_and_no_row(on_a
     assert told["with_aborted"] > 100_000
 
 
+SUBMITTED = (
+    BEGIN
+    + """
+from pyspark.sql import SparkSession
+from pyspark_commitlog import commitlog_sink
+from squares import with_squares
+
+spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+
+def where(batches):
+    import numba, pyspark_commitlog, pyarrow, squares
+    for batch in batches:
+        modules = numba, pyspark_commitlog, pyarrow, squares
+        places = [sys.executable, *(module.__file__ for module in modules)]
+        yield pyarrow.RecordBatch.from_pydict({"place": places})
+
+log = str(Path("log").absolute())
+commitlog_sink(topic="squares", log_dir=log, txnAppId="squares", partitions=2)(with_squares(spark.range(100)), 0)
+read = spark.read.format("commitlog").option("subscribe", "squares").load(log)
+found = sorted(int(row.number) for row in read.selectExpr("cast(value as string) as number").collect())
+places = {row.place for row in spark.range(0, 2, 1, 2).mapInArrow(where, "place string").collect()}
+spark.stop()
+Path("told.json").write_text(json.dumps({"found": found, "places": sorted(places)}))
+"""
+)
+HELPER = """
+def with_squares(frame):
+    return frame.selectExpr("cast(id as string) as key", "cast(id * id as string) as value")
+"""
+
+
+def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
+    """The distributions that ``name`` needs, and those that these need; but for ``left_out``."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for text in importlib.metadata.requires(waiting.pop()) or []:
+            needed = Requirement(text)
+            if (
+                needed.name in found
+                or needed.name in left_out
+                or not (needed.marker is None or needed.marker.evaluate())
+            ):
+                continue
+            found.add(needed.name)
+            waiting.append(needed.name)
+    return found
+
+
+def pack_environment(archive: Path, wheel: Path) -> None:
+    """A virtual environment into which ``wheel`` was installed with all it needs, but Spark, which workers have."""
+    folder = archive.with_suffix("")
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)  # what an installer does with a wheel of pure Python
+    with tarfile.open(archive, "w") as tar:
+        tar.add(folder, arcname=".")
+        for name in requirements_of("spark-commitlog", ["pyspark", "delta-spark"]):
+            for file in importlib.metadata.files(name) or []:
+                if ".." not in file.parts:  # a command in bin
+                    tar.add(str(file.locate()), arcname=str(packages.relative_to(folder) / file), recursive=False)
+
+
+@pytest.mark.slow
+def test_executors_that_have_nothing_installed_work_with_an_environment_and_files_that_travel(
+    tmp_path: Path, wheel: Path
+) -> None:
+    pack_environment(tmp_path / "environment.tar", wheel)
+    (tmp_path / "squares.py").write_text(HELPER)
+    (tmp_path / "program.py").write_text(SUBMITTED)
+    submit = [Path(sys.executable).parent / "spark-submit", "--master", "local-cluster[2,1,1024]"]
+    files = ["--archives", "environment.tar#environment", "--py-files", "squares.py"]
+    env = environment(PYSPARK_PYTHON="./environment/bin/python", PYSPARK_DRIVER_PYTHON=sys.executable)
+    done = subprocess.run(
+        [*submit, *files, "program.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["found"] == [n * n for n in range(100)]
+    from_environment = [place for place in told["places"] if "/environment/" in place]
+    assert {Path(place).name for place in {*told["places"]} - {*from_environment}} == {"squares.py"}
+    assert len(from_environment) >= 4
+
+
 SERVER = """
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-patient = "spark.python.authenticate.socketTimeout"  # 15 s are not enough where many tests run
-spark = SparkSession.builder.remote("local[2]").config(patient, "120s").config("spark.ui.enabled", "false").getOrCreate()
+settings = {
+    "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
+    "spark.ui.enabled": "false",
+}
+spark = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
 service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
 print("port", getattr(service, "MODULE$").localPort(), flush=True)
 sys.stdin.read()

@@ -19,22 +19,25 @@ def run(run: Run) -> None:
         logging.disable(logging.NOTSET)
 
 
+class History(list[str]):
+    """The steps so far; told as how many they are, and the last ones."""
+
+    def __str__(self) -> str:
+        return f"after {len(self)} steps, at last {', '.join(self[-8:])}"
+
+
 def _live_all(run: Run) -> None:
     for case in run.cases():
-        with run.watching(case):
-            _live(run, case.chance)
+        steps = History()
+        with run.watching(case, steps):
+            _live(run, case.chance, steps)
 
 
-def _live(run: Run, chance: Random) -> None:
-    """One history; what ends it early is told with the last steps that led to it."""
-    model, steps = LogModel(), list[str]()
-    try:
-        for _ in range(min(STEPS, run.count - run.done)):
-            steps.append(model.step(chance))
-            run.passed()
-    except Exception as error:
-        error.add_note(f"after {len(steps)} steps, at last {', '.join(steps[-8:])}")
-        raise
+def _live(run: Run, chance: Random, steps: History) -> None:
+    model = LogModel()
+    for _ in range(min(STEPS, run.count - run.done)):
+        steps.append(model.step(chance))
+        run.passed()
 
 
 SUITE = Suite("steps", 1_000_000, run)

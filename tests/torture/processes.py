@@ -242,10 +242,11 @@ class Worker(NamedTuple):
 
 
 def _tell(telling: Connection, work: Callable[..., int], *arguments: object) -> None:
+    result: int | None = None
     try:
-        telling.send(work(*arguments))
-    except Exception:
-        telling.send(traceback.format_exc())
+        result = work(*arguments)
+    finally:
+        telling.send(traceback.format_exc() if result is None else result)
 
 
 def _read(directory: str, kind: type[Compacted] | type[Following], isolation: Isolation, stop: Event) -> int:

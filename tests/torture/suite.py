@@ -80,8 +80,8 @@ class Run:
         """Add to a figure of the last line."""
         self.notes[name] = self.notes.get(name, 0) + count
 
-    def watching(self, case: Case, what: str = "") -> Watch:
-        """Take what is raised inside for a fault, and go on."""
+    def watching(self, case: Case, what: object = "") -> Watch:
+        """Take what is raised inside for a fault, and go on; ``what`` is told with it, as it is by then."""
         return Watch(self, case, what)
 
     def fault(self, case: Case, text: str) -> None:
@@ -101,7 +101,7 @@ class Watch(NamedTuple):
 
     run: Run
     case: Case
-    what: str
+    what: object
 
     def __enter__(self) -> None:
         return None
