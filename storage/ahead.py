@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from pyspark_commitlog.storage.errors import LogStoreError
@@ -33,6 +34,17 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
+
+
+def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
+    """The items; the next one is taken in a thread while one is used. What taking it raises comes in its turn."""
+    behind_last = object()
+    with ThreadPoolExecutor(1) as thread:
+        take = partial(thread.submit, next, iter(items), behind_last)
+        taken = take()
+        while (item := taken.result()) is not behind_last:
+            taken = take()
+            yield item
 
 
 def _begin_all(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.ahead import in_order
+from pyspark_commitlog.storage.ahead import in_order, one_ahead
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -95,7 +95,8 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     segment.reset_indexes()
     segment.txn_index.reset()
     next_offset, error = segment.base_offset, None
-    checked = in_order(partial(_checked, flushed_offset), segment.batches(0, file_size, CHECKED_BYTES))
+    windows = one_ahead(segment.batches(0, file_size, CHECKED_BYTES))
+    checked = in_order(partial(_checked, flushed_offset), windows)
     try:
         with closing(checked):
             for window, broken in checked:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.storage.ahead import THREADS, in_order
+from pyspark_commitlog.storage.ahead import THREADS, in_order, one_ahead
 from pyspark_commitlog.storage.errors import StorageError
 
 
@@ -74,3 +74,28 @@ def test_who_stops_early_hears_nothing_of_what_was_begun() -> None:
     results.close()
     assert len(ended) <= 1 + THREADS
     assert sorted(ended) == list(range(len(ended)))
+
+
+def test_the_next_item_is_taken_while_one_is_used_and_no_further_one() -> None:
+    is_taken = [threading.Event() for _ in range(4)]
+
+    def items() -> Iterator[int]:
+        for item, event in enumerate(is_taken):
+            event.set()
+            yield item
+
+    for item in one_ahead(items()):
+        assert all(event.wait(30) for event in is_taken[: item + 2])
+        assert not any(event.is_set() for event in is_taken[item + 2 :])
+
+
+def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        raise StorageError("the second is damaged")
+
+    taken = one_ahead(items())
+    assert next(taken) == 0
+    with pytest.raises(StorageError, match="the second is damaged"):
+        next(taken)
+    assert list(one_ahead([])) == []
