@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pyspark_commitlog.storage.errors import LogStoreError
 
@@ -38,7 +38,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator
 
 def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
     """The items; the next one is taken in a thread while one is used. What taking it raises comes in its turn."""
-    behind_last = object()
+    behind_last = cast(Item, object())  # equal to no item
     with ThreadPoolExecutor(1) as thread:
         take = partial(thread.submit, next, iter(items), behind_last)
         taken = take()
