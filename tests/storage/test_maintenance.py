@@ -663,12 +663,15 @@ def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:
 
     assert chosen() == ["gone-0", "gone-1", "kept-0", "kept-1", "kept-2"]
     assert chosen("gone") == chosen("g.*", "gone") == ["gone-0", "gone-1"]
+    assert chosen("gone, kept") == chosen("gone", "kept") == chosen()
     with pytest.raises(UnknownTopicOrPartitionError, match="did you mean 'kept'"):
         chosen("keept")
     with pytest.raises(InvalidConfigError, match="no topic matches; there are gone, kept"):
         chosen("x.*")
     with pytest.raises(InvalidConfigError, match="neither a topic nor a regular expression"):
         chosen("(gone")
+    with pytest.raises(InvalidConfigError, match="--topics is empty"):
+        chosen(" ,")  # a variable that was not set must not mean all topics
     with pytest.raises(NotALogDirError):
         selected(run_over(log_dir / "nothing"))
 
