@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import venv
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -164,11 +163,8 @@ def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
     while waiting:
         for text in importlib.metadata.requires(waiting.pop()) or []:
             needed = Requirement(text)
-            if (
-                needed.name in found
-                or needed.name in left_out
-                or not (needed.marker is None or needed.marker.evaluate())
-            ):
+            is_needed = needed.marker is None or needed.marker.evaluate()
+            if not is_needed or needed.name in found or needed.name in left_out:
                 continue
             found.add(needed.name)
             waiting.append(needed.name)
@@ -176,29 +172,38 @@ def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
 
 
 def pack_environment(archive: Path, wheel: Path) -> None:
-    """A virtual environment into which ``wheel`` was installed with all it needs, but Spark, which workers have."""
+    """A virtual environment into which ``wheel`` was installed with all it needs, but Spark, which workers have.
+
+    A .zip, and Python in it no link: of a .tar.gz Spark keeps no rights to execute, and refuses links that lead out.
+    """
     folder = archive.with_suffix("")
-    venv.create(folder, with_pip=False, symlinks=True)
+    venv.create(folder, with_pip=False, symlinks=False)
     (packages,) = folder.glob("lib/python*/site-packages")
-    zipfile.ZipFile(wheel).extractall(packages)  # what an installer does with a wheel of pure Python
-    with tarfile.open(archive, "w") as tar:
-        tar.add(folder, arcname=".")
+    with zipfile.ZipFile(wheel) as built:  # what an installer does with a wheel of pure Python
+        built.extractall(packages)
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in folder.rglob("*"):
+            packed.write(path, path.relative_to(folder))
         for name in requirements_of("spark-commitlog", ["pyspark", "delta-spark"]):
             for file in importlib.metadata.files(name) or []:
-                if ".." not in file.parts:  # a command in bin
-                    tar.add(str(file.locate()), arcname=str(packages.relative_to(folder) / file), recursive=False)
+                if ".." not in file.parts and file.suffix != ".pyc":  # not the commands in bin
+                    packed.write(str(file.locate()), packages.relative_to(folder) / file)
 
 
 @pytest.mark.slow
 def test_executors_that_have_nothing_installed_work_with_an_environment_and_files_that_travel(
     tmp_path: Path, wheel: Path
 ) -> None:
-    pack_environment(tmp_path / "environment.tar", wheel)
+    pack_environment(tmp_path / "environment.zip", wheel)
     (tmp_path / "squares.py").write_text(HELPER)
     (tmp_path / "program.py").write_text(SUBMITTED)
-    submit = [Path(sys.executable).parent / "spark-submit", "--master", "local-cluster[2,1,1024]"]
-    files = ["--archives", "environment.tar#environment", "--py-files", "squares.py"]
-    env = environment(PYSPARK_PYTHON="./environment/bin/python", PYSPARK_DRIVER_PYTHON=sys.executable)
+    submit = [Path(sys.executable).parent / "spark-submit", "--master", "local-cluster[1,2,1024]"]
+    files = ["--archives", "environment.zip#environment", "--py-files", "squares.py"]
+    env = environment(
+        PYSPARK_PYTHON="./environment/bin/python",
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        SPARK_WORKER_DIR=str(tmp_path / "work"),
+    )
     done = subprocess.run(
         [*submit, *files, "program.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=600
     )

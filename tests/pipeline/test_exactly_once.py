@@ -33,6 +33,8 @@ from pyspark_commitlog.storage import (
     TransactionRefusedError,
 )
 from tests.pipeline.inline_spark import (
+    PARTITIONS,
+    TOPIC,
     Driver,
     Function,
     InlineFrame,
@@ -44,7 +46,7 @@ from tests.pipeline.inline_spark import (
     write_until_killed,
 )
 from tests.support.faulty_filesystem import FaultyFileSystem, fail, tear
-from tests.support.log_directories import directory_with_internal_topics, make_internal_topics
+from tests.support.log_directories import directory_with_internal_topics, memory_disk_with_topics
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 
 STATES, OFFSETS, DATA = "*/__transaction_state-*/*.log", "*/__consumer_offsets-*/*.log", "*/t-[01]/*.log"
@@ -105,8 +107,7 @@ def check_left(driver: Driver, batches: int, where: str) -> None:
 
 
 def memory_disk() -> MemoryFileSystem:
-    disk = MemoryFileSystem()
-    make_internal_topics("/log", filesystem=disk)
+    disk = memory_disk_with_topics("/log", TOPIC, PARTITIONS)
     Driver("/log", disk).write(0)
     return disk.copy()  # nobody holds a lock any more
 

@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.snapshots import UNFINISHED, read_snapshot, resto
 from tests.support import broker_dirs
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, Rule, fail
-from tests.support.log_directories import make_internal_topics
+from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import NOW_MS, append, end_transaction, records, rows, write_transactional
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 
@@ -63,7 +63,7 @@ def everything(manager: LogManager) -> Rows:
 def manager(tmp_path: Path) -> LogManager:
     """A directory to write to, closed logs in it."""
     made = manager_of(tmp_path / "log")
-    make_internal_topics(made.directory)
+    directory_with_internal_topics(tmp_path / "log")
     fill(made)
     GroupOffsets(made).commit("etl", {("orders", 0): CommittedOffset(2)})
     made.close()
