@@ -285,7 +285,7 @@ FAULTS = [
         in_directory(
             test_log_rolls.test_an_empty_log_file_named_by_the_log_end_is_taken_for_a_roll_that_was_interrupted
         ),
-        (Mutation("shared_log:SharedLog._is_rolled", "is not None", "is None"),),
+        (Mutation("reader:LogReader.is_rolled", "is not None", "is None"),),
     ),
     Fault(
         31,
