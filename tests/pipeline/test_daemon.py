@@ -91,11 +91,12 @@ def of_workers(spark: SparkSession) -> DataFrame:
     return spark.range(1).mapInArrow(commands_of_parents, "command string, pid long, daemon long")
 
 
-def test_spark_submit_and_programs_get_the_same_settings() -> None:
+def test_spark_submit_and_programs_get_the_same_settings_and_the_same_jar(spark: SparkSession) -> None:
     lines = [line.split(None, 1) for line in CONF.read_text(encoding="utf-8").splitlines()]
     told = {words[0]: words[1].strip() for words in lines if words and not words[0].startswith("#")}
     assert told.items() >= SETTINGS.items()
     assert told["spark.python.daemon.module"] == OURS
+    assert told["spark.jars.packages"] == spark.conf.get("spark.jars.packages")  # which was fetched for this session
 
 
 def test_tasks_of_any_kind_run_in_workers_of_our_daemon(spark: SparkSession) -> None:

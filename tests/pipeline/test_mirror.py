@@ -31,6 +31,7 @@ from pyspark_commitlog.storage import (
     topic_id,
 )
 from tests.pipeline.kafka_sources import Batches, Sources
+from tests.support.delta_jars import small_conf
 from tests.support.kafka import Broker, Consumed, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce
 from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import NOW_MS, records
@@ -353,7 +354,7 @@ def test_the_commands_of_the_page_copy_a_topic_there_and_back(broker: Broker, tm
     create_topics(broker.bootstrap, {"flights": Topic(2)})
     java_produce(broker.bootstrap, "flights", [ProducerRecord(b"%d" % n, b"%d" % (n % 9)) for n in range(100)])
     (tmp_path / "jobs").symlink_to(ROOT / "jobs")
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(small_conf(tmp_path))}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     commands = re.findall("```sh\n(.*?)```", (ROOT / "docs" / "mirroring.md").read_text(), re.DOTALL)
     for command in commands:

@@ -10,17 +10,7 @@ from tests.support import kafka_jvm
 ROOT = Path(__file__).parents[2]
 
 # Of what Delta's own list names, Spark has the rest, or nothing here uses it.
-_IVY_MODULE = """\
-<ivy-module version="2.0">
-  <info organisation="spark-commitlog" module="delta-for-tests"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies defaultconf="default->master">
-    <dependency org="io.delta" name="delta-spark_4.2_2.13" rev="4.4.0"/>
-    <dependency org="io.delta" name="delta-storage" rev="4.4.0"/>
-  </dependencies>
-</ivy-module>
-"""
-
+_JARS = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 _SETTINGS = """
 spark.sql.extensions                              io.delta.sql.DeltaSparkSessionExtension
 spark.sql.catalog.spark_catalog                   org.apache.spark.sql.delta.catalog.DeltaCatalog
@@ -37,7 +27,7 @@ spark.executor.extraJavaOptions                   {" ".join(kafka_jvm.QUICK_STAR
 
 def delta_settings() -> str:
     """Lines for spark-defaults.conf; the jars are fetched on first use. Raises as ``kafka_jvm.jars``."""
-    return f"spark.jars {','.join(map(str, kafka_jvm.resolved('delta', _IVY_MODULE)))}\n{_SETTINGS}"
+    return f"spark.jars {','.join(map(str, kafka_jvm.resolved_alone('delta', *_JARS)))}\n{_SETTINGS}"
 
 
 def small_conf(directory: Path) -> Path:

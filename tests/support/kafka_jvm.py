@@ -56,6 +56,16 @@ _IVY_MODULE = f"""\
 </ivy-module>
 """
 
+_IVY_OF_JARS = """\
+<ivy-module version="2.0">
+  <info organisation="spark-commitlog" module="{name}-for-tests"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    {dependencies}
+  </dependencies>
+</ivy-module>
+"""
+
 # Without the two properties Ivy asks the server for sources and documentation of every module.
 _IVY_SETTINGS = """\
 <ivysettings>
@@ -181,6 +191,15 @@ def resolved(name: str, ivy_module: str) -> list[Path]:
         JavaMissingError: see :func:`java`.
     """
     return sorted(cached(name, ivy_module, functools.partial(_resolve, name, ivy_module)).glob("*.jar"))
+
+
+def resolved_alone(name: str, *coordinates: str) -> list[Path]:
+    """The jars ``organisation:name:version``, without what they depend on. Raises as :func:`resolved`."""
+    lines = (
+        '<dependency org="{}" name="{}" rev="{}" conf="default->master"/>'.format(*each.split(":"))
+        for each in coordinates
+    )
+    return resolved(name, _IVY_OF_JARS.format(name=name, dependencies="\n    ".join(lines)))
 
 
 def _resolve(name: str, ivy_module: str, target: Path) -> None:
