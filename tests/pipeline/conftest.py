@@ -55,10 +55,7 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
-    """A broker with topics (``spark_kafka.fill``), to be read by way of it and by way of its directory.
-
-    Tests that take it are of the xdist group ``a broker beside Spark``, so that one process starts one.
-    """
+    """A broker with topics (``spark_kafka.fill``), to be read by way of it and by way of its directory."""
     with Broker(tmp_path_factory.mktemp("broker")).start(props=PROMPT) as broker:
         fill(broker)
         yield Sources(spark, broker)

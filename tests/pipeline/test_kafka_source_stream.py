@@ -21,8 +21,6 @@ from tests.pipeline.kafka_sources import Batches, Options, Sources, at, in_order
 from tests.support.kafka import Broker, ProducerRecord, Topic, create_topics, java_produce
 from tests.support.spark_kafka import FIRST_MS, delete_records
 
-pytestmark = pytest.mark.xdist_group("a broker beside Spark")
-
 NAMES = ("kafka", "commitlog")
 EARLIEST = {"startingOffsets": "earliest"}
 STREAMS: dict[str, Options] = {
@@ -311,11 +309,6 @@ REFUSED: dict[str, tuple[Options, str, str]] = {
         "ending timestamp not valid in streaming queries",
         "endingOffsetsByTimestamp is not valid in a streaming query",
     ),
-    "one end by time": (
-        {"endingTimestamp": at(1)},
-        "ending timestamp not valid in streaming queries",
-        "endingTimestamp is not valid in a streaming query",
-    ),
     "a minimum above the maximum": (
         {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"},
         "minOffsetPerTrigger.* is higher than the maxOffsetsPerTrigger",
@@ -352,3 +345,13 @@ def test_stream_fails_where_that_of_sparks_kafka_source_fails_and_says_why(
         Batches().run(sources.stream("kafka", {"subscribe": "plain", **options}), tmp_path / "kafka")
     with pytest.raises(InvalidConfigError, match=ours):
         sources.plan_commitlog_stream({"subscribe": "plain", **options})
+
+
+def test_one_end_by_time_is_refused_as_well_which_sparks_kafka_source_passes_over(
+    sources: Sources, tmp_path: Path
+) -> None:
+    options, kafkas = {"subscribe": "plain", **EARLIEST, "endingTimestamp": at(1)}, Batches()
+    kafkas.run(sources.stream("kafka", options), tmp_path)
+    assert sum(map(len, kafkas.rows)) == 105  # all there is
+    with pytest.raises(InvalidConfigError, match="endingTimestamp is not valid in a streaming query"):
+        sources.plan_commitlog_stream(options)
