@@ -18,7 +18,6 @@ from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError,
 from tests.pipeline.kafka_sources import Options, Sources, assert_same, at, offsets, times
 from tests.support.spark_kafka import FIRST_MS
 
-
 BATCHES: dict[str, Options] = {
     "one topic": {"subscribe": "plain"},
     "two topics, with blanks": {"subscribe": " plain , plain.too"},
