@@ -441,3 +441,6 @@ class _RootCheckpoints:
 
     def write(self, marks: Marks) -> None:
         self.manager.write_marks({self.partition: marks})
+
+    def sync(self) -> None:
+        self.manager.filesystem.sync_directory(self.manager.directory)

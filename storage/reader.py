@@ -63,6 +63,10 @@ class Checkpoints(Protocol):
         """Durable when it returns."""
         ...
 
+    def sync(self) -> None:
+        """Make durable what :meth:`read` told: whoever wrote it may have been killed before it was."""
+        ...
+
 
 class KeptInMemory:
     """Marks of a log that stands alone, without a log directory around it."""
@@ -75,6 +79,9 @@ class KeptInMemory:
 
     def write(self, marks: Marks) -> None:
         self._marks = marks
+
+    def sync(self) -> None:
+        pass
 
 
 class SegmentDescription(NamedTuple):

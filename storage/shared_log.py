@@ -56,10 +56,16 @@ class SharedLog(LogReader):
             names.join(self.context.directory, MAINTENANCE_LOCK_FILE), wait=False
         )
         try:
-            return self._loader().load(may_finish_swaps=maintenance is not None)
+            return self._load_durably(may_finish_swaps=maintenance is not None)
         finally:
             if maintenance is not None:
                 maintenance.release()
+
+    def _load_durably(self, *, may_finish_swaps: bool) -> LoadedLog:
+        """Load by marks that are on the disk: else a power cut brings records back that were seen to be gone."""
+        loader = self._loader()
+        self.checkpoints.sync()
+        return loader.load(may_finish_swaps=may_finish_swaps)
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
@@ -152,11 +158,9 @@ class SharedLog(LogReader):
         with self._writing():
             tell_work(self.context, work)
             if self._recovery_point > self.checkpoints.read().recovery_point:
-                self._write_marks()  # else what is known to be sound and synced would be recovered once more
-            if self._recovery_point > self.checkpoints.read().recovery_point:
                 self._write_marks()  # else what is sound and synced would be recovered once more
             self.segments.close()
-            self._take(self._loader().load(may_finish_swaps=True))
+            self._take(self._load_durably(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
         """Return when nobody maintains the log; another process may begin to before the caller does."""

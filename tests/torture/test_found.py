@@ -11,6 +11,7 @@ from pyspark_commitlog.storage.format import index_entries, v1, v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import KeptInMemory
 from tests.support.logs import append, batch, config, open_log, open_reader, records, rows
@@ -95,3 +96,26 @@ def test_a_segment_whose_maker_was_killed_while_it_rolled_keeps_what_the_next_wr
             left = disk.crash(0, unsynced="lost")
         with open_log("/t-0", KeptInMemory(*marks_before), filesystem=left) as log:
             assert rows(log) == [(0, b"first"), (1, b"acknowledged")], operation
+
+
+def test_records_whose_deleter_was_killed_stay_deleted_once_a_writer_has_seen_them_gone() -> None:
+    """The new log start had its name, which was never synced: a power cut, after records that came behind, took it."""
+    start = MemoryFileSystem()
+    with LogManager.open("/logs", create=True, clock=start.clock, filesystem=start) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"0", b"1", b"2")
+
+    def delete(disk: MemoryFileSystem) -> None:
+        LogManager.open("/logs", clock=disk.clock, filesystem=disk).open_log("t", 0).delete_records(2)
+
+    found = set()
+    for operation, killed in crash_points(delete, start):
+        disk = killed.copy()
+        log = LogManager.open("/logs", clock=disk.clock, filesystem=disk).open_log("t", 0)
+        append(log, b"3")
+        seen = rows(log)
+        left = disk.crash(0, unsynced="lost")
+        after = LogManager.open("/logs", clock=left.clock, filesystem=left).open_log("t", 0)
+        assert rows(after) == seen, operation
+        found.add(seen[0][0])
+    assert found == {0, 2}
