@@ -27,7 +27,7 @@ def run(path: Path) -> Any:
     """The notebook at ``path`` with new outputs; CellExecutionError where a cell fails. The file stays as it is."""
     notebook = nbformat.read(path, as_version=4)
     # A shell may have Spark's settings of another directory; a notebook is to do without.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR")}
     client = NotebookClient(notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", record_timing=False)
     client.execute(cwd=str(HERE), env=environment)
     for cell in notebook.cells:

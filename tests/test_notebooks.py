@@ -26,6 +26,7 @@ def test_both_notebooks_are_there() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["bytes_by_hand", "tour"]
 
 
+@pytest.mark.slow
 @of_each
 def test_notebook_runs_and_shows_what_is_kept_in_it(path: Path) -> None:
     kept = nbformat.read(path, as_version=4)
