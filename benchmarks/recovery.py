@@ -31,11 +31,10 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     partition = setting.directory / "source" / f"{TOPIC}-0"
     logs.write(partition, np.arange(setting.sized(RECORDS)))
     log_bytes = sum(file.stat().st_size for file in partition.glob("*.log"))
+    mine = shutil.copytree(partition, setting.directory / "mine")
     with WarmBroker(setting.directory / "broker") as broker:
         broker.start()
         mount(broker, setting.directory / "source", {TOPIC: {"segment.bytes": str(logs.SEGMENT_BYTES)}})
-        mine = setting.directory / "mine"
-        shutil.copytree(broker.log_dir / partition.name, mine)
         peers = {"ours": partial(recover, mine), "theirs": partial(let_recover, broker)}
         found = alternate_told(peers, setting.rounds)
     yield Comparison(

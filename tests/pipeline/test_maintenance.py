@@ -75,7 +75,7 @@ def test_while_tasks_run_lines_on_stderr_say_how_many_are_done(
         time.sleep(seconds)
         return seconds
 
-    given = [0.0, 0.0, 0.0, 3.0]
+    given = [0.0, 0.4, 0.8, 3.0]  # Spark tells of a task that ends within 100 ms of another when the next one does
     tasks = SparkTasks(spark.sparkContext, "compaction", tell_every_s=0.2)
     assert list(tasks("logs", task, given)) == given
     printed = capsys.readouterr()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import frozen, plain
@@ -31,7 +32,7 @@ def is_plain(buffer: Bytes) -> bool:
 def told(buffer: Bytes) -> tuple[int, list[object]]:
     """Records counted and what is said of them."""
     findings = Findings()
-    check = RecordChecks(Place(findings, "a log"))
+    check = RecordChecks(Place(findings, "a log"), DECOMPRESSED_BYTES_MAX)
     check.check(Window(0, buffer, formats.scan(buffer).headers))
     return check.records, list(findings.all())
 
