@@ -39,7 +39,7 @@ def main() -> int:
 def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
     """Whether a partition could not be brought up to date."""
     failed = False
-    for mirrored in ROUNDS[options.direction](options, parse_names(options.topics), tasks):
+    for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), tasks):
         failed |= mirrored.error is not None
         print(mirrored, file=sys.stderr if mirrored.error else sys.stdout, flush=True)
     return failed

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain
-from pyspark_commitlog.storage import parse_names, retain_partitions
+from pyspark_commitlog.storage import retain_partitions
 
 
 def main() -> int:
@@ -24,8 +24,7 @@ def main() -> int:
     )
     with errors_apart():
         options = parser.parse_args()
-        groups = parse_names(options.keep_for_groups)
-        return maintain("retention", options, partial(retain_partitions, keep_for_groups=groups))
+        return maintain("retention", options, partial(retain_partitions, keep_for_groups=options.keep_for_groups))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
@@ -23,9 +23,15 @@ def parse_instant(text: str) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def parse_names(given: Iterable[str]) -> list[str]:
-    """The names in an option that may be repeated, and hold several separated by commas."""
-    return [each.strip() for text in given for each in text.split(",") if each.strip()]
+def parse_names(option: str, given: Sequence[str]) -> list[str]:
+    """The names in an option that may be repeated, and hold several separated by commas.
+
+    Raises InvalidConfigError where the option is given and names nothing, as by a variable that is not set.
+    """
+    names = [each.strip() for text in given for each in text.split(",") if each.strip()]
+    if given and not names:
+        raise InvalidConfigError(f"{option} is empty: name what is meant, or leave the option out")
+    return names
 
 
 def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:

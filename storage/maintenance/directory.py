@@ -8,6 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
+from pyspark_commitlog.storage.arguments import parse_names
 from pyspark_commitlog.storage.maintenance import compacting, rebuilding, recovering, retaining, transactions, verifying
 from pyspark_commitlog.storage.maintenance.locking import maintenance_lock
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt, of_directory
@@ -40,10 +41,14 @@ def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[I
 def retain_partitions(
     run: MaintenanceRun, selection: Selection, runner: Runner, *, keep_for_groups: Sequence[str] = ()
 ) -> Iterator[PartitionOutcome]:
-    """Retention, one log a task, once the transactions of dead queries are ended, which hold it back."""
+    """Retention, one log a task, once the transactions of dead queries are ended, which hold it back.
+
+    Nothing goes that one of ``keep_for_groups`` has not read: names, or several separated by commas.
+    """
+    kept_for = parse_names("--keep-for-groups", keep_for_groups)
     with run.manager() as manager:
         failure = transactions.resolve(run, manager)
-        groups = retaining.GroupsKept.read(manager, keep_for_groups)
+        groups = retaining.GroupsKept.read(manager, kept_for)
     if failure is not None:
         yield failure
     yield from runner("logs", partial(retaining.retain_partition, run, groups=groups), selection.partitions)

@@ -163,9 +163,7 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
     InvalidConfigError for a setting, no name at all, or a pattern that is none or matches nothing.
     """
     topics = manager.topics()
-    asked = parse_names(wanted)
-    if wanted and not asked:
-        raise InvalidConfigError("--topics is empty: name a topic, or leave the option out for all of them")
+    asked = parse_names("--topics", wanted)
     chosen = dict.fromkeys(name for each in asked for name in _matching(manager, topics, each)) if asked else topics
     told, damage = _checkpointed(manager)
     partitions = tuple(

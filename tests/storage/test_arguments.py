@@ -28,7 +28,13 @@ def test_what_is_no_time_or_in_seconds_is_refused(text: str) -> None:
 
 
 def test_what_may_be_repeated_may_hold_commas_too() -> None:
-    assert parse_names(["a, b", "c.*", ""]) == ["a", "b", "c.*"]
+    assert parse_names("--topics", ["a, b", "c.*", ""]) == ["a", "b", "c.*"]
+
+
+def test_an_option_that_names_nothing_is_refused_as_it_would_mean_everything_or_nothing() -> None:
+    assert parse_names("--topics", []) == []
+    with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
+        parse_names("--keep-for-groups", [""])
 
 
 def test_the_last_of_a_key_counts_and_its_value_may_hold_equals_signs() -> None:

@@ -399,6 +399,8 @@ def test_nothing_goes_that_a_group_has_not_read(log_dir: Path, caplog: pytest.Lo
     caplog.clear()
     work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["bilking"])
     assert "group 'bilking' has committed nothing" in caplog.text
+    with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
+        work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=[""])
 
 
 def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_over(
