@@ -59,13 +59,17 @@ class Output:
             raise
 
     def _fitting(self, headers: BatchHeaders) -> int:
-        """How many of the batches the newest segment surely takes; one at least if it is empty."""
+        """How many of the batches the newest segment surely takes; one at least if it is empty.
+
+        Else no segment would ever do: indexes without room for an entry, or an offset beyond those of the segment that
+        the batch was read from, which appending refuses.
+        """
         segment, table = self.segments[-1], headers.table
         too_much = np.cumsum(table["size"]) > INT32_MAX - segment.size
         too_far = table["last_offset"] - segment.base_offset > INT32_MAX
         beyond = np.flatnonzero(too_much | too_far)
         count = int(beyond[0]) if len(beyond) else len(headers)
-        return min(count, segment.offset_index.room, segment.time_index.room)
+        return max(min(count, segment.offset_index.room, segment.time_index.room), int(not segment.size))
 
     @property
     def reach(self) -> int:

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.errors import InvalidRecordError, RecordValidationError
-from pyspark_commitlog.storage.format import index_entries, v1, v2
+from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.errors import (
+    InvalidRecordError,
+    RecordValidationError,
+    SegmentOffsetOverflowError,
+)
+from pyspark_commitlog.storage.format import index_entries, names, v1, v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.log import Log
@@ -27,6 +32,10 @@ def with_field(data: Bytes, name: str, value: int) -> Bytes:
     changed = bytearray(data.tobytes())
     changed[at : at + dtype.itemsize] = np.array([value], dtype=dtype).tobytes()
     return np.frombuffer(sign_batches(bytes(changed)), dtype=np.uint8)
+
+
+def keyed(value: bytes, key: bytes = b"k") -> Bytes:
+    return v2.encode(records([value], keys=[key]), v2.BatchFields())
 
 
 def test_an_index_that_points_before_the_log_is_passed_over() -> None:
@@ -119,3 +128,30 @@ def test_records_whose_deleter_was_killed_stay_deleted_once_a_writer_has_seen_th
         assert rows(after) == seen, operation
         found.add(seen[0][0])
     assert found == {0, 2}
+
+
+def test_compaction_refuses_an_offset_that_no_segment_of_its_name_can_hold() -> None:
+    """It began one segment after the other for the batch, each under the same name, until the memory was used up."""
+    disk, marks, written = MemoryFileSystem(), KeptInMemory(), keyed(b"1")
+    with open_log("/t-0", marks, filesystem=disk, cleanup_policy="compact") as log:
+        log.append(written)
+        log.roll()
+    with disk.open(f"/t-0/{names.segment_file(0, names.LOG)}", "write") as file:
+        file.write(0, with_field(written, "base_offset", 2**38).data)
+    with (
+        open_log("/t-0", marks, filesystem=disk, cleanup_policy="compact") as log,
+        pytest.raises(SegmentOffsetOverflowError, match=str(2**38)),
+    ):
+        Cleaner().clean(log, 0, disk.clock.now_ms())
+
+
+@pytest.mark.parametrize("index_bytes", [4, 12, 24])
+def test_compaction_ends_where_indexes_have_room_for_no_entry(index_bytes: int) -> None:
+    """As above, with a setting that Kafka allows: each batch gets a segment of its own there."""
+    disk = MemoryFileSystem()
+    with open_log("/t-0", filesystem=disk, cleanup_policy="compact", segment_index_bytes=index_bytes) as log:
+        for n in range(4):
+            log.append(keyed(b"%d" % n, key=b"%d" % (n % 3)))
+        log.roll()
+        Cleaner().clean(log, 0, disk.clock.now_ms())
+        assert rows(log) == [(1, b"1"), (2, b"2"), (3, b"3")]
