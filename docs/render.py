@@ -25,6 +25,7 @@ which is our own: Kafka decompresses whatever a batch holds.
 | a directory that a broker left | has no topic settings: Kafka's defaults hold, unless given by `--config` |
 
 A topic's key counts first, then the broker's keys in the last column in their order, then the default.
+No limit is 9223372036854775807, the largest number of 64 bits.
 """
 TOPIC_HEAD = """\
 ## Settings of a topic
@@ -43,7 +44,8 @@ NO_EFFECT = """\
 
 They belong to what only a broker does; a notice names those that are given.
 """
-NAMES_OF_LIMITS = {str(2**63 - 1): "9223372036854775807 (never, no limit)", "1.7976931348623157e+308": "no limit"}
+KAFKAS_TYPES = {"a whole number of 32 bits": "int", "a whole number of 64 bits": "long", "a number": "double"}
+NAMES_OF_LIMITS = {str(2**63 - 1): "no limit", "1.7976931348623157e+308": "no limit"}
 
 
 def configuration() -> str:
@@ -60,14 +62,14 @@ def configuration() -> str:
 
 def _cells(key: Key) -> list[str]:
     default = key.kind.render(key.default)
-    values = ", ".join(filter(None, [key.kind.name, str(key.bounds)]))
+    values = ", ".join(filter(None, [KAFKAS_TYPES.get(key.kind.name, key.kind.name), str(key.bounds)]))
     return [f"`{key.name}`", NAMES_OF_LIMITS.get(default, f"`{default}`"), values, key.doc]
 
 
 def _broker_keys(key: Key) -> str:
     if not key.is_kafkas:
         return "none: Kafka does not know it"
-    return ", ".join(f"`{synonym.name}`" for synonym in key.synonyms)
+    return "<br>".join(f"`{synonym.name}`" for synonym in key.synonyms)
 
 
 def _rows(rows: Iterable[list[str]]) -> str:
