@@ -26,7 +26,7 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.keyed import Keyed
 from pyspark_commitlog.storage.format.tables import Bools, Bytes, Int64s
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.kernels import offset_map as maps
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
@@ -60,7 +60,7 @@ class Cleaner:
         """Raises InvalidConfigError where the offset map would hold no key, so that no round came to an end."""
         self.config = config or CleanerConfig()
         memory = min(self.config.dedupe_buffer_size // self.config.threads, _OFFSET_MAP_BYTES_MAX)
-        self.offset_map = OffsetMap(memory, self.config.io_buffer_load_factor)
+        self.offset_map = maps.OffsetMap(memory, self.config.io_buffer_load_factor)
         if self.offset_map.limit < 1:
             raise InvalidConfigError(
                 f"log.cleaner.dedupe.buffer.size = {self.config.dedupe_buffer_size} for {self.config.threads} threads "

@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format import keyed, names, v2
 from pyspark_commitlog.storage.format.keyed import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.kernels import offset_map as maps
 from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Rows, Window
@@ -37,7 +37,7 @@ _EXPECTED_RATIO = 4
 class Rules:
     """What a round goes by."""
 
-    offset_map: OffsetMap
+    offset_map: maps.OffsetMap
     superseded: Superseded
     producers: Mapping[int, ProducerState]  # those that are active, by producer id
     first_uncleanable_offset: int

@@ -13,7 +13,7 @@ import numpy as np
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.keyed import Keyed
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s
-from pyspark_commitlog.storage.kernels.offset_map import OffsetMap
+from pyspark_commitlog.storage.kernels import offset_map as maps
 
 _CELLS_MAX = 2**21
 
@@ -58,7 +58,7 @@ class Superseded:
         are_within |= table["magic"] < v2.MAGIC  # headers of older ones tell the last offset only
         return bool(offsets[0] > above and (offsets[1:] > offsets[:-1]).all() and are_within.all())
 
-    def close(self, offset_map: OffsetMap) -> None:
+    def close(self, offset_map: maps.OffsetMap) -> None:
         """All is seen that the map holds."""
         offset_map.mark_latest(self._start, self._shift, self._marked)
         np.cumsum(self._marked, out=self._marked_before[1:])

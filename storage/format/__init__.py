@@ -18,8 +18,8 @@ from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
+from pyspark_commitlog.storage.format.walking import Walk, Walker
 from pyspark_commitlog.storage.kernels import frozen, stops
-from pyspark_commitlog.storage.kernels import scan as walking
 
 __all__ = [
     "ALL_COLUMNS",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _MODULES: dict[int, ModuleType] = {module.MAGIC: module for module in (v0, v1, v2)}
-_SCANNED_AT_ONCE = 4096  # batches; a walk that finds more goes on with twice the room
+_WALKER = Walker()
 
 
 class StopReason(IntEnum):
@@ -77,21 +77,13 @@ def codec_of(number: int) -> Codec:
 
 def scan(buffer: Bytes, *, start: int = 0, batches_max: int | None = None) -> Scan:
     """Walk the batches from ``start`` on and read their headers; no checksum is verified."""
-    source, wanted = frozen(buffer), 2**62 if batches_max is None else batches_max
-    found, end, reason, room = _walk(source, start, min(wanted, _SCANNED_AT_ONCE))
-    while reason == StopReason.FULL and len(found[0]) < wanted:
-        more, end, reason, room = _walk(source, end, min(2 * room, wanted - len(found[0])))
-        found = tuple(np.concatenate(pair) for pair in zip(found, more, strict=True))
-    return Scan(BatchHeaders(_headers(source, *found)), end, StopReason(reason))
+    source = frozen(buffer)
+    walk = _WALKER.walk(source, start, 2**62 if batches_max is None else batches_max)
+    return Scan(BatchHeaders(_headers(source, walk)), walk.end, StopReason(walk.reason))
 
 
-def _walk(source: Bytes, start: int, room: int) -> tuple[tuple[np.ndarray, ...], int, int, int]:
-    positions, sizes, magics = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int8)
-    found, end, reason = walking.walk(source, start, positions, sizes, magics)
-    return (positions[:found], sizes[:found], magics[:found]), end, reason, room
-
-
-def _headers(source: Bytes, positions: Int64s, sizes: Int64s, magics: np.ndarray) -> np.ndarray:
+def _headers(source: Bytes, walk: Walk) -> np.ndarray:
+    positions, sizes, magics = walk[:3]
     kinds = np.unique(magics).tolist()
     if len(kinds) == 1:
         return by_magic(kinds[0]).headers(source, positions, sizes)  # type: ignore[no-any-return]

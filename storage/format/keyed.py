@@ -37,9 +37,8 @@ from pyspark_commitlog.storage.format.tables import (
     Int64s,
     Records,
 )
-from pyspark_commitlog.storage.kernels import frozen, keyed, memory
+from pyspark_commitlog.storage.kernels import frozen, keyed, memory, offset_map
 from pyspark_commitlog.storage.kernels import records as reading
-from pyspark_commitlog.storage.kernels.offset_map import hash_all
 
 NO_HORIZON = -1
 NO_SECRET = np.zeros(2, dtype=np.uint64)
@@ -198,7 +197,8 @@ def _read_messages(decoded: Decoded, secret: Uint64s) -> Keyed:
         np.ones(len(records), dtype=np.bool_) if column.valid is None else column.valid
         for column in (records.keys, records.values)
     )
-    return _KeyedMessages(hash_all(records.keys, secret), records.offsets, has_key, has_value, counts, records)
+    hashes = offset_map.hash_all(records.keys, secret)
+    return _KeyedMessages(hashes, records.offsets, has_key, has_value, counts, records)
 
 
 def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:

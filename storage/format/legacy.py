@@ -22,8 +22,8 @@ from pyspark_commitlog.storage.format.fields import (
     TIMESTAMP_TYPE_MASK,
     Codec,
 )
-from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, Records
-from pyspark_commitlog.storage.kernels import frozen, memory
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, Records, rows_at
+from pyspark_commitlog.storage.kernels import frozen
 from pyspark_commitlog.storage.kernels import records as reading
 
 UNKNOWN_COUNT = -1
@@ -35,9 +35,7 @@ AbsoluteOffsets = Callable[[int, Int64s], Int64s]
 
 def headers(layout: np.dtype, buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
     """Headers of messages of the magic that ``layout`` is of; what it lacks holds its "none"."""
-    rows = np.empty((len(positions), layout.itemsize), dtype=np.uint8)
-    memory.take_rows(frozen(buffer), positions, rows)
-    raw = rows.reshape(-1).view(layout)
+    raw = rows_at(layout, buffer, positions)
     table = np.empty(len(positions), dtype=HEADERS)
     table["position"], table["size"] = positions, sizes
     table["base_offset"] = table["last_offset"] = raw["offset"]

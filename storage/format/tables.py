@@ -47,6 +47,18 @@ HEADERS = np.dtype(
 )
 
 
+def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[np.void]:
+    """What ``buffer`` holds at each of ``positions``, as ``layout`` reads it; shape (positions,).
+
+    Raises IndexError for a position so near the end that the row would reach beyond it.
+    """
+    # NumPy copies rows of plain bytes by memcpy, those of many fields field by field.
+    windows = max(len(buffer) - layout.itemsize + 1, 0)
+    rows = np.ndarray(windows, f"V{layout.itemsize}", np.ascontiguousarray(buffer), strides=(1,))
+    found: npt.NDArray[np.void] = rows[positions].view(layout)
+    return found
+
+
 @dataclass(frozen=True)
 class BatchHeaders:
     """Headers of batches that follow one another in a buffer.

@@ -14,8 +14,8 @@ from pyspark_commitlog.storage.format.fields import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
-from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s
-from pyspark_commitlog.storage.kernels import frozen, memory
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, rows_at
+from pyspark_commitlog.storage.kernels import memory
 
 MAGIC = 2
 
@@ -58,9 +58,7 @@ _SAME_FIELDS = (
 
 def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
     """Headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
-    rows = np.empty((len(positions), LAYOUT.itemsize), dtype=np.uint8)
-    memory.take_rows(frozen(buffer), positions, rows)
-    raw = rows.reshape(-1).view(LAYOUT)
+    raw = rows_at(LAYOUT, buffer, positions)
     table = np.empty(len(positions), dtype=HEADERS)
     for name in _SAME_FIELDS:
         table[name] = raw[name]

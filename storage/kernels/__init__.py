@@ -13,6 +13,7 @@ topics needs no kernel.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark_commitlog.storage.kernels import memory as memory
     from pyspark_commitlog.storage.kernels import murmur2 as murmur2
     from pyspark_commitlog.storage.kernels import oddities as oddities
+    from pyspark_commitlog.storage.kernels import offset_map as offset_map
     from pyspark_commitlog.storage.kernels import plain as plain
     from pyspark_commitlog.storage.kernels import records as records
     from pyspark_commitlog.storage.kernels import scan as scan
@@ -46,8 +48,13 @@ if TYPE_CHECKING:
     from pyspark_commitlog.storage.kernels import varint as varint
     from pyspark_commitlog.storage.kernels import writing as writing
 else:
-    _MODULES = "keyed memory murmur2 oddities plain records scan streams varint writing"
+    _MODULES = "keyed memory murmur2 oddities offset_map plain records scan streams varint writing"
     globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
+
+
+def are_imported() -> bool:
+    """Whether numba is: then a kernel takes no longer than its work."""
+    return "numba" in sys.modules
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

@@ -1,4 +1,4 @@
-"""Moving bytes inside kernels: memcpy, and rows of bytes taken from or put at many positions of a buffer."""
+"""Moving bytes inside kernels: memcpy, and rows of bytes put at many positions of a buffer."""
 
 from __future__ import annotations
 
@@ -52,15 +52,6 @@ else:
             return context.get_dummy_value()
 
         return types.void(array, types.int64), generate
-
-
-@jit
-def take_rows(source: Bytes, positions: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8]) -> None:
-    """Fill ``rows``, shape (n, width), with the ``width`` bytes at each of the n positions."""
-    flat = rows.reshape(-1)
-    width = rows.shape[1]
-    for i in range(len(positions)):
-        copy_bytes(flat, i * width, source, positions[i], width)
 
 
 @jit

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.cli import COMMANDS
+from pyspark_commitlog.storage import Records
+from pyspark_commitlog.storage.format import v2
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
 FIRST = "0" * 20
@@ -132,9 +134,17 @@ def test_commands_that_read_no_records_import_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["topics", "--list"], ["topics", "--describe"], ["configs", "--describe", "--all"], ["groups", "--list"]],
+    [
+        ["topics", "--list"],
+        ["topics", "--describe"],
+        ["configs", "--describe", "--all"],
+        ["groups", "--list"],
+        ["offsets"],
+        ["describe", "--topic", "orders"],
+        ["transactions"],
+    ],
 )
-def test_looking_at_names_and_configs_compiles_nothing(arguments: list[str], log_directory: Path) -> None:
+def test_looking_at_names_configs_and_batch_headers_compiles_nothing(arguments: list[str], log_directory: Path) -> None:
     program = (
         "import sys\n"
         "from pyspark_commitlog.cli import main\n"
@@ -150,10 +160,12 @@ def test_looking_at_names_and_configs_compiles_nothing(arguments: list[str], log
 
 @pytest.fixture
 def log_directory(tmp_path: Path) -> Path:
-    """A broker's log directory with two topics."""
+    """A broker's log directory with two topics; one partition has a batch."""
     for partition in ("orders-0", "orders-1", "payments-0"):
         (tmp_path / partition).mkdir()
         (tmp_path / partition / f"{FIRST}.log").write_bytes(b"")
+    batch = v2.encode(Records.to_append([b"key"], [b"value"], timestamp_ms=0), v2.BatchFields())
+    (tmp_path / "orders-0" / f"{FIRST}.log").write_bytes(batch)
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
     return tmp_path
 

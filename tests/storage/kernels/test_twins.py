@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format import v0, v1, v2
+from pyspark_commitlog.storage.format import StopReason, v0, v1, v2, walking
 from pyspark_commitlog.storage.format.fields import Codec
-from pyspark_commitlog.storage.format.tables import BinaryColumn, HeadersColumn, Records
+from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, HeadersColumn, Records
 from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
 from tests.support import reference
+
+Walking = Callable[[Bytes, int, int], walking.Walk]
 
 TEXT = st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.binary(max_size=20), st.none() | TEXT), max_size=4).map(tuple)
@@ -138,17 +142,32 @@ def test_plain_messages_are_written_and_read_like_the_twin_does(records: list[re
     assert rows(formats.decode(buffer, formats.scan(buffer).headers).records) == plain
 
 
+WALKS = pytest.mark.parametrize("walk", [walking.walk_plainly, walking.walk_compiled])
+
+
+@WALKS
 @given(st.lists(st.binary(max_size=90) | RECORDS.map(reference.encode_batch), max_size=4), st.integers(0, 40))
 @example([bytes(18)], 0)
 @example([b"\0" * 11 + b"\x0e\0\0\0\0\xff" + bytes(12)], 0)
-def test_the_walk_stops_where_and_why_the_twin_stops(pieces: list[bytes], cut: int) -> None:
+def test_the_walk_stops_where_and_why_the_twin_stops(walk: Walking, pieces: list[bytes], cut: int) -> None:
     data = b"".join(pieces)
     data = data[: max(len(data) - cut, 0)]
     found, reason = reference.walk(data)
-    scan = formats.scan(as_array(data))
-    told = scan.headers.table
-    assert list(zip(told["position"].tolist(), told["size"].tolist(), told["magic"].tolist(), strict=True)) == found
-    assert scan.reason.name == reason
+    told = walk(frozen(as_array(data)), 0, 5)
+    assert list(zip(*(column.tolist() for column in told[:3]), strict=True)) == found
+    assert told.end == sum(size for _, size, _ in found)
+    assert StopReason(told.reason).name == reason
+
+
+@WALKS
+@pytest.mark.parametrize("batches_max", [0, 1, 2])
+def test_a_walk_goes_on_behind_as_many_batches_as_were_asked_for(walk: Walking, batches_max: int) -> None:
+    batches = [reference.encode_message(magic, reference.Record(7, -1, b"key", b"value")) for magic in (0, 1, 0)]
+    data = frozen(as_array(b"".join(batches)))
+    found = walk(data, len(batches[0]), batches_max)
+    assert found.sizes.tolist() == [len(batch) for batch in batches[1 : 1 + batches_max]]
+    assert found.end == sum(map(len, batches[: 1 + batches_max]))
+    assert StopReason(found.reason) is (StopReason.END if batches_max == 2 else StopReason.FULL)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
