@@ -35,6 +35,10 @@ JVM = (
 LOG4J = f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}"
 
 
+# Modules compiled, as those of an installed package are: by the first round, which does not count.
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+
+
 class What(NamedTuple):
     name: str
     flags: tuple[str, ...]
@@ -74,7 +78,7 @@ def kafkas(arguments: Sequence[str]) -> list[str]:
 
 def run(command: Sequence[str], output: Path) -> None:
     with output.open("wb") as file:
-        subprocess.run(command, stdout=file, check=True)
+        subprocess.run(command, stdout=file, check=True, env=ENVIRONMENT)
 
 
 def _check_same(ours: Path, theirs: Path) -> None:

@@ -55,13 +55,25 @@ class Line:
 
     def __init__(self, *parts: Part) -> None:
         self.parts = parts
-        self.template = "".join(part.template for part in parts)
 
     def format(self, columns: Columns) -> list[str]:
-        """One line a row."""
-        texts = [columns[p.column] if p.text is None else map(p.text, columns[p.column]) for p in self.parts]
-        template = self.template
+        """One line a row. What all rows have alike, as most batches have most, becomes text once."""
+        template, texts = "", []
+        for part in self.parts:
+            values = columns[part.column]
+            if _are_alike(values):
+                value = values[0] if part.text is None else part.text(values[0])
+                template += (part.template % value).replace("%", "%%")
+            else:
+                template += part.template
+                texts.append(values if part.text is None else map(part.text, values))
+        if not texts:
+            return [template % ()] * len(columns[self.parts[0].column])
         return [template % row for row in zip(*texts, strict=True)]
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    return len(values) > 0 and values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
 def _parts(*parts: tuple[str, str] | tuple[str, str, Text]) -> tuple[Part, ...]:

@@ -1,12 +1,13 @@
 """The dump of a ``.log``: a line a batch and, if asked for, a line a record (``DumpLogSegments.dumpLog``).
 
-Lines are made from columns, a run of batches at a time: a record never becomes an object. Memory holds one window of
-the file and what its batches decompress to.
+Lines are made from columns, a run of batches at a time: a record never becomes an object. Memory holds two windows of
+the file, since one is read while the lines of another are made, and what the batches of one decompress to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.ahead import one_ahead
+from pyspark_commitlog.storage.dump import reading
 from pyspark_commitlog.storage.dump.damage import message_checksums, salvage
 from pyspark_commitlog.storage.dump.layouts import Layout
 from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
@@ -50,10 +53,12 @@ class LogDump:
         yield [self._start()]
         with opened(filesystem, self.path) as file:
             end = end_of(file, self.options.max_bytes)
-            for window in windows(file, end):
-                for rows in _runs(window.headers):
-                    yield from self._run(window, window.headers[rows])
-                self.valid_bytes = window.position + window.headers.end
+            window_bytes = reading.WINDOW_BYTES if self.options.prints_records else reading.HEADERS_WINDOW_BYTES
+            with closing(one_ahead(windows(file, end, window_bytes))) as read:
+                for window in read:
+                    for rows in _runs(window.headers):
+                        yield from self._run(window, window.headers[rows])
+                    self.valid_bytes = window.position + window.headers.end
             trailing = end - self.valid_bytes
             if trailing and self.options.max_bytes == INT32_MAX:
                 name = self.path.rpartition("/")[2]

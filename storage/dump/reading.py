@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MA
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
 
 WINDOW_BYTES = 1 << 20  # read at once; a larger batch is read whole
+HEADERS_WINDOW_BYTES = 1 << 22  # where records are not shown, and so a window makes few lines
 WHOLE_OR_TORN = (formats.StopReason.END, formats.StopReason.TRUNCATED)
 ENTRY_LENGTH_MIN = 14  # of the length field: the smallest message of magic 0
 
@@ -57,13 +58,13 @@ def sibling(path: str, suffix: str) -> str:
     return directory + slash + name.partition(".")[0] + suffix
 
 
-def windows(file: File, end: int) -> Iterator[Window]:
-    """The whole batches in ``file`` up to position ``end``.
+def windows(file: File, end: int, window_bytes: int) -> Iterator[Window]:
+    """The whole batches in ``file`` up to position ``end``, of about ``window_bytes`` at a time.
 
     Ends silently where what is left is no whole batch, as Kafka's file reader does. Raises CorruptRecordError, with
     path and position, where a length or a magic cannot be right; the batches before it have been given by then.
     """
-    position, wanted = 0, WINDOW_BYTES
+    position, wanted = 0, window_bytes
     while position < end:
         buffer = np.frombuffer(file.read(position, min(wanted, end - position)), dtype=np.uint8)
         scan = formats.scan(buffer)
@@ -72,7 +73,7 @@ def windows(file: File, end: int) -> Iterator[Window]:
         if scan.reason not in WHOLE_OR_TORN:
             raise formats.stop_error(scan, buffer).located(file.path, position)
         if scan.end:
-            position, wanted = position + scan.end, WINDOW_BYTES
+            position, wanted = position + scan.end, window_bytes
             continue
         size = _size_of_first(buffer)
         if size <= len(buffer) or position + size > end:

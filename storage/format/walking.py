@@ -75,30 +75,28 @@ def walk_plainly(source: Bytes, start: int, batches_max: int) -> Walk:
     positions: list[int] = []
     magics: list[int] = []
     view = memoryview(source)  # taken once: an array takes longer to give its bytes
-    at, end, reason = start, len(source), END
-    while at != end:
-        if end - at <= HEADER_UP_TO_MAGIC:
-            reason = TRUNCATED
-            break
+    at, end = start, len(source)
+    while end - at > HEADER_UP_TO_MAGIC and len(positions) < batches_max:
         length, magic = _LENGTH_AND_MAGIC.unpack_from(view, at)
-        reason = _fault(length, magic, end - at - LOG_OVERHEAD)
-        if reason == END and len(positions) == batches_max:
-            reason = FULL
-        if reason != END:
+        if magic >= len(_LENGTHS_MIN) or not _LENGTHS_MIN[magic] <= length <= end - at - LOG_OVERHEAD:
             break
         positions.append(at)
         magics.append(magic)
         at += length + LOG_OVERHEAD
     starts = np.array(positions, np.int64)
-    return Walk(starts, np.diff(starts, append=at), np.array(magics, np.int8), at, reason)
+    return Walk(starts, np.diff(starts, append=at), np.array(magics, np.int8), at, _reason(view, at))
 
 
-def _fault(length: int, magic: int, left: int) -> int:
-    """Why there is no whole entry where ``left`` bytes follow its offset and length; END where there is one."""
+def _reason(view: memoryview, at: int) -> int:
+    """Why a walk stops at ``at``: what is wrong there, or that it was to find no more."""
+    left = len(view) - at
+    if left <= HEADER_UP_TO_MAGIC:
+        return END if left == 0 else TRUNCATED
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(view, at)
     if length < _LENGTHS_MIN[0]:
         return BAD_SIZE
-    if length > left:
+    if length > left - LOG_OVERHEAD:
         return TRUNCATED
     if magic >= len(_LENGTHS_MIN):
         return BAD_MAGIC if magic >= 0x80 else UNKNOWN_MAGIC
-    return BAD_SIZE if length < _LENGTHS_MIN[magic] else END
+    return BAD_SIZE if length < _LENGTHS_MIN[magic] else FULL

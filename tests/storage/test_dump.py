@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.layouts import Line, Part
 from pyspark_commitlog.storage.dump.payloads import as_text
 from pyspark_commitlog.storage.errors import (
     CorruptIndexError,
@@ -380,13 +384,36 @@ def test_a_damaged_snapshot_is_remarked_upon(tmp_path: Path) -> None:
     assert list(findings.lines()) == [f"{path}, position 2: checksum 48674bc7, the file says 00000000"]
 
 
+@pytest.mark.parametrize("options", [DumpOptions(), DumpOptions(print_data_log=True)])
 def test_a_batch_larger_than_a_window_is_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+    options: DumpOptions, monkeypatch: pytest.MonkeyPatch, plain: str
 ) -> None:
     """With windows of 100 bytes nearly every batch is."""
-    expected = dumped(plain, DumpOptions(print_data_log=True))
+    expected = dumped(plain, options)
     monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.WINDOW_BYTES", 100)
-    assert dumped(plain, DumpOptions(print_data_log=True)) == expected
+    monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.HEADERS_WINDOW_BYTES", 100)
+    assert dumped(plain, options) == expected
+
+
+LINE = Line(Part("%d", "number"), Part(" 100 %% %s", "word"), Part(" %s", "flag", str))
+ROWS = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["%", "%d", "%%"]), st.booleans()), max_size=4)
+
+
+@given(ROWS)
+def test_lines_are_the_same_whether_rows_are_alike_or_not(rows: list[tuple[int, str, bool]]) -> None:
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(("number", "word", "flag"))}
+    assert LINE.format(columns) == [f"{number} 100 % {word} {flag}" for number, word, flag in rows]
+
+
+def test_a_dump_that_nobody_reads_on_gives_its_file_back(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With windows of 100 bytes, so that most of the file is still to be read."""
+    monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.HEADERS_WINDOW_BYTES", 100)
+    threads = threading.active_count()
+    blocks = dump_file(plain, DumpOptions(), DumpFindings())
+    assert [next(blocks) for _ in range(3)][-1][0].startswith("baseOffset: 0 ")
+    assert threading.active_count() == threads + 1
+    blocks.close()
+    assert threading.active_count() == threads
 
 
 def test_many_compressed_batches_are_not_decompressed_together(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
