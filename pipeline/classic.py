@@ -39,23 +39,30 @@ class _EndOfQueries:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-_watched = ""
+_watched: set[tuple[str, int]] = set()  # by application, sessions
 
 
-def watch(session: SparkSession) -> None:
-    """Give writers back when their queries end; once for an application."""
-    global _watched  # noqa: PLW0603  one table of writers, one listener
-    if _watched == session.sparkContext.applicationId:
-        return
+def watch(session: SparkSession, query_id: str) -> None:
+    """Give writers back when their queries end; once for a session.
 
+    ``session`` is that of a micro-batch, a copy of the one that started the query; only the latter's listeners hear of
+    its end. What a thread writes that outlives its query is given back with the sink.
+    """
     gateway = session.sparkContext._gateway
     assert gateway is not None
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     assert gateway.jvm is not None
-    session.streams._jsqm.addListener(
+    running = session._jsparkSession.sharedState().activeStreamingQueries()
+    query = running.get(gateway.jvm.java.util.UUID.fromString(query_id))
+    if query is None:
+        return
+    started_by = query.sparkSession()
+    if (key := (session.sparkContext.applicationId, started_by.hashCode())) in _watched:
+        return
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    started_by.streams().addListener(
         gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
     )
-    _watched = session.sparkContext.applicationId
+    _watched.add(key)
 
 
 @contextmanager

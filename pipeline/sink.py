@@ -90,8 +90,8 @@ class CommitLogSink:
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
         refuse_speculation(frame.sparkSession)
         run = Run.of(frame.sparkSession, self._app_id)
-        if not is_remote():
-            load_classic().watch(frame.sparkSession)
+        if run.query_id:
+            load_classic().watch(frame.sparkSession, run.query_id)
         self._written_as.add(run.app_id)
         with LogManager.open(self._targets.directory, create=True) as manager:
             topics = self._targets.prepare(manager)

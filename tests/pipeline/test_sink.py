@@ -22,9 +22,11 @@ from pyspark_commitlog.storage import (
     LogDirLockedError,
     LogManager,
     TopicExistsError,
+    TransactionCoordinator,
     dump_file,
 )
 from tests.support.log_directories import directory_with_internal_topics
+from tests.support.waiting import soon
 
 # Holds the file of its argument as a broker holds .lock (Java's FileChannel.tryLock is lockf), until a line comes.
 BROKER = """
@@ -157,6 +159,19 @@ class TestAsForeachBatch:
             self.put(spark, tmp_path, start, start + 50)
             self.run(spark, tmp_path, sink(log_dir, app_id=None))
         assert values(spark, log_dir) == list(range(100))
+
+    def test_others_may_write_under_its_name_when_the_query_has_ended(
+        self, spark: SparkSession, tmp_path: Path, log_dir: str
+    ) -> None:
+        self.put(spark, tmp_path, 0, 50)
+        self.run(spark, tmp_path, sink(log_dir))
+
+        def is_free() -> bool:
+            with LogManager.open(log_dir) as manager:
+                TransactionCoordinator.open(manager, "app", holder="another").close()
+            return True
+
+        soon(is_free, LogDirLockedError)
 
     def test_metadata_tells_query_run_and_records(self, spark: SparkSession, tmp_path: Path, log_dir: str) -> None:
         self.put(spark, tmp_path, 0, 50)
