@@ -10,8 +10,10 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from pyspark_commitlog.pipeline.progress import Run
+from pyspark_commitlog.pipeline.writer import Written
 from pyspark_commitlog.storage import (
     GroupOffsets,
     LogManager,
@@ -24,6 +26,15 @@ from pyspark_commitlog.storage import (
 logger = logging.getLogger(__name__)
 
 
+class SinkBatch(NamedTuple):
+    """A micro-batch that a sink committed."""
+
+    app_id: str
+    written: list[Written]
+    seconds: float  # since its transaction was begun
+    commit_seconds: float  # of that, for the commit
+
+
 class DriverWriter:
     """A transactional id in this process's hands. One thread at a time: :func:`writing` sees to it."""
 
@@ -33,6 +44,7 @@ class DriverWriter:
         self._inode = self._inode_of_directory()
         self._topics: dict[str, TopicDescription] = {}
         self.run_id = ""
+        self.newest: SinkBatch | None = None
         try:
             self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
         except BaseException:
@@ -121,6 +133,13 @@ def release_run(run_id: str) -> None:
         with kept.turn:
             if kept.writer is not None and kept.writer.run_id == run_id:
                 kept.drop()
+
+
+def newest_batches() -> list[SinkBatch]:
+    """What each writer of this process committed last. Waits for no writer that is at work."""
+    with _table_turn:
+        writers = [kept.writer for kept in _table.values()]
+    return [writer.newest for writer in writers if writer is not None and writer.newest is not None]
 
 
 def _place(directory: str, app_id: str) -> _Kept:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from pyspark_commitlog.pipeline.coordination import SinkBatch, newest_batches
 from pyspark_commitlog.pipeline.exposition import (
     NOBODY,
     PORT,
@@ -46,6 +47,14 @@ OUTPUT_ROWS = Gauge("commitlog_query_output_rows", "Rows that the last micro-bat
 INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "How fast rows came", _QUERY)
 PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "How fast rows were processed", _QUERY)
 BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
+
+# What sinks of this process wrote; a sink is a group of its own, as in commitlog_sink_batches.
+_SINK_TOPIC = (*_QUERY, "topic")
+SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
+SINK_BYTES = Gauge("commitlog_sink_batch_bytes", "Their bytes in the log", _SINK_TOPIC)
+SINK_PARTITIONS = Gauge("commitlog_sink_batch_partitions", "Partitions that they went to", _SINK_TOPIC)
+SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink took for its last micro-batch", _QUERY)
+SINK_COMMIT_SECONDS = Gauge("commitlog_sink_commit_seconds", "How long of that the commit took", _QUERY)
 
 # Spark calls every source that is written in Python so; ours is told from others by the form of its offsets.
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
@@ -156,6 +165,8 @@ class _Queries(Collector):
         found = self._newest()
         for progress in found:
             _add_query(gauges, progress)
+        for batch in newest_batches():
+            _add_sink(gauges, batch)
         if self._with_lag:
             add_groups(gauges, [row for progress in found for row in _lags(progress)])
         return iter(gauges)
@@ -174,6 +185,16 @@ def _add_query(gauges: Gauges, progress: StreamingQueryProgress) -> None:
     gauges.set(BATCH_SECONDS, progress.batchDuration / 1000, group)
     if progress.sink.numOutputRows >= 0:  # foreachBatch does not tell
         gauges.set(OUTPUT_ROWS, progress.sink.numOutputRows, group)
+
+
+def _add_sink(gauges: Gauges, batch: SinkBatch) -> None:
+    for topic in sorted({each.topic for each in batch.written}):
+        written = [each for each in batch.written if each.topic == topic]
+        gauges.set(SINK_RECORDS, sum(each.records for each in written), batch.app_id, topic)
+        gauges.set(SINK_BYTES, sum(each.bytes for each in written), batch.app_id, topic)
+        gauges.set(SINK_PARTITIONS, len({each.partition for each in written}), batch.app_id, topic)
+    gauges.set(SINK_SECONDS, batch.seconds, batch.app_id)
+    gauges.set(SINK_COMMIT_SECONDS, batch.commit_seconds, batch.app_id)
 
 
 def _consumer(progress: StreamingQueryProgress) -> Consumer:

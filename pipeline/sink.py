@@ -7,6 +7,7 @@ What is promised, and what was tried against it: docs/exactly_once.md.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -16,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from pyspark_commitlog.pipeline.coordination import DriverWriter, release, writing
+from pyspark_commitlog.pipeline.coordination import DriverWriter, SinkBatch, release, writing
 from pyspark_commitlog.pipeline.progress import Progress, Run, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import Targets
@@ -140,6 +141,7 @@ class _MicroBatch:
         """One transaction: begun, written by one Spark job, and committed with the offsets, or aborted."""
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
+        began_s = time.monotonic()
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
         plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version)
         with AbortUnlessTold(self._writer, transaction) as guard:
@@ -152,7 +154,11 @@ class _MicroBatch:
                     records[each.topic] += each.records
             guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
+            committing_s = time.monotonic()
             coordinator.commit(transaction, parts, self._progress.offsets(records))
+        ended_s = time.monotonic()
+        app_id = self._progress.run.app_id
+        self._writer.newest = SinkBatch(app_id, written, ended_s - began_s, ended_s - committing_s)
         return written
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,12 @@ from pyspark_commitlog.pipeline import exposition
 from pyspark_commitlog.pipeline import metrics as listener
 from pyspark_commitlog.pipeline.exposition import Gauge
 from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
+from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.storage import LogManager
 from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import append
 from tests.support.prometheus import Page
+from tests.support.waiting import soon
 
 ID, RUN = "85a2e94a-e469-46db-9053-a31e6c79721d", "97612643-69ea-409b-b53d-1d5a3649e95d"
 PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@741f9e8b"
@@ -226,17 +226,27 @@ def test_a_query_that_runs_is_told_and_goes_when_it_ends(
         spark.streams.removeListener(metrics)
 
 
-def soon(is_so: Callable[[], bool], not_yet: type[Exception] = LookupError) -> None:
-    """Wait for what Spark's listener bus brings."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            if is_so():
-                return
-        except not_yet:
-            pass
-        assert time.monotonic() < deadline, "not within two minutes"
-        time.sleep(0.05)
+def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
+    spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
+) -> None:
+    path = directory_with_internal_topics(tmp_path / "events")
+    with LogManager.open(path) as manager:
+        manager.create_topic("orders", partitions=1)
+        append(manager.open_log("orders", 0), *[b"v" * 100] * 10)
+    CommitLogMetrics(port=None, registry=registry)
+    stream = spark.readStream.format("commitlog").options(subscribe="orders", startingOffsets="earliest").load(path)
+    rows = stream.selectExpr("value", "cast(offset % 2 as int) as partition")
+    sink = commitlog_sink(topic="copies", log_dir=path, partitions=3, txnAppId="copier")
+    query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        soon(lambda: page(registry, "group", "topic")["commitlog_sink_batch_records"] == {("copier", "copies"): 10})
+        found = page(registry, "group")
+        assert found["commitlog_sink_batch_partitions"] == {("copier",): 2}
+        assert found["commitlog_sink_batch_bytes"]["copier",] > 1000
+        assert found["commitlog_sink_batch_seconds"]["copier",] > found["commitlog_sink_commit_seconds"]["copier",] > 0
+    finally:
+        query.stop()
+    soon(lambda: page(registry).samples == {})
 
 
 # --- the page about them
