@@ -19,7 +19,7 @@ from pyspark_commitlog.storage import DumpFindings, DumpOptions, GroupOffsets, I
 from tests.support.kafka import dump_log
 from tests.torture.ingest import DONE, Job
 
-FILES, ROWS = 9, 200  # each of three runs is stopped after a file or two
+FILES, ROWS = 7, 200  # each of two runs is stopped after a file or two
 pytestmark = pytest.mark.slow
 
 
@@ -109,11 +109,10 @@ def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
     return "".join(job.printed)
 
 
-def test_job_goes_on_where_sigterm_ctrl_c_and_a_kill_stopped_it_and_a_run_more_adds_nothing(work: Path) -> None:
-    """One story, since each start of spark-submit takes its time."""
+def test_job_goes_on_where_sigterm_and_ctrl_c_stopped_it_and_a_run_more_adds_nothing(work: Path) -> None:
+    """One story, since each start of spark-submit takes its time. Kills: tests/torture/test_kills.py."""
     assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)
     assert "Stopped between two files" in run_until_stopped(work, signal.SIGINT, all_of_it=True)
-    run_until_stopped(work, signal.SIGKILL, all_of_it=True)
     assert len(list(records(work))) >= ROWS
     assert DONE in run(work)
     assert_whole(work)

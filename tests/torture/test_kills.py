@@ -15,7 +15,7 @@ from tests.support.kafka import Broker, ProducerRecord, Step, dump_log, java_con
 from tests.torture.ingest import TOPIC, Work, input_rows, row_of, write_input
 from tests.torture.spark_kills import torture
 
-KILLS, SEED = 10, 11
+KILLS, ROWS, SEED = 10, 4000, 11
 pytestmark = pytest.mark.slow
 
 
@@ -32,12 +32,12 @@ def line(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
-    """After ten kills, and a comparison of the topic with the input: the last round's directory."""
+    """After the kills, and a comparison of the topic with the input: the last round's directory."""
     work = Work(tmp_path_factory.mktemp("torture"))
-    write_input(work.path / "input", map(line, range(6000)), rows_a_file=300)
+    write_input(work.path / "input", map(line, range(ROWS)), rows_a_file=300)
     tally = torture(work, KILLS, SEED)
     assert tally.total == KILLS
-    assert tally.rows >= 6000
+    assert tally.rows >= ROWS
     return Work(work.path, tally.rounds - 1)
 
 
