@@ -175,6 +175,16 @@ def test_another_writer_notices_a_gap_made_while_the_active_segment_is_empty(tmp
     first.append(replicated(b"far", base_offset=far), origin=Origin.REPLICATION)
     append(second, b"next")
     assert rows(second) == [(far, b"far"), (far + 1, b"next")]
+    assert bases(first) == bases(second) == [0, far]
+
+
+def test_a_snapshot_is_written_anew_where_the_last_one_is_too_far_behind(tmp_path: Path) -> None:
+    log, found = open_log(tmp_path), []
+    for lag_bytes in (BATCH_BYTES, 0, BATCH_BYTES, BATCH_BYTES):
+        append(log, b"x" * 30)
+        log.write_snapshot(lag_bytes=lag_bytes)
+        found.append([int(path.stem) for path in tmp_path.glob("*.snapshot")])
+    assert found == [[], [2], [2], [4]]
 
 
 def test_a_gap_within_reach_is_kept_inside_a_segment(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_lz4_is_written_as_kafka_writes_it() -> None:
     assert header_checksum(b"\x60\x40") == 0x82
 
 
+def test_lz4_whose_blocks_depend_on_each_other_is_refused_as_kafkas_readers_refuse_it() -> None:
+    frame = lz4.frame.compress(b"word " * 40_000, block_linked=True)
+    with pytest.raises(InvalidRecordError, match="its blocks depend on each other"):
+        decompress(Codec.LZ4, as_array(frame), magic=2)
+
+
 def _lying_snappy() -> bytes:
     return b"\xff\xff\xff\xff\x07" + bytes(40)  # a block that says it holds 2 GiB
 

@@ -14,7 +14,9 @@ from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedComp
 from pyspark_commitlog.storage.format import v0, v1
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
+from tests.torture.damaging import sign_messages
 
+VALUE_SIZE_AT = 12 + 14 + 4  # in a wrapper of magic 1: behind offset and length, the fixed fields, a null key's size
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 STRINGS = st.none() | st.binary(max_size=20)
 ROWS = st.lists(st.tuples(st.integers(1, 2**33), st.integers(-1, 2**62), STRINGS, STRINGS), min_size=1, max_size=6)
@@ -48,6 +50,15 @@ def with_offset(wrapper: Bytes, offset: int) -> Bytes:
     moved = wrapper.copy()
     moved[:8] = list(offset.to_bytes(8, "big", signed=True))
     return moved
+
+
+def test_a_wrapper_whose_value_would_reach_beyond_it_is_refused() -> None:
+    wrapper = bytearray(v1.encode(table([ROW]), Codec.GZIP).tobytes())
+    size = wrapper[VALUE_SIZE_AT + 3]
+    assert len(wrapper) == VALUE_SIZE_AT + 4 + size
+    wrapper[VALUE_SIZE_AT + 3] = size + 1
+    with pytest.raises(InvalidRecordError, match="a key or value of a wrapper reaches beyond its end"):
+        decoded(np.frombuffer(sign_messages(bytes(wrapper)), np.uint8))
 
 
 @given(ROWS, st.sampled_from(CODECS))
