@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 from pyspark_commitlog.pipeline import exposition
@@ -235,7 +236,9 @@ def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
         append(manager.open_log("orders", 0), *[b"v" * 100] * 10)
     CommitLogMetrics(port=None, registry=registry)
     stream = spark.readStream.format("commitlog").options(subscribe="orders", startingOffsets="earliest").load(path)
-    rows = stream.selectExpr("value", "cast(offset % 2 as int) as partition")
+    rows = stream.selectExpr("value", "cast(offset % 2 as int) as partition").observe(
+        "rows", F.expr("count(1) as count")
+    )
     sink = commitlog_sink(topic="copies", log_dir=path, partitions=3, txnAppId="copier")
     query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
@@ -244,6 +247,7 @@ def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
         assert found["commitlog_sink_batch_partitions"] == {("copier",): 2}
         assert found["commitlog_sink_batch_bytes"]["copier",] > 1000
         assert found["commitlog_sink_batch_seconds"]["copier",] > found["commitlog_sink_commit_seconds"]["copier",] > 0
+        soon(lambda: 10 in [told.observedMetrics["rows"]["count"] for told in query.recentProgress], KeyError)
     finally:
         query.stop()
     soon(lambda: page(registry).samples == {})
