@@ -64,6 +64,14 @@ def test_reason_is_told(index: int, reason: str) -> None:
     assert re.fullmatch(reason, found[index].reason)
 
 
+def test_record_whose_batch_is_as_large_as_allowed_is_taken_and_one_byte_more_is_not() -> None:
+    table, compression = records([b"x" * 200]), Compression(Codec.NONE, None)
+    size = len(v2.encode(table, v2.BatchFields()))
+    for limit, refused in ((size, 0), (size - 1, 1)):
+        limits = config(max_message_bytes=limit)
+        assert len(find_refused(table, now_ms=NOW_MS, config=limits, compression=compression)) == refused
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batches_of_the_bytes_told_fit_however_badly_they_compress(codec: Codec) -> None:
     random = np.random.default_rng(1)
