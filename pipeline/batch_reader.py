@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import cache
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -43,6 +44,7 @@ class CommitLogReader(DataSourceReader):
         logs = watchers.look(options.subscription.partitions(watchers.manager))
         ends = {each: Ends(log.log_start_offset, log.end_offset(options.isolation)) for each, log in logs.items()}
 
+        @cache  # where a range begins, another part of the options or a filter may ask again
         def offset_at(source: TopicPartition, timestamp_ms: int) -> int | None:
             found = watchers.seen(source).offset_for_timestamp(timestamp_ms, options.isolation)
             return None if found is None else found.offset

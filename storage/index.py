@@ -42,6 +42,7 @@ from pyspark_commitlog.storage.format.tables import Int64s
 
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
 _ENTRIES_AT_FIRST = 16  # grows by doubling
+_BLOCK_ENTRIES = 4096  # reading so many takes little longer than reading one
 
 
 class OffsetPosition(NamedTuple):
@@ -89,8 +90,7 @@ class _SidecarFile:
             size = file.size()
             if size > INT32_MAX:
                 raise CorruptIndexError(f"an index of {size} bytes, none has more than {INT32_MAX}", path=self.path)
-            used = _used_entries(size // entry_bytes, lambda n: not any(file.read(n * entry_bytes, entry_bytes)))
-            return bytes(file.read(0, used * entry_bytes))
+            return bytes(file.read(0, _used_entries(file, size // entry_bytes, entry_bytes) * entry_bytes))
         finally:
             file.close()
 
@@ -112,22 +112,23 @@ class _SidecarFile:
         self.path = path
 
 
-def _used_entries(count: int, is_zero: Callable[[int], bool]) -> int:
-    """Entries before the padding, found by halving: in a sound file nothing but zeros follows a zero entry.
+def _used_entries(file: File, count: int, entry_bytes: int) -> int:
+    """Entries before the padding: in a sound file nothing but zeros follows a zero entry.
 
-    The first entry alone may be all zero and still be one (offset 0 at time 0), so a file of one entry has one. A file
-    damaged by zeros in its middle gives at worst fewer entries, which costs time and no truth.
+    The block in which the padding begins is found by halving. The first entry alone may be all zero and still be one
+    (offset 0 at time 0), so a file of one entry has one. A file damaged by zeros in its middle may give fewer entries,
+    which costs time and no truth.
     """
+
+    def is_zero(entry: int) -> bool:
+        return not any(file.read(entry * entry_bytes, entry_bytes))
+
     if count <= 1 or not is_zero(count - 1):
         return count
-    low, high = 0, count - 1  # entries below low are used, entry high is zero; entry 0 is asked for only if 1 is zero
-    while low < high:
-        middle = (low + high) // 2
-        if is_zero(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    starts = range(0, count, _BLOCK_ENTRIES)
+    first = starts[max(bisect_left(starts, True, key=is_zero) - 1, 0)]
+    block = bytes(file.read(first * entry_bytes, min(_BLOCK_ENTRIES, count - first) * entry_bytes))
+    return first + -(-len(block.rstrip(b"\0")) // entry_bytes)
 
 
 class _Columns:

@@ -391,7 +391,8 @@ class LogLoader:
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """The newest sound snapshot, then the headers of the batches behind it."""
         producers = self._from_snapshot(end_offset)
-        for segment in segments.reaching(producers.map_end_offset):
+        behind = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
+        for segment in behind:
             if segment.base_offset >= end_offset:
                 break
             self._replay_part(segment, producers, end_offset)

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
@@ -69,6 +70,12 @@ KeptT = TypeVar("KeptT", bound=Closeable)
 
 # Any of these tells a log directory; the locks alone are left where its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
+
+
+@lru_cache
+def _config_of(settings: tuple[tuple[str, str], ...]) -> LogConfig:
+    """A config, which never changes: partitions of a topic share it. Of a setting named twice the last one counts."""
+    return LogConfig.from_mapping(dict(settings))
 
 
 class LogManager:
@@ -150,7 +157,7 @@ class LogManager:
 
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic."""
-        return LogConfig.from_mapping({**self.topic(topic).configs, **self.overrides})
+        return _config_of((*self.topic(topic).configs.items(), *self.overrides.items()))
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -308,7 +315,7 @@ class LogManager:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, no {partition}"
             )
-        return LogConfig.from_mapping({**description.configs, **self.overrides})
+        return _config_of((*description.configs.items(), *self.overrides.items()))
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
         """What ``make`` made when ``key`` was first asked for; closed with the manager."""

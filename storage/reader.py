@@ -124,7 +124,7 @@ class LogReader:
     _WRITES = False
 
     def _loader(self) -> LogLoader:
-        marks = self.checkpoints.read()
+        self._marks = marks = self.checkpoints.read()
         return LogLoader(self.context, recovery_point=marks.recovery_point, log_start_offset=marks.log_start_offset)
 
     def _load(self) -> LoadedLog:

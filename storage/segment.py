@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.format.fields import INT32_MAX, LOG_OVERHEAD, NO_
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
 from pyspark_commitlog.storage.kernels import scan
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, SegmentReader
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LastSeen, LogContext, SegmentReader
 
 logger = logging.getLogger(__name__)
 
@@ -218,9 +218,9 @@ class LogSegment(SegmentReader):
 
     def forget(self) -> None:
         """Nothing is known of the log: the next batch to be noted is its first."""
-        self._is_index_distrusted = False
+        self._is_index_distrusted, self._last_seen = False, LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
-        self._known_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
 
     def truncate_to(self, offset: int) -> None:
         """Cut at the start of the first batch that reaches ``offset``; indexes are cut at ``offset`` (spec 9.7).
@@ -236,7 +236,9 @@ class LogSegment(SegmentReader):
             self._file.truncate(position)
             self._known_size = position
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
-        self._known_largest = self._known_bytes_since_entry = self._known_first_timestamp = None
+        self._known_largest = self._taken_in_largest = None
+        self._known_bytes_since_entry = self._known_first_timestamp = None
+        self._last_seen = LastSeen()
         self.next_offset()
 
 

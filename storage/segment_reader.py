@@ -6,6 +6,8 @@ whole batches up to a size that they were told.
 Only the log itself is synced on every acknowledgement, so after a power cut an index may be wrong. A position found in
 an index is therefore believed only if a batch with a right checksum lies there; otherwise the log is walked from its
 beginning.
+
+More than 400 lines: what is known of a segment is shared by walking, by its end and by lookups.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError,
 from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
 from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,14 @@ class Window(NamedTuple):
     headers: BatchHeaders
 
 
+@dataclass
+class LastSeen:
+    """Batches that need not be read again for who asks of the same one several times, as a lookup does."""
+
+    sound: tuple[int, int] = (-1, -1)  # position and base offset of one whose checksum is right
+    decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
+
+
 class SegmentReader:
     """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
 
@@ -78,8 +88,11 @@ class SegmentReader:
         self.suffix = suffix
         self._known_size: int | None = None
         self._known_largest: TimestampOffset | None = None
+        self._taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
         self._known_first_timestamp: int | None = None
         self._is_index_distrusted = False
+        self._is_time_index_checked = False
+        self._last_seen = LastSeen()
 
     # Files
 
@@ -137,6 +150,7 @@ class SegmentReader:
             if opened is not None:
                 opened.close()
         self._known_size, self._known_largest, self._known_first_timestamp = size, None, None
+        self._is_time_index_checked = False
 
     def read_bytes(self, position: int, length: int) -> memoryview:
         """The log as it lies there; fewer bytes only where the file ends."""
@@ -148,6 +162,7 @@ class SegmentReader:
             opened = self.__dict__.pop(name, None)
             if opened is not None:
                 opened.close()
+        self._is_time_index_checked, self._last_seen = False, LastSeen()
 
     def give_back(self) -> None:
         """Close a segment that nobody appends to, and forget what was seen: by the next use it may be another file.
@@ -155,7 +170,7 @@ class SegmentReader:
         Compaction replaces segments by others of the same name.
         """
         self.close()
-        self._known_size = self._known_largest = self._known_first_timestamp = None
+        self._known_size = self._known_largest = self._taken_in_largest = self._known_first_timestamp = None
         self._is_index_distrusted = False
 
     # Walking
@@ -234,14 +249,16 @@ class SegmentReader:
         return 0
 
     def _is_batch_at(self, position: int, offset: int) -> bool:
-        try:
-            window = next(self.batches(position, window_bytes=PROBE_BYTES), None)
-        except CorruptRecordError:
-            return False
-        if window is None:
-            return False
-        first = window.headers[:1]
-        return bool(first.table["base_offset"][0] <= offset and formats.checksums_match(window.buffer, first)[0])
+        """Whether one with a right checksum is, and not above ``offset``."""
+        if self._last_seen.sound[0] != position:
+            try:
+                window = next(self.batches(position, window_bytes=PROBE_BYTES), None)
+            except CorruptRecordError:
+                return False
+            if window is None or not formats.checksums_match(window.buffer, window.headers[:1])[0]:
+                return False
+            self._last_seen.sound = (position, int(window.headers.table["base_offset"][0]))
+        return self._last_seen.sound[1] <= offset
 
     def check_order(self, window: Window) -> None:
         """Raise CorruptRecordError where a batch does not end above the one before it: a read would not end."""
@@ -312,12 +329,20 @@ class SegmentReader:
             for window in self.batches(self.size, self.file_size):
                 whole = window.headers[: _count_whole(window, flushed_offset)]
                 if len(whole):
-                    timestamps, offsets = self._running_largest(whole)
-                    self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+                    self._note_largest(whole)
                     self._known_size = window.position + whole.end
                     yield window._replace(headers=whole)
                 if len(whole) < len(window.headers):
                     break
+
+    def _note_largest(self, headers: BatchHeaders) -> None:
+        """Of batches behind those known. Where the time index was not asked yet, it is when :attr:`largest` is."""
+        row = int(headers.table["max_timestamp"].argmax())  # the first of equal ones
+        found = TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
+        if self._known_largest is not None:
+            self._known_largest = _later(self._known_largest, found)
+        else:
+            self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
 
     def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
         """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
@@ -349,10 +374,14 @@ class SegmentReader:
                 for window in self.batches():
                     timestamps, offsets = self._running_largest(window.headers)
                     self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+            if self._taken_in_largest is not None:
+                self._known_largest = _later(self._known_largest, self._taken_in_largest)
         return self._known_largest
 
     def _has_sound_time_index(self) -> bool:
-        """Whether there is one that can be used; only a writer can make another."""
+        """Whether there is one that can be used; only a writer can make another. It is checked once."""
+        if self._is_time_index_checked:
+            return True
         if self.context.filesystem.status(self.path(names.TIME_INDEX)) is None:
             return False
         try:
@@ -360,6 +389,7 @@ class SegmentReader:
         except CorruptIndexError as error:
             logger.warning("%s; not used", error)
             return False
+        self._is_time_index_checked = True
         return True
 
     @property
@@ -385,12 +415,21 @@ class SegmentReader:
     def _first_record(
         self, window: Window, row: int, timestamp_ms: int, start_offset: int
     ) -> OffsetAndTimestamp | None:
-        records = self.decode(window, slice(row, row + 1)).records
+        records = self._times(window, row)
         hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
         if not len(hits):
             return None
         leader_epoch = int(window.headers.table["leader_epoch"][row])
         return OffsetAndTimestamp(int(records.offsets[hits[0]]), int(records.timestamps[hits[0]]), leader_epoch)
+
+    def _times(self, window: Window, row: int) -> Records:
+        """The records of one batch, without their columns."""
+        position = window.position + int(window.headers.table["position"][row])
+        known_position, records = self._last_seen.decoded
+        if records is None or known_position != position:
+            records = self.decode(window, slice(row, row + 1)).records
+            self._last_seen.decoded = (position, records)
+        return records
 
     @property
     def first_timestamp(self) -> int:
@@ -399,6 +438,11 @@ class SegmentReader:
             window = next(self.batches(window_bytes=PROBE_BYTES), None)
             self._known_first_timestamp = None if window is None else int(window.headers.table["max_timestamp"][0])
         return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
+
+
+def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
+    """The larger timestamp; of equal ones that of the batch that came first."""
+    return found if found.timestamp > known.timestamp else known
 
 
 def _size_at_start(buffer: Bytes) -> int:

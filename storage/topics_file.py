@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError
@@ -38,6 +39,11 @@ def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
 
 def decode_topics(data: bytes) -> dict[str, TopicDescription]:
     """The topics by name. Raises CorruptionError, without the path."""
+    return dict(_decoded(data))
+
+
+@lru_cache(maxsize=1)  # who opens one partition after the other reads the same file each time
+def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
     try:
         content: dict[str, Any] = json.loads(data)
         if content["version"] != TOPICS_VERSION:

@@ -27,7 +27,6 @@ class LogWatcher(LogReader):
     def _load(self) -> LoadedLog:
         # Before the names are listed: whatever changes them later also changes this.
         self._known_directory = self._directory()
-        self._marks = self.checkpoints.read()
         self._indexed_bytes = 0
         return super()._load()
 

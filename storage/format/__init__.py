@@ -84,11 +84,10 @@ def scan(buffer: Bytes, *, start: int = 0, batches_max: int | None = None) -> Sc
 
 def _headers(source: Bytes, walk: Walk) -> np.ndarray:
     positions, sizes, magics = walk[:3]
-    kinds = np.unique(magics).tolist()
-    if len(kinds) == 1:
-        return by_magic(kinds[0]).headers(source, positions, sizes)  # type: ignore[no-any-return]
+    if len(magics) and (magics == magics[0]).all():  # nearly always
+        return by_magic(int(magics[0])).headers(source, positions, sizes)  # type: ignore[no-any-return]
     table = np.empty(len(positions), dtype=HEADERS)
-    for magic in kinds:
+    for magic in np.unique(magics).tolist():
         rows = magics == magic
         table[rows] = by_magic(magic).headers(source, positions[rows], sizes[rows])
     return table
@@ -144,8 +143,10 @@ def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
 def _runs(headers: BatchHeaders) -> list[tuple[int, int, int]]:
     """(first, behind last, magic) of neighbours of one magic."""
     magics = headers.table["magic"]
-    firsts = np.flatnonzero(np.diff(magics, prepend=np.int8(-1))).tolist()
-    return [(first, end, int(magics[first])) for first, end in pairwise([*firsts, len(headers)])]
+    if not len(magics):
+        return []
+    firsts = (np.flatnonzero(magics[1:] != magics[:-1]) + 1).tolist()
+    return [(first, end, int(magics[first])) for first, end in pairwise([0, *firsts, len(headers)])]
 
 
 def decode(

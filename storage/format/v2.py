@@ -171,7 +171,7 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
 
 def runs(flags: Bools) -> list[tuple[int, int]]:
     """(first, behind last) of each run of equal neighbours; a True one is a run of all its neighbours too."""
-    bounds = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(flags)]
+    bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in pairwise(bounds) if last > first]
 
 

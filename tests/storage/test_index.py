@@ -147,8 +147,12 @@ def test_the_default_capacities_are_those_of_kafka(disk: MemoryFileSystem) -> No
     assert (size(disk, "/x.index"), size(disk, "/x.timeindex")) == (10485760, 10485756)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 9, 10])
-def test_entries_are_told_from_the_zeros_of_an_index_that_was_not_trimmed(disk: MemoryFileSystem, count: int) -> None:
+@pytest.mark.parametrize("block_entries", [1, 3, 4, 4096])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 10])
+def test_entries_are_told_from_the_zeros_of_an_index_that_was_not_trimmed(
+    disk: MemoryFileSystem, count: int, block_entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.index._BLOCK_ENTRIES", block_entries)
     index, times = offset_index(disk), time_index(disk)
     index.resize()
     times.resize()

@@ -131,6 +131,22 @@ def test_times_and_positions_are_found_after_a_cut_as_if_the_rest_had_never_been
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
 
 
+@pytest.mark.parametrize("asked_ms", range(0, 80, 10))
+def test_what_a_lookup_by_time_saw_before_a_cut_means_nothing_after_it(tmp_path: Path, asked_ms: int) -> None:
+    """Behind the cut other batches come to lie at the same positions."""
+    marks = KeptInMemory()
+    log = open_log(tmp_path, marks, index_interval_bytes=0)
+    for n in range(8):
+        append(log, b"%d" % n, b"%d" % n, timestamps=NOW_MS + 10 * n)
+    log.offset_for_timestamp(NOW_MS + asked_ms)
+    log.truncate_to(8)
+    for n in range(8):
+        append(log, b"%d" % n, timestamps=NOW_MS + 35 + n)
+    fresh = open_reader(tmp_path, marks)
+    for timestamp_ms in range(NOW_MS, NOW_MS + 80):
+        assert log.offset_for_timestamp(timestamp_ms) == fresh.offset_for_timestamp(timestamp_ms)
+
+
 def test_a_log_started_anew_knows_nothing_of_what_it_held(tmp_path: Path) -> None:
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, segment_bytes=150)
