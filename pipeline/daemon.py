@@ -26,6 +26,7 @@ _OF_ANY_TASK = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyspark.sql.pandas.serializers",
+    "pyspark_commitlog.pipeline.batch_writer",
     "pyspark_commitlog.pipeline.datasource",
     "pyspark_commitlog.pipeline.sink",
     "pyspark_commitlog.storage.kernels.records",

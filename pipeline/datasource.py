@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,7 +15,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.batch_reader import batch_reader
-from pyspark_commitlog.pipeline.batch_writer import CommitLogWriter, WriteOptions, refuse_overwrite, refuse_stream
 from pyspark_commitlog.pipeline.garbage import freeze_worker_imports
 from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
@@ -46,12 +48,21 @@ class CommitLogDataSource(DataSource):
         return CommitLogStreamReader(options, options.columns.arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        writing = _load_writing()
         if overwrite:
-            raise refuse_overwrite()
-        return CommitLogWriter(schema, WriteOptions.parse(self.options))
+            raise writing.refuse_overwrite()
+        writer: DataSourceWriter = writing.CommitLogWriter(schema, writing.WriteOptions.parse(self.options))
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
-        raise refuse_stream()
+        raise _load_writing().refuse_stream()
+
+
+def _load_writing() -> ModuleType:
+    """``pipeline.batch_writer``, which imports numba: a process that plans reads, of which each streaming query starts
+    one, does without both.
+    """
+    return import_module("pyspark_commitlog.pipeline.batch_writer")
 
 
 DefaultSource = CommitLogDataSource

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -304,6 +306,35 @@ def test_markers_at_the_end_are_not_read_over(logs: Logs) -> None:
     assert reader.latestOffset(of_kafka, ALL) == of_kafka, "a checkpoint that Kafka's source wrote lies behind them"
     logs.append("b", 0, 1)
     assert read(reader, of_kafka, reader.latestOffset(of_kafka, ALL)) == {"b-0": [3]}
+
+
+# What a query's own process asks of this reader between two micro-batches. Spark starts such a process for each query.
+PLANNING = """
+import sys
+from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
+
+options = {"path": sys.argv[1], "subscribe": "a,b", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "90"}
+source = CommitLogDataSource(options | {"maxBytesPerTrigger": "1000"})
+reader = source.streamReader(source.schema())
+reader.prepareForTriggerAvailableNow()
+start, count = reader.initialOffset(), 0
+while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+    count += sum(part.end - part.start for part in reader.partitions(start, end))
+    reader.commit(end)
+    start = end
+print(count, end["b"]["0"], "numba" in sys.modules)
+"""
+
+
+def test_query_is_planned_without_importing_numba(logs: Logs) -> None:
+    """The import, and loading kernels, would take longer than a first micro-batch."""
+    logs.create("b")
+    for _ in range(3):
+        logs.append("b", 0, 2)
+    ran = subprocess.run(
+        [sys.executable, "-c", PLANNING, logs.directory], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert ran.stdout.split() == ["106", "6", "False"]
 
 
 # What is read
