@@ -350,7 +350,8 @@ class SegmentReader:
         timestamps = np.concatenate(([before.timestamp], headers.table["max_timestamp"]))
         offsets = np.concatenate(([before.offset], headers.table["last_offset"]))
         running = np.maximum.accumulate(timestamps)
-        reached = np.where(np.diff(running, prepend=running[0] - 1) > 0, np.arange(len(running)), 0)
+        reached = np.arange(len(running))
+        reached[1:][running[1:] == running[:-1]] = 0
         return running[1:], offsets[np.maximum.accumulate(reached)][1:]
 
     def position_reaching(self, offset: int) -> int | None:
