@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.kafka_jvm import QUICK_START
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)  # every driver's JVM, however it is started
