@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptRecordError, LogDirLockedError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format import checkpoints, index_entries, names
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager, leaving_a_trace
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
@@ -140,6 +142,30 @@ def test_whatever_is_damaged_is_as_before(tmp_path: Path, suffix: str) -> None:
         assert rebuild_log(log).changes == ()
     assert files(tmp_path) == expected
     assert verify_log(context(tmp_path, CONFIGS)).findings == ()
+
+
+def an_abort_more(index: bytes) -> bytes:
+    *_, last = entries = index_entries.decode_aborted(index)
+    return index_entries.encode_aborted([*entries, replace(last, producer_id=8, last_offset=last.last_offset + 1)])
+
+
+def an_epoch_more(snapshot: bytes) -> bytes:
+    entries = checkpoints.decode_snapshot(snapshot)
+    return checkpoints.encode_snapshot([each._replace(producer_epoch=each.producer_epoch + 1) for each in entries])
+
+
+@pytest.mark.parametrize(("suffix", "saying_more"), [(".txnindex", an_abort_more), (".snapshot", an_epoch_more)])
+def test_what_a_file_says_beyond_a_log_that_holds_all_it_ever_held_goes(
+    tmp_path: Path, suffix: str, saying_more: Callable[[bytes], bytes]
+) -> None:
+    marks = KeptInMemory()
+    write_small(tmp_path, marks)
+    with open_log(tmp_path, marks, **SETTINGS) as log:
+        changed = next(path for path in sorted(tmp_path.glob(f"*{suffix}")) if path.stat().st_size)
+        right = changed.read_bytes()
+        changed.write_bytes(saying_more(right))
+        assert [Path(name) for name, _ in rebuild_log(log).changes] == [changed]
+        assert changed.read_bytes() == right
 
 
 def test_an_active_segment_with_a_wrong_index_is_rolled_so_that_other_writers_look_again(tmp_path: Path) -> None:
