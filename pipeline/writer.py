@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -86,12 +86,6 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Arrow batches that are written as one table. Spark makes small ones fastest: vectors of its default of 10,000 rows are
-# filled and sent in three quarters of the time that it takes for 65,536 at once. But what is written at once makes
-# record batches of its own in each partition, and each append is paid for; so it is to be much.
-GATHERED_BYTES_MAX = 8 << 20
-GATHERED_MAX = 16  # so that small batches, which may have been asked for, do not become large tables
-
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
 
@@ -153,8 +147,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Appends table by table, one while the next comes in, so that a task needs memory for two of them (:func:`gathered`),
-    and syncs every partition it touched before it answers: on the disk is then all of the answer.
+    Appends table by table, one while the next comes in, so that a task needs memory for two Arrow batches, and syncs
+    every partition it touched before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -194,33 +188,6 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def gathered(
-    batches: Iterable[pa.RecordBatch], count_max: int = GATHERED_MAX, bytes_max: int = GATHERED_BYTES_MAX
-) -> Iterator[list[pa.RecordBatch]]:
-    """Neighbours that are written together: at most so many, of so many bytes together; a larger one stays alone.
-
-    Batches without rows are left out.
-    """
-    taken: list[pa.RecordBatch] = []
-    size = 0
-    for batch in filter(len, batches):
-        if taken and (len(taken) == count_max or size + batch.nbytes > bytes_max):
-            yield taken
-            taken, size = [], 0
-        taken.append(batch)
-        size += batch.nbytes
-    if taken:
-        yield taken
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with the rows of all, in their order."""
-    if len(batches) == 1:
-        return batches[0]
-    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return whole
-
-
 class _Task:
     """One task's rows on their way into the log."""
 
@@ -242,14 +209,13 @@ class _Task:
         """
         with ThreadPoolExecutor(max_workers=1) as thread:
             writing: Future[None] = thread.submit(lambda: None)
-            for table in gathered(batches):
+            for batch in filter(len, batches):
                 writing.result()
-                writing = thread.submit(self._write_table, table)
+                writing = thread.submit(self._write_table, batch)
             writing.result()
         return list(self._written.values())
 
-    def _write_table(self, table: list[pa.RecordBatch]) -> None:
-        batch = joined(table)
+    def _write_table(self, batch: pa.RecordBatch) -> None:
         rows, now_ms = batch.num_rows, time.time_ns() // 1_000_000
         bad = [
             BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
