@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.format.fields import INT32_MAX, LOG_OVERHEAD, NO_
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
 from pyspark_commitlog.storage.kernels import scan
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LastSeen, LogContext, SegmentReader
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LastSeen, LogContext, SegmentReader, running_largest
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class LogSegment(SegmentReader):
         ``segment.index.bytes`` than now.
         """
         table, start = headers.table, self.size
-        timestamps, offsets = self._running_largest(headers)
+        timestamps, offsets = running_largest(self.largest, headers)
         rows = self._rows_to_index(headers)
         positions = start + np.cumsum(table["size"]) - table["size"]
         self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)

@@ -344,16 +344,6 @@ class SegmentReader:
         else:
             self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
 
-    def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-        """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
-        before = self.largest
-        timestamps = np.concatenate(([before.timestamp], headers.table["max_timestamp"]))
-        offsets = np.concatenate(([before.offset], headers.table["last_offset"]))
-        running = np.maximum.accumulate(timestamps)
-        reached = np.arange(len(running))
-        reached[1:][running[1:] == running[:-1]] = 0
-        return running[1:], offsets[np.maximum.accumulate(reached)][1:]
-
     def position_reaching(self, offset: int) -> int | None:
         """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
         for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES):
@@ -368,16 +358,18 @@ class SegmentReader:
     def largest(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of the first batch that reached it, as the time index knows it."""
         if self._known_largest is None:
-            self._known_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            if self._has_sound_time_index():
-                self._known_largest = self.time_index.last_entry
-            else:
-                for window in self.batches():
-                    timestamps, offsets = self._running_largest(window.headers)
-                    self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
-            if self._taken_in_largest is not None:
-                self._known_largest = _later(self._known_largest, self._taken_in_largest)
+            self._known_largest = self._find_largest()
         return self._known_largest
+
+    def _find_largest(self) -> TimestampOffset:
+        found = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        if self._has_sound_time_index():
+            found = self.time_index.last_entry
+        else:
+            for window in self.batches():
+                timestamps, offsets = running_largest(found, window.headers)
+                found = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+        return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
     def _has_sound_time_index(self) -> bool:
         """Whether there is one that can be used; only a writer can make another. It is checked once."""
@@ -439,6 +431,16 @@ class SegmentReader:
             window = next(self.batches(window_bytes=PROBE_BYTES), None)
             self._known_first_timestamp = None if window is None else int(window.headers.table["max_timestamp"][0])
         return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
+
+
+def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
+    """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
+    timestamps = np.concatenate(([before.timestamp], headers.table["max_timestamp"]))
+    offsets = np.concatenate(([before.offset], headers.table["last_offset"]))
+    running = np.maximum.accumulate(timestamps)
+    reached = np.arange(len(running))
+    reached[1:][running[1:] == running[:-1]] = 0
+    return running[1:], offsets[np.maximum.accumulate(reached)][1:]
 
 
 def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
