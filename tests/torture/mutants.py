@@ -217,7 +217,7 @@ def _test(root: str, tests: list[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (HANGS_S, HANGS_S))
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # a mutant may ask for any amount
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # a mutant may ask for any amount, a test for 5 GiB
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     os._exit(pytest.main(arguments, plugins=[_Deadline()]))
 
