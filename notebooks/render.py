@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 NOTEBOOKS = sorted(HERE.glob("*.ipynb"))
 COLOURS = 64  # of a picture: lines and text are as they were, and the file is a third
 CELL_TIMEOUT_S = 600
+STYLE = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal
 
 
 def run(path: Path) -> Any:
@@ -40,9 +42,12 @@ def run(path: Path) -> Any:
 
 
 def text_of(notebook: Any) -> list[str]:
-    """What each code cell shows as text, in their order; pictures as the name of what they are."""
+    """What each code cell shows as text, in their order; pictures as the name of what they are.
+
+    Without styles: IPython's reader of a command may miss the one that ends behind its last line.
+    """
     return [
-        "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs)
+        STYLE.sub("", "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs))
         for cell in notebook.cells
         if cell.cell_type == "code"
     ]
