@@ -30,8 +30,8 @@ lint: install  ## ruff: rules and format
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-unit: install  ## the tests, three modules at a time: two cores have them done sooner, since many wait
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+unit: install  ## the tests, two modules at a time
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 torture: java install  ## all long runs, or one: make torture SUITE=damage MINUTES=10 SEED=1
 	$(BIN)/python -m tests.torture $(SUITE) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
