@@ -337,8 +337,7 @@ class SegmentReader:
 
     def _note_largest(self, headers: BatchHeaders) -> None:
         """Of batches behind those known. Where the time index was not asked yet, it is when :attr:`largest` is."""
-        row = int(headers.table["max_timestamp"].argmax())  # the first of equal ones
-        found = TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
+        found = _largest_of(headers)
         if self._known_largest is not None:
             self._known_largest = _later(self._known_largest, found)
         else:
@@ -367,8 +366,7 @@ class SegmentReader:
             found = self.time_index.last_entry
         else:
             for window in self.batches():
-                timestamps, offsets = running_largest(found, window.headers)
-                found = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+                found = _later(found, _largest_of(window.headers))
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
     def _has_sound_time_index(self) -> bool:
@@ -441,6 +439,12 @@ def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int
     reached = np.arange(len(running))
     reached[1:][running[1:] == running[:-1]] = 0
     return running[1:], offsets[np.maximum.accumulate(reached)][1:]
+
+
+def _largest_of(headers: BatchHeaders) -> TimestampOffset:
+    """The largest timestamp of batches, and the last offset of the first one that has it."""
+    row = int(headers.table["max_timestamp"].argmax())
+    return TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
 
 
 def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:

@@ -14,9 +14,10 @@ from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.index_entries import encode_offset_entries, encode_time_entries, fits
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Int64s
+from pyspark_commitlog.storage.index import TimestampOffset
 from pyspark_commitlog.storage.producers import Marker, leaving_a_trace
 from pyspark_commitlog.storage.recovery import read_markers
-from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader, Window
+from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader, Window, running_largest
 
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; what is larger is damaged
 
@@ -95,7 +96,7 @@ class IndexEntries:
         self.base_offset = base_offset
         self._interval_bytes = interval_bytes
         self._indexed_position = 0
-        self._largest = (NO_TIMESTAMP, base_offset)
+        self._largest = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._offset_entries: list[bytes] = []
         self._time_entries: list[bytes] = []
         self._last_time = NO_TIMESTAMP
@@ -103,12 +104,12 @@ class IndexEntries:
     def add(self, window: Window) -> None:
         """Take in batches, which follow those before."""
         table = window.headers.table
-        timestamps, offsets = self._running_largest(window.headers)
+        timestamps, offsets = running_largest(self._largest, window.headers)
         rows = self._rows_to_index(window.position + table["position"])
         positions = window.position + table["position"][rows]
         self._offset_entries.append(encode_offset_entries(self.base_offset, table["last_offset"][rows], positions))
         self._add_times(timestamps[rows], offsets[rows])
-        self._largest = int(timestamps[-1]), int(offsets[-1])
+        self._largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
 
     def _rows_to_index(self, positions: Int64s) -> Int64s:
         rows: list[int] = []
@@ -118,17 +119,6 @@ class IndexEntries:
             self._indexed_position = int(positions[row])
             row = int(np.searchsorted(positions, self._indexed_position + self._interval_bytes, side="right"))
         return np.array(rows, dtype=np.int64)
-
-    def _running_largest(self, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-        """After each batch: the largest timestamp so far, and the last offset of the first batch that reached it."""
-        timestamp, offset = self._largest
-        timestamps = np.concatenate(([timestamp], headers.table["max_timestamp"]))
-        offsets = np.concatenate(([offset], headers.table["last_offset"]))
-        running = np.maximum.accumulate(timestamps)
-        rises = np.flatnonzero(np.diff(running) > 0) + 1
-        reached = np.zeros(len(running), dtype=np.int64)
-        reached[rises] = rises
-        return running[1:], offsets[np.maximum.accumulate(reached)][1:]
 
     def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
         """A timestamp that is not above the one before is passed over."""
