@@ -157,7 +157,10 @@ class LogManager:
 
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic."""
-        return _config_of((*self.topic(topic).configs.items(), *self.overrides.items()))
+        return self._config(self.topic(topic))
+
+    def _config(self, description: TopicDescription) -> LogConfig:
+        return _config_of((*description.configs.items(), *self.overrides.items()))
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -315,7 +318,7 @@ class LogManager:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, no {partition}"
             )
-        return _config_of((*description.configs.items(), *self.overrides.items()))
+        return self._config(description)
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
         """What ``make`` made when ``key`` was first asked for; closed with the manager."""
