@@ -196,14 +196,20 @@ def test_a_look_that_takes_long_does_not_hold_up_the_listener(tmp_path: Path, re
 # --- with Spark
 
 
+def directory_of_orders(tmp_path: Path, partitions: int, values: list[bytes]) -> str:
+    """A log directory with a topic ``orders``, each partition of which has the values."""
+    path = directory_with_internal_topics(tmp_path / "events")
+    with LogManager.open(path) as manager:
+        manager.create_topic("orders", partitions=partitions)
+        for partition in range(partitions):
+            append(manager.open_log("orders", partition), *values)
+    return path
+
+
 def test_a_query_that_runs_is_told_and_goes_when_it_ends(
     spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
 ) -> None:
-    path = directory_with_internal_topics(tmp_path / "events")
-    with LogManager.open(path) as manager:
-        manager.create_topic("orders", partitions=2)
-        for partition in (0, 1):
-            append(manager.open_log("orders", partition), *[b"v"] * 5)
+    path = directory_of_orders(tmp_path, partitions=2, values=[b"v"] * 5)
     metrics = CommitLogMetrics(port=None, registry=registry)
     spark.streams.addListener(metrics)
     try:
@@ -230,10 +236,7 @@ def test_a_query_that_runs_is_told_and_goes_when_it_ends(
 def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
     spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
 ) -> None:
-    path = directory_with_internal_topics(tmp_path / "events")
-    with LogManager.open(path) as manager:
-        manager.create_topic("orders", partitions=1)
-        append(manager.open_log("orders", 0), *[b"v" * 100] * 10)
+    path = directory_of_orders(tmp_path, partitions=1, values=[b"v" * 100] * 10)
     CommitLogMetrics(port=None, registry=registry)
     stream = spark.readStream.format("commitlog").options(subscribe="orders", startingOffsets="earliest").load(path)
     rows = stream.selectExpr("value", "cast(offset % 2 as int) as partition").observe(
