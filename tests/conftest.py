@@ -11,6 +11,7 @@ from tests.support.kafka_jvm import QUICK_START
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("brief", settings.get_profile("untimed"), max_examples=40)  # where each example takes long
 settings.load_profile("untimed")
 
 os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)  # every driver's JVM, however it is started

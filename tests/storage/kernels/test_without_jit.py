@@ -10,27 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
+MODULES = "bounds keyed oddities plain spaced streams twins vectors"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "test_bounds.py",
-        "test_keyed.py",
-        "test_oddities.py",
-        "test_plain.py",
-        "test_spaced.py",
-        "test_streams.py",
-        "test_twins.py",
-        "test_vectors.py",
-    ],
-)
-def test_without_the_jit_all_holds_too(name: str) -> None:
+def test_without_the_jit_all_holds_too() -> None:
+    modules = [HERE / f"test_{name}.py" for name in MODULES.split()]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=brief"]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE / name)],
+        [sys.executable, "-W", "ignore", "-m", "pytest", *options, *modules],
         cwd=HERE.parents[2],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
