@@ -83,7 +83,7 @@ def log_dir(tmp_path: Path) -> str:
 
 def in_a_process(log_dir: str, batches: range, point: Point | None) -> int | None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.pipeline.inline_spark"])
+    context.set_forkserver_preload(["tests.pipeline.inline_spark_warm"])
     process = context.Process(target=write_until_killed, args=(log_dir, batches, point))
     process.start()
     process.join()

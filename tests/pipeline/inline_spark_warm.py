@@ -1,0 +1,13 @@
+"""For ``set_forkserver_preload``: all that a driver's first micro-batch imports and loads, so that forks have it.
+
+Kernels and pandas take two seconds of processor time a process, and a process that is killed has written for 20 ms.
+"""
+
+from __future__ import annotations
+
+from tests.pipeline.inline_spark import PARTITIONS, TOPIC, Driver
+from tests.support.log_directories import memory_disk_with_topics
+
+_driver = Driver("/log", memory_disk_with_topics("/log", TOPIC, PARTITIONS))
+_driver.write(0)
+_driver.content()
