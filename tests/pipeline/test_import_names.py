@@ -45,15 +45,15 @@ def foreign(tmp_path: Path) -> Path:
     return tmp_path / "foreign"
 
 
-def run_in(directory: Path, python: Path) -> str:
-    """What PROGRAM prints, started by ``python`` in ``directory`` with the workers' Python set and nothing else."""
+def run_in(directory: Path, python: Path, **more: str) -> str:
+    """What PROGRAM prints, started by ``python`` in ``directory`` with its workers' Python and ``more`` set."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "data" / "flights").mkdir(parents=True)
     (directory / "data" / "flights" / "lines.txt").write_text("\n".join(LINES))
     done = subprocess.run(
         [python, "program.py"],
         cwd=directory,
-        env=environment(PYSPARK_PYTHON=str(python)),
+        env=environment(PYSPARK_PYTHON=str(python), **more),
         capture_output=True,
         text=True,
         check=False,
@@ -85,6 +85,6 @@ def test_wheel_installed_in_a_clean_environment_works_without_the_checkout(
     zipfile.ZipFile(wheel).extractall(packages)  # what an installer does with a wheel of pure Python
     # Dependencies come from here; a .pth found through a .pth is not followed, so the checkout stays out of sight.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    printed = run_in(foreign, python)
+    printed = run_in(foreign, python, NUMBA_DISABLE_JIT="1")  # in a new place all would be compiled again
     assert f"FROM {packages / 'pyspark_commitlog'}" in printed
     assert "READ True" in printed

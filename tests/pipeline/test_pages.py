@@ -130,10 +130,13 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if list(parse(page).examples())], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_every_command_of_the_page_runs(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
+def test_every_command_of_the_page_runs(
+    page: Path, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = parse(placed(page, place))
     if "dist/" in page.read_text(encoding="utf-8"):
         (place / "dist").symlink_to(request.getfixturevalue("wheel").parent)
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # out of a .zip each process would compile again
     if has_python(page):
         document.namespace["spark"] = request.getfixturevalue("spark")
     for example in document.examples():
