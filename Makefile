@@ -13,7 +13,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test lint types unit torture install java python bench docs notebooks wheel clean
+.PHONY: help demo test lint types prepared unit torture install java python bench docs notebooks wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -21,7 +21,9 @@ help:  ## this list
 demo: java install  ## write 336,776 flights to a topic, read them back, compare; again: goes on where it stopped
 	@$(BIN)/python jobs/demo.py
 
-test: java lint types unit  ## everything CI runs: lint, types, tests
+test: java install  ## everything CI runs: lint, types, tests
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
+	@$(MAKE) --no-print-directory unit
 
 lint: install  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -30,7 +32,11 @@ lint: install  ## ruff: rules and format
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-unit: install  ## the tests, two modules at a time
+# What tests need of Kafka's and Spark's jars, in the user's cache.
+prepared: java install
+	$(BIN)/python -m tests.support.prepare
+
+unit: prepared  ## the tests, two modules at a time
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 torture: java install  ## all long runs, or one: make torture SUITE=damage MINUTES=10 SEED=1

@@ -7,15 +7,14 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.kafka_jvm import QUICK_START
+from tests.support import spark_jvm
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("brief", settings.get_profile("untimed"), max_examples=40)  # where each example takes long
 settings.load_profile("untimed")
 
-os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)  # every driver's JVM, however it is started
-os.environ["SPARK_DAEMON_JAVA_OPTS"] = " ".join(QUICK_START)  # masters and workers
+os.environ.update(spark_jvm.ENVIRONMENT)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

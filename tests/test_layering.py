@@ -53,7 +53,7 @@ ALLOWED = {
 SPARK = ("pipeline/", "jobs/", f"{PACKAGE}/", "tests/pipeline/", "tests/jobs/", "tests/conftest.py", "benchmarks/")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
-    "pyspark": (*SPARK, "tests/support/kafka_jvm.py"),  # which finds Spark's jars by it, and starts no Spark
+    "pyspark": (*SPARK, "tests/support/kafka_jvm.py", "tests/support/spark_jvm.py"),  # which find its jars by it
     "delta": SPARK,
 }
 

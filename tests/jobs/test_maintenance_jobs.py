@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogManager
+from tests.support import spark_jvm
 from tests.support.compaction import Pass, batches
 from tests.support.logs import records
 from tests.support.maintenance import EXACT, lay_out_directory, left_by, segment_files, topic_of, tree
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 def submit(job: str, *options: object) -> subprocess.CompletedProcess[str]:
     """Run a job as a scheduler does; the jars of Delta, which it does not use, are not asked for."""
     program = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
+    program += spark_jvm.DEFAULTS_ARGUMENTS
     return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)])
 
 

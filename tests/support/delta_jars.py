@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.support import kafka_jvm
+from tests.support import kafka_jvm, spark_jvm
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,13 +21,17 @@ spark.master                                      local[2]
 spark.driver.memory                               1g
 spark.sql.shuffle.partitions                      2
 spark.python.authenticate.socketTimeout           120s
-spark.executor.extraJavaOptions                   {" ".join(kafka_jvm.QUICK_START)}
-"""
+{spark_jvm.DEFAULTS_LINES}"""
+
+
+def delta_jars() -> str:
+    """Paths with commas, as ``spark.jars`` wants them; fetched on first use. Raises as ``kafka_jvm.jars``."""
+    return ",".join(map(str, kafka_jvm.resolved_alone("delta", *_JARS)))
 
 
 def delta_settings() -> str:
-    """Lines for spark-defaults.conf; the jars are fetched on first use. Raises as ``kafka_jvm.jars``."""
-    return f"spark.jars {','.join(map(str, kafka_jvm.resolved_alone('delta', *_JARS)))}\n{_SETTINGS}"
+    """Lines for spark-defaults.conf; raises as :func:`delta_jars`."""
+    return f"spark.jars {delta_jars()}\n{_SETTINGS}"
 
 
 def small_conf(directory: Path) -> Path:

@@ -296,6 +296,12 @@ def _formatted_storage() -> Path:
     return kafka_jvm.cached("formatted", _CLUSTER_ID + _PROPERTIES["node.id"], run_format)
 
 
+def prepare() -> None:
+    """Make what a broker's first start would: formatted storage, and an archive of its classes."""
+    _formatted_storage()
+    _class_archive()
+
+
 class _ArchivedBroker(Broker):
     """One whose classes go into an archive when it stops."""
 

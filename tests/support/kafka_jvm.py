@@ -112,8 +112,7 @@ def java() -> Path:
     Raises:
         JavaMissingError: none there, older than 17, or without the compiler (a JRE).
     """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    found, home = any_java(), os.environ.get("JAVA_HOME")
     where = f"JAVA_HOME={home}" if home else "PATH"
     need = "real Kafka in tests needs a JDK of version 17 or newer"
     if found is None:
@@ -124,12 +123,24 @@ def java() -> Path:
         raise JavaMissingError(f"{found} ({where}) is version {version[1] if version else 'before 9'}: {need}")
     if not re.search(r"^jdk\.compiler@", listing, re.MULTILINE):
         raise JavaMissingError(f"{found} ({where}) is a JRE, its module jdk.compiler is missing: {need}")
-    return Path(found)
+    return found
+
+
+def any_java() -> Path | None:
+    """The same, whatever it is."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else None)
+    return None if found is None else Path(found)
 
 
 def cache_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spark-commitlog" / f"kafka-{KAFKA_VERSION}"
+
+
+def cache_place(name: str, recipe: str) -> Path:
+    """Where :func:`cached` has it, whether it is there or not."""
+    return cache_directory() / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 
 def cached(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
@@ -138,9 +149,8 @@ def cached(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
     One process fills while others wait. A directory gets its name only when it is filled and a list of its files and
     their sizes is written, so what a killed process leaves is never taken for whole; what lost bytes is filled anew.
     """
-    root = cache_directory()
+    root, target = cache_directory(), cache_place(name, recipe)
     root.mkdir(parents=True, exist_ok=True)
-    target = root / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
     with _locked(root / f"{name}.lock"):
         if not _is_whole(target):
             for leftover in root.glob(f"{name}.partial-*"):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyspark_commitlog.pipeline.flights import FIRST_MODIFIED_S, NAMES
 from pyspark_commitlog.storage import Isolation, LogManager
+from tests.support import spark_jvm
 from tests.support.log_directories import directory_with_internal_topics
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ spark.sql.files.maxPartitionBytes                 64k
 spark.python.authenticate.socketTimeout           120s
 spark.python.daemon.module                        pyspark_commitlog.pipeline.daemon
 spark.python.unix.domain.socket.enabled           true
-"""
+{jvms}"""
 Row = tuple[object, ...]  # of a flight, but for its hour, which is told another way in each place
 
 
@@ -117,7 +118,9 @@ class Job:
     def __init__(self, path: Path, master: str, name: str, *arguments: str, done: str, settings: str = "") -> None:
         conf = path / "conf"
         conf.mkdir(exist_ok=True)
-        (conf / "spark-defaults.conf").write_text(SPARK_DEFAULTS.format(master=master) + settings)
+        (conf / "spark-defaults.conf").write_text(
+            SPARK_DEFAULTS.format(master=master, jvms=spark_jvm.DEFAULTS_LINES) + settings
+        )
         (conf / "log4j2.properties").write_bytes((ROOT / "conf" / "log4j2.properties").read_bytes())
         command = [Path(sys.executable).with_name("spark-submit"), ROOT / "jobs" / name]
         self.errors = path / "stderr"

@@ -1,0 +1,28 @@
+"""Fetch and make what the tests need once a user, before they begin: in the middle, one waits for another's.
+
+Most of it is made when a test first asks for it, too; but JVMs of Spark that start before their archive is there do
+without. What is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.support import kafka, kafka_jvm, spark_jvm
+from tests.support.delta_jars import delta_jars
+from tests.support.spark_connector import connector_jars
+
+
+def prepare() -> None:
+    """Raises as :mod:`tests.support.kafka_jvm` where there is no JDK, or a jar cannot be had."""
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        archive = beside.submit(spark_jvm.archive_classes)
+        kafka_jvm.classpath()
+        kafka.prepare()  # by this thread: a broker ends with the one that started it
+        connector_jars()
+        delta_jars()
+        archive.result()
+
+
+if __name__ == "__main__":
+    prepare()
