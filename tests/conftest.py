@@ -11,7 +11,6 @@ from tests.support import spark_jvm
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("brief", settings.get_profile("untimed"), max_examples=40)  # where each example takes long
 settings.load_profile("untimed")
 
 os.environ.update(spark_jvm.ENVIRONMENT)

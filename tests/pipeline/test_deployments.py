@@ -87,14 +87,14 @@ def lose_executor(batches):
             os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
 def losing_an_executor():
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    many = spark.range(0, 30_000, 1, 4).selectExpr("cast(id as string) as value")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    many = spark.range(0, 100_000, 1, 4).selectExpr("cast(id as string) as value")
     write = commitlog_sink(topic="many", log_dir="log", txnAppId="many", partitions=3)
     written = write(many.mapInArrow(lose_executor, many.schema), 0)
     found = read("many")
     return {
         "lost": os.path.exists("lost"), "written": sum(each.records for each in written), "found": len(found),
-        "once": found == list(range(30_000)), "with_aborted": len(read("many", "read_uncommitted")),
+        "once": found == list(range(100_000)), "with_aborted": len(read("many", "read_uncommitted")),
     }
 
 told = {"plain": plain(), "losing": losing_an_executor()}
@@ -121,8 +121,8 @@ def test_executors_in_processes_of_their_own_write_to_one_log_and_read_it(on_a_c
 def test_executor_lost_while_a_batch_is_written_costs_an_attempt_and_no_row(on_a_cluster: Any) -> None:
     told = on_a_cluster["losing"]
     assert told["lost"]
-    assert (told["written"], told["found"], told["once"]) == (30_000, 30_000, True)
-    assert told["with_aborted"] > 30_000
+    assert (told["written"], told["found"], told["once"]) == (100_000, 100_000, True)
+    assert told["with_aborted"] > 100_000
 
 
 SUBMITTED = (

@@ -23,6 +23,12 @@ from tests.support.spark_kafka import FIRST_MS, delete_records
 
 NAMES = ("kafka", "commitlog")
 EARLIEST = {"startingOffsets": "earliest"}
+# Kafka's client asks on for a minute where a topic goes while it is asked for: here it ends, and Spark asks again.
+ASKS_AGAIN = {
+    "fetchOffset.numRetries": "3",
+    "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "5000",
+}
 STREAMS: dict[str, Options] = {
     "all from the beginning, few records at a time and a task": {
         "subscribe": "plain",
@@ -291,14 +297,6 @@ class TestWhileTheTopicChanges:
         finally:
             for query in queries.values():
                 query.stop()
-
-
-# A client of Kafka's that asks for offsets just when the topic goes asks on for a minute, and Spark then once more.
-ASKS_AGAIN = {
-    "fetchOffset.numRetries": "3",
-    "kafka.request.timeout.ms": "5000",
-    "kafka.default.api.timeout.ms": "5000",
-}
 
 
 def drain(queries: dict[str, StreamingQuery]) -> None:

@@ -12,6 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_topic_to_table_to_topic_under_kills_is_the_same_topic(tmp_path: Path) -> None:
-    tally = torture(tmp_path, kills=2, seed=1, records=600)
+    tally = torture(tmp_path, kills=2, seed=1, records=1200)
     assert tally.total == 2
-    assert tally.rows == 600
+    assert tally.rows == 1200

@@ -16,7 +16,7 @@ MODULES = "bounds keyed oddities plain spaced streams twins vectors"
 
 def test_without_the_jit_all_holds_too() -> None:
     modules = [HERE / f"test_{name}.py" for name in MODULES.split()]
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=brief"]
+    options = ["-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "pytest", *options, *modules],
         cwd=HERE.parents[2],
