@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 class SinkBatch(NamedTuple):
     """A micro-batch that a sink committed."""
 
+    log_dir: str
     app_id: str
     written: list[Written]
     seconds: float  # since its transaction was begun

@@ -48,13 +48,14 @@ INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "How fast rows came"
 PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "How fast rows were processed", _QUERY)
 BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
 
-# What sinks of this process wrote; a sink is a group of its own, as in commitlog_sink_batches.
-_SINK_TOPIC = (*_QUERY, "topic")
+# What sinks of this process wrote; a sink is a group of its own, as in commitlog_sink_batches, in its log directory.
+_SINK = (*_QUERY, "log_dir")
+_SINK_TOPIC = (*_SINK, "topic")
 SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
 SINK_BYTES = Gauge("commitlog_sink_batch_bytes", "Their bytes in the log", _SINK_TOPIC)
 SINK_PARTITIONS = Gauge("commitlog_sink_batch_partitions", "Partitions that they went to", _SINK_TOPIC)
-SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink took for its last micro-batch", _QUERY)
-SINK_COMMIT_SECONDS = Gauge("commitlog_sink_commit_seconds", "How long of that the commit took", _QUERY)
+SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink took for its last micro-batch", _SINK)
+SINK_COMMIT_SECONDS = Gauge("commitlog_sink_commit_seconds", "How long of that the commit took", _SINK)
 
 # Spark calls every source that is written in Python so; ours is told from others by the form of its offsets.
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
@@ -188,13 +189,14 @@ def _add_query(gauges: Gauges, progress: StreamingQueryProgress) -> None:
 
 
 def _add_sink(gauges: Gauges, batch: SinkBatch) -> None:
+    sink = (batch.app_id, batch.log_dir)
     for topic in sorted({each.topic for each in batch.written}):
         written = [each for each in batch.written if each.topic == topic]
-        gauges.set(SINK_RECORDS, sum(each.records for each in written), batch.app_id, topic)
-        gauges.set(SINK_BYTES, sum(each.bytes for each in written), batch.app_id, topic)
-        gauges.set(SINK_PARTITIONS, len({each.partition for each in written}), batch.app_id, topic)
-    gauges.set(SINK_SECONDS, batch.seconds, batch.app_id)
-    gauges.set(SINK_COMMIT_SECONDS, batch.commit_seconds, batch.app_id)
+        gauges.set(SINK_RECORDS, sum(each.records for each in written), *sink, topic)
+        gauges.set(SINK_BYTES, sum(each.bytes for each in written), *sink, topic)
+        gauges.set(SINK_PARTITIONS, len({each.partition for each in written}), *sink, topic)
+    gauges.set(SINK_SECONDS, batch.seconds, *sink)
+    gauges.set(SINK_COMMIT_SECONDS, batch.commit_seconds, *sink)
 
 
 def _consumer(progress: StreamingQueryProgress) -> Consumer:

@@ -157,8 +157,9 @@ class _MicroBatch:
             committing_s = time.monotonic()
             coordinator.commit(transaction, parts, self._progress.offsets(records))
         ended_s = time.monotonic()
-        app_id = self._progress.run.app_id
-        self._writer.newest = SinkBatch(app_id, written, ended_s - began_s, ended_s - committing_s)
+        self._writer.newest = SinkBatch(
+            self._targets.directory, self._progress.run.app_id, written, ended_s - began_s, ended_s - committing_s
+        )
         return written
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from pyspark_commitlog.pipeline import exposition
+from pyspark_commitlog.pipeline import coordination, exposition
 from pyspark_commitlog.pipeline import metrics as listener
 from pyspark_commitlog.pipeline.exposition import Gauge
 from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
@@ -53,6 +53,12 @@ def terminated(run_id: str = RUN) -> QueryTerminatedEvent:
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
+
+
+@pytest.fixture(autouse=True)
+def no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that other tests of this process left are not told."""
+    monkeypatch.setattr(coordination, "_table", {})
 
 
 @pytest.fixture
@@ -254,6 +260,21 @@ def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
     finally:
         query.stop()
     soon(lambda: page(registry).samples == {})
+
+
+def test_sinks_of_one_name_are_told_apart_by_their_directories(
+    spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
+) -> None:
+    CommitLogMetrics(port=None, registry=registry)
+    directories = [str(tmp_path / name) for name in ("a", "b")]
+    sinks = [commitlog_sink(topic="copies", log_dir=path, partitions=1, txnAppId="copier") for path in directories]
+    for rows, sink in enumerate(sinks, 1):
+        sink(spark.range(rows).selectExpr("cast(id as string) as value"), 0)
+    found = page(registry, "group", "log_dir")
+    assert found["commitlog_sink_batch_records"] == {("copier", path): rows for rows, path in enumerate(directories, 1)}
+    for sink in sinks:
+        sink.close()
+    assert page(registry).samples == {}
 
 
 # --- the page about them
