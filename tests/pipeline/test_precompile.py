@@ -1,0 +1,104 @@
+"""Zips of modules with compiled ones beside them: what Python imports of them, and what a second run finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.pipeline import precompile
+from pyspark_commitlog.pipeline.precompile import compile_archive
+
+MODULES = {"first.py": "import second\n", "second.py": "def fail():\n    raise ValueError('found')\n"}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "modules.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, source in MODULES.items():
+            file.writestr(name, source)
+        file.writestr("data.txt", "no module")
+    path.chmod(0o640)
+    return path
+
+
+def run(program: str, archive: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PYTHONPATH": str(archive), **environment}
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
+
+
+def names(archive: Path) -> list[str]:
+    with zipfile.ZipFile(archive) as file:
+        return file.namelist()
+
+
+def test_every_module_is_compiled_once_and_the_rest_stays(archive: Path) -> None:
+    assert compile_archive(archive) == 2
+    assert names(archive) == ["first.py", "second.py", "data.txt", "first.pyc", "second.pyc"]
+    assert archive.stat().st_mode & 0o777 == 0o640
+    assert list(archive.parent.iterdir()) == [archive]
+    before = archive.stat()
+    assert compile_archive(archive) == 0
+    assert archive.stat() == before
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
+def test_python_takes_what_is_compiled_in_any_time_zone(archive: Path, zone: str) -> None:
+    compile_archive(archive)
+    done = run("import first, second; print(first.__file__, second.__file__)", archive, TZ=zone)
+    assert done.stdout.split() == [f"{archive}/first.pyc", f"{archive}/second.pyc"]
+
+
+def test_tracebacks_show_the_source(archive: Path) -> None:
+    compile_archive(archive)
+    program = "import second, traceback\ntry:\n    second.fail()\nexcept ValueError:\n    traceback.print_exc()"
+    told = run(program, archive).stderr.splitlines()
+    assert told[-3:-1] == [f'  File "{archive}/second.py", line 2, in fail', "    raise ValueError('found')"]
+
+
+def test_a_process_that_has_the_zip_open_goes_on(archive: Path) -> None:
+    program = f"""
+import sys, zipimport
+importer = zipimport.zipimporter({str(archive)!r})
+from pyspark_commitlog.pipeline.precompile import compile_archive
+from pathlib import Path
+assert compile_archive(Path({str(archive)!r})) == 2
+print(importer.load_module("second").__file__)
+"""
+    assert run(program, Path(os.getcwd())).stdout.strip() == f"{archive}/second.py"
+
+
+def test_what_another_python_compiled_is_passed_over(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(precompile, "MAGIC_NUMBER", b"\x00\x00\r\n")
+        compile_archive(archive)
+    assert run("import second; print(second.__file__)", archive).stdout.strip() == f"{archive}/second.py"
+    assert compile_archive(archive) == 2
+    assert run("import second; print(second.__file__)", archive).stdout.strip() == f"{archive}/second.pyc"
+
+
+def test_archive_is_as_it_was_where_a_module_cannot_be_compiled(archive: Path) -> None:
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("wrong.py", "def")
+    before = archive.read_bytes()
+    with pytest.raises(SyntaxError):
+        compile_archive(archive)
+    assert archive.read_bytes() == before
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def test_spark_starts_its_workers_from_zips_that_are_compiled() -> None:
+    """``make install`` sees to it; programs that are not in this environment do it by the same command."""
+    command = [sys.executable, "-m", precompile.__name__]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [line.partition(":")[0][:7] for line in told.splitlines()] == ["py4j-0.", "pyspark"]
+    [pyspark] = [each for each in precompile.archives_of_spark() if each.name == "pyspark.zip"]
+    assert (
+        run("import pyspark.worker as it; print(it.__file__)", pyspark).stdout.strip()
+        == f"{pyspark}/pyspark/worker.pyc"
+    )
