@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.pipeline.garbage import freeze_imports
@@ -48,7 +51,9 @@ def main() -> None:
     if not may_fork():
         os.execv(sys.executable, [sys.executable, "-m", PLAIN_DAEMON, *sys.argv[1:]])
     freeze_imports()
-    import_module(PLAIN_DAEMON).manager()
+    plain: Any = import_module(PLAIN_DAEMON)
+    plain.worker = ending_quietly(plain.worker)
+    plain.manager()
 
 
 def preload(worker: str) -> None:
@@ -56,6 +61,23 @@ def preload(worker: str) -> None:
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
     storage.partitions_of(storage.BinaryColumn.from_list([b"any"]), 1)  # the first kernel that runs loads most of Numba
+
+
+def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark's ``worker``, which ends without a traceback when Spark has hung up.
+
+    So an idle one is told that it is not needed any more. It tries to answer that there was no task, and over a unix
+    socket that fails, while over TCP what nobody reads can still be sent.
+    """
+
+    @wraps(worker)
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
 
 
 def may_fork() -> bool:

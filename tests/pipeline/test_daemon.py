@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +90,15 @@ def await_end(pid: int) -> None:
             time.sleep(0.01)
 
 
+def as_spark(sockets: str) -> dict[str, str]:
+    """The environment that Spark gives a daemon which is to listen in the directory ``sockets``."""
+    return os.environ | {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+
+
 def of_workers(spark: SparkSession) -> DataFrame:
     return spark.range(1).mapInArrow(commands_of_parents, "command string, pid long, daemon long")
 
@@ -121,6 +133,19 @@ def test_forks_work_with_whatever_keeps_threads() -> None:
     command = [sys.executable, "-c", FORKS]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.strip() == "40", done.stderr[-4000:]
+
+
+def test_a_worker_that_spark_hangs_up_on_ends_without_a_word() -> None:
+    command = [sys.executable, "-m", OURS, WORKER]
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with tempfile.TemporaryDirectory() as sockets, subprocess.Popen(command, env=as_spark(sockets), **pipes) as daemon:
+        length = int.from_bytes(daemon.stdout.read(4), "big")
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(daemon.stdout.read(length))
+            worker = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+        await_end(worker)
+        _, told = daemon.communicate()
+    assert told == b""
 
 
 def test_where_a_thread_may_hold_locks_sparks_own_daemon_takes_over() -> None:
