@@ -21,6 +21,7 @@ T = TypeVar("T")
 # Spark stops its context at priority 50 of Hadoop's shutdown hooks; higher ones run first.
 _BEFORE_SPARK_STOPS = 100
 _BATCH_TIMEOUT_S = 300
+_LAST_WORDS_S = 10
 
 
 class BatchGate:
@@ -66,7 +67,7 @@ def run_available(
     stop = _Stop(gate, query)
     signal.signal(signal.SIGINT, stop.on_signal)
     signal.signal(signal.SIGTERM, stop.on_signal)
-    _on_jvm_shutdown(stream.sparkSession, stop.now)
+    _on_jvm_shutdown(stream.sparkSession, stop.before_the_jvm_ends)
     try:
         query.awaitTermination()
     except StreamingQueryException:
@@ -108,6 +109,11 @@ class _Stop:
         """In a thread of its own: a handler must not wait for a batch that its own thread may be writing."""
         threading.Thread(target=self.now, daemon=True).start()
 
+    def before_the_jvm_ends(self) -> None:
+        """And let the program say so and close what it has open: what it prints goes through the JVM."""
+        self.now()
+        threading.main_thread().join(_LAST_WORDS_S)
+
     def settle(self) -> None:
         """The query has ended: return when nobody is about to stop it."""
         with self._turn:
@@ -135,4 +141,4 @@ def _on_jvm_shutdown(spark: SparkSession, function: Callable[[], None]) -> None:
     hooks = gateway.jvm.org.apache.hadoop.util.ShutdownHookManager.get()
     seconds = gateway.jvm.java.util.concurrent.TimeUnit.SECONDS
     hook = gateway.jvm.java.lang.Thread(_Runnable(function))  # never started: a Runnable that can be hashed
-    hooks.addShutdownHook(hook, _BEFORE_SPARK_STOPS, _BATCH_TIMEOUT_S, seconds)
+    hooks.addShutdownHook(hook, _BEFORE_SPARK_STOPS, _BATCH_TIMEOUT_S + _LAST_WORDS_S, seconds)

@@ -22,6 +22,16 @@ from tests.torture.ingest import DONE, Job
 FILES, ROWS = 7, 200  # each of two runs is stopped after a file or two
 pytestmark = pytest.mark.slow
 
+SPEAKS_LATE = """
+import builtins, time
+
+def after_a_while(*words, say=print, **more):
+    time.sleep(3 if str(words[0]).startswith("Stopped") else 0)
+    say(*words, **more)
+
+builtins.print = after_a_while
+"""
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
@@ -109,9 +119,19 @@ def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
     return "".join(job.printed)
 
 
-def test_job_goes_on_where_sigterm_and_ctrl_c_stopped_it_and_a_run_more_adds_nothing(work: Path) -> None:
+def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine: the JVM had ended by the time the program told that it was stopped."""
+    (work / "sitecustomize.py").write_text(SPEAKS_LATE)
+    patch.setenv("PYTHONPATH", str(work), prepend=os.pathsep)
+
+
+def test_job_goes_on_where_sigterm_and_ctrl_c_stopped_it_and_a_run_more_adds_nothing(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One story, since each start of spark-submit takes its time. Kills: tests/torture/test_kills.py."""
-    assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)
+    with monkeypatch.context() as patch:
+        speaks_late(work, patch)
+        assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)
     assert "Stopped between two files" in run_until_stopped(work, signal.SIGINT, all_of_it=True)
     assert len(list(records(work))) >= ROWS
     assert DONE in run(work)
