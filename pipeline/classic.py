@@ -33,21 +33,26 @@ class _EndOfQueries:
         """Nothing to do."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        release_run(event.runId().toString())
+        run_id = event.runId().toString()
+        release_run(run_id)
+        _watched_runs.discard(run_id)
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 _watched: set[tuple[str, int]] = set()  # by application, sessions
+_watched_runs: set[str] = set()  # of queries that run, so that their further micro-batches ask the JVM for nothing
 
 
-def watch(session: SparkSession, query_id: str) -> None:
+def watch(session: SparkSession, query_id: str, run_id: str) -> None:
     """Give writers back when their queries end; once for a session.
 
     ``session`` is that of a micro-batch, a copy of the one that started the query; only the latter's listeners hear of
     its end. What a thread writes that outlives its query is given back with the sink.
     """
+    if run_id in _watched_runs:
+        return
     gateway = session.sparkContext._gateway
     assert gateway is not None
     assert gateway.jvm is not None
@@ -56,13 +61,13 @@ def watch(session: SparkSession, query_id: str) -> None:
     if query is None:
         return
     started_by = query.sparkSession()
-    if (key := (session.sparkContext.applicationId, started_by.hashCode())) in _watched:
-        return
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    started_by.streams().addListener(
-        gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
-    )
-    _watched.add(key)
+    if (key := (session.sparkContext.applicationId, started_by.hashCode())) not in _watched:
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        started_by.streams().addListener(
+            gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
+        )
+        _watched.add(key)
+    _watched_runs.add(run_id)
 
 
 @contextmanager

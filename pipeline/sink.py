@@ -92,7 +92,7 @@ class CommitLogSink:
         refuse_speculation(frame.sparkSession)
         run = Run.of(frame.sparkSession, self._app_id)
         if run.query_id:
-            load_classic().watch(frame.sparkSession, run.query_id)
+            load_classic().watch(frame.sparkSession, run.query_id, run.run_id)
         self._written_as.add(run.app_id)
         with LogManager.open(self._targets.directory, create=True) as manager:
             topics = self._targets.prepare(manager)
