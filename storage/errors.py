@@ -7,6 +7,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     LogStoreError
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
     ├── StorageError                          the disk failed, or an earlier failure poisoned this writer       [56]
+    │   └── SegmentRemovedError               a file that was there is gone: who reads looks again
     ├── LogDirLockedError                     another process holds the directory or the partition
     ├── NotALogDirError                       the path holds no Kafka log
     ├── SnapshotError                         a snapshot that is none, is not whole, or has no room where it is wanted
@@ -59,6 +60,10 @@ class InvalidConfigError(LogStoreError):
 
 class StorageError(LogStoreError):
     """The disk refused an operation, or did so earlier and the writer is poisoned since: reopen the log to recover."""
+
+
+class SegmentRemovedError(StorageError, FileNotFoundError):
+    """A segment left a log that is open, by retention, compaction or hand: a reader looks at the directory again."""
 
 
 class LogDirLockedError(LogStoreError):

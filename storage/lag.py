@@ -119,7 +119,7 @@ class LogLooks:
 
 def log_figures(place: TopicPartition, log: LogReader) -> LogFigures:
     """Of a log as it was looked at."""
-    size = sum(segment.status().size for segment in log.segments)
+    size = log.file_bytes()
     return LogFigures(*place, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments))
 
 

@@ -225,6 +225,10 @@ class LogReader:
             for segment, next_offset in self.segments.with_next_offsets(self._log_end_offset)
         ]
 
+    def file_bytes(self) -> int:
+        """The lengths of all ``.log`` files together."""
+        return self._looking_again(lambda: sum(segment.status().size for segment in self.segments))
+
     def is_rolled(self) -> bool:
         """Whether what was seen as the active segment is closed by now: a roll makes a segment named by the log end."""
         if self._log_end_offset == self.segments.active.base_offset:

@@ -24,7 +24,7 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.clock import Clock
 from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
-from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
+from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, SegmentRemovedError
 from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
 from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
@@ -101,10 +101,10 @@ class SegmentReader:
         return names.join(self.context.directory, names.segment_file(self.base_offset, kind) + self.suffix)
 
     def status(self) -> FileStatus:
-        """What the file system says of the ``.log``."""
+        """What the file system says of the ``.log``. Raises SegmentRemovedError."""
         status = self.context.filesystem.status(self.path(names.LOG))
         if status is None:
-            raise StorageError(f"{self.path(names.LOG)}: removed while this log is open; open it again")
+            raise SegmentRemovedError(f"{self.path(names.LOG)}: removed while this log is open; open it again")
         return status
 
     @cached_property

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.lag import log_figures
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader, Marks
 from pyspark_commitlog.storage.watcher import LogWatcher
@@ -243,6 +244,21 @@ def test_bytes_between_two_offsets_are_those_of_whole_segments_and_a_share_of_ot
     assert watcher.bytes_between(0, 30) == 3 * size
     assert watcher.bytes_between(5, 20) == size // 2 + size
     assert watcher.bytes_between(12, 12) == 0
+
+
+def test_a_segment_that_leaves_the_log_between_two_looks_is_not_missed(tmp_path: Path) -> None:
+    """Its size was asked for, and only an open file that vanished was looked for again: streams failed on it."""
+    log = open_log(tmp_path)
+    for _ in range(3):
+        append(log, *[b"x" * 10] * 10)
+        log.roll()
+    watchers = [watch(tmp_path) for _ in range(3)]
+    size = watchers[0].segments.first.size
+    for file in tmp_path.glob("*00.*"):
+        file.unlink()
+    assert watchers[0].bytes_between(0, 30) == 2 * size
+    assert watchers[1].file_bytes() == 2 * size
+    assert log_figures(("t", 0), watchers[2]).size == 2 * size
 
 
 def test_files_of_segments_that_were_read_are_given_back(tmp_path: Path) -> None:
