@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 # PEP 552: known by a hash of the source, which is not looked at. A time would be that of the zip's entry, which Python
 # takes for local time: in another time zone none would hold.
@@ -85,10 +85,17 @@ def archives_of_spark() -> list[Path]:
 
 
 def main() -> int:
+    """The exit code is 1 where a zip is as it was: it is none, may not be written, or is not there."""
     parser = argparse.ArgumentParser(description="Compile the Python modules in zips, once.")
     parser.add_argument("archives", nargs="*", type=Path, help="zips (those of SPARK_HOME, or the installed pyspark)")
-    for archive in parser.parse_args().archives or archives_of_spark():
-        print(f"{archive.name}: {compile_archive(archive):,} modules compiled")
+    archives = parser.parse_args().archives or archives_of_spark()
+    if not archives:
+        parser.exit(1, "no python/lib/*.zip in SPARK_HOME: name the zips\n")
+    for archive in archives:
+        try:
+            print(f"{archive.name}: {compile_archive(archive):,} modules compiled")
+        except (OSError, BadZipFile, SyntaxError) as error:
+            parser.exit(1, f"{archive}: {error}\n")
     return 0
 
 

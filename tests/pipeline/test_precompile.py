@@ -92,10 +92,23 @@ def test_archive_is_as_it_was_where_a_module_cannot_be_compiled(archive: Path) -
     assert list(archive.parent.iterdir()) == [archive]
 
 
+def precompiled(*archives: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", precompile.__name__, *map(str, archives)]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+def test_what_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) -> None:
+    archive.write_text("no zip")
+    done = precompiled(archive)
+    assert (done.returncode, done.stderr) == (1, f"{archive}: File is not a zip file\n")
+    assert precompiled(tmp_path / "none.zip").stderr.startswith(f"{tmp_path}/none.zip: [Errno 2]")
+    done = precompiled(SPARK_HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "no python/lib/*.zip in SPARK_HOME: name the zips\n")
+
+
 def test_spark_starts_its_workers_from_zips_that_are_compiled() -> None:
     """``make install`` sees to it; programs that are not in this environment do it by the same command."""
-    command = [sys.executable, "-m", precompile.__name__]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    told = precompiled().stdout
     assert [line.partition(":")[0][:7] for line in told.splitlines()] == ["py4j-0.", "pyspark"]
     [pyspark] = [each for each in precompile.archives_of_spark() if each.name == "pyspark.zip"]
     assert (
