@@ -80,9 +80,7 @@ def _survey(log: LogReader) -> LogFacts:
 
 
 def _segment_facts(segment: LogSegment, next_offset: int, *, is_active: bool) -> SegmentFacts:
-    status = segment.context.filesystem.status(segment.path(names.LOG))
-    if status is None:
-        raise FileNotFoundError(segment.path(names.LOG))
+    status = segment.status()
     first_timestamp_ms = segment.first_timestamp
     facts = SegmentFacts(
         segment.base_offset,
