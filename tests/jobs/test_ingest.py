@@ -110,7 +110,7 @@ def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
     """The job until it told of a file and a signal, to its JVM or to all its processes, ended it; what it printed."""
     job = start(work)
     assert job.next_line(timeout_s=300), job.errors.read_text()
-    assert "file " in job.printed[0]
+    assert "file " in job.printed[0], (job.wait(), job.printed, job.errors.read_text())
     if all_of_it:
         os.killpg(job.process.pid, number)
     else:
