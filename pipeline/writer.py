@@ -86,6 +86,8 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
+TABLE_BYTES = 8 * 2**20  # up to here small Arrow batches are joined
+
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
 
@@ -147,8 +149,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Appends table by table, one while the next comes in, so that a task needs memory for two Arrow batches, and syncs
-    every partition it touched before it answers: on the disk is then all of the answer.
+    Appends table by table, one while the next comes in, so that a task needs memory for two of them, and syncs every
+    partition it touched before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -188,6 +190,33 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
+def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
+    """``write`` every row, in order: Spark's side waits while nobody takes what it sends, so a thread writes meanwhile.
+
+    What came while it wrote it writes next as one table: small batches would leave small record batches, and cost more
+    time. No more than ``TABLE_BYTES`` and a batch wait, however slow the writing is.
+    """
+    waiting: list[pa.RecordBatch] = []
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        writing: Future[None] = thread.submit(lambda: None)
+        for batch in filter(len, batches):
+            waiting.append(batch)
+            if writing.done() or sum(each.nbytes for each in waiting) >= TABLE_BYTES:
+                writing.result()
+                writing = thread.submit(write, _joined(waiting))
+                waiting = []
+        writing.result()
+    if waiting:
+        write(_joined(waiting))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    [table] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return table
+
+
 class _Task:
     """One task's rows on their way into the log."""
 
@@ -203,16 +232,8 @@ class _Task:
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        """Append every row, in order. Raises UnwritableRowError.
-
-        Spark's side waits while nobody takes what it sends, so a thread writes and this one takes.
-        """
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            writing: Future[None] = thread.submit(lambda: None)
-            for batch in filter(len, batches):
-                writing.result()
-                writing = thread.submit(self._write_table, batch)
-            writing.result()
+        """Append every row, in order. Raises UnwritableRowError."""
+        write_behind(batches, self._write_table)
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:

@@ -123,7 +123,7 @@ def test_large_table_goes_through_several_arrow_batches_and_record_batches(spark
     try:
         sink(log_dir, partitions=2, producer={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
     finally:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16384")
     assert values(spark, log_dir) == list(range(20_000))
 
 
