@@ -81,6 +81,15 @@ class _Kept:
         self.turn = threading.RLock()
         self.writer: DriverWriter | None = None
 
+    def checkpoint_later(self) -> None:
+        """In a thread of its own, while Spark notes that the micro-batch is done; the next one waits for its end."""
+        threading.Thread(target=self._checkpoint, name="commitlog checkpoint").start()
+
+    def _checkpoint(self) -> None:
+        with self.turn:
+            if self.writer is not None:
+                self.writer.coordinator.checkpoint()
+
     def drop(self) -> None:
         """Close the writer; a disk that fails then fails the next one too, which will say so."""
         writer, self.writer = self.writer, None
@@ -117,6 +126,7 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
         except BaseException:
             kept.drop()
             raise
+        kept.checkpoint_later()
 
 
 def release(directory: str, app_id: str) -> None:

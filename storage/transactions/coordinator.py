@@ -8,7 +8,8 @@ A transaction goes through these steps; after each, what a crash leaves:
    and syncs them: the same.
 4. It writes PrepareCommit and syncs it: the decision. The next start writes the markers that are missing.
 5. It writes the markers, syncs them, and lets the locks go: nothing but the word Complete is missing.
-6. It writes CompleteCommit, unsynced, then producer snapshots and recovery points, which only make opening cheap.
+6. It writes CompleteCommit, unsynced: nothing.
+7. :meth:`checkpoint` writes producer snapshots and recovery points: nothing, they only make opening cheap.
 
 Records carry the epoch of Ongoing; PrepareCommit, CompleteCommit and the markers carry the next one, as does the next
 transaction (KIP-890): whoever still writes under the old one is refused. A coordinator that takes a transactional id
@@ -40,7 +41,7 @@ from pyspark_commitlog.storage.format.internal import TransactionLogValue, Trans
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.ending import Ending, checkpoint, open_logs
+from pyspark_commitlog.storage.transactions.ending import Ending, open_logs
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import (
     LEFT,
@@ -55,6 +56,7 @@ from pyspark_commitlog.storage.transactions.writer import check_ongoing
 TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over what we leave open
 EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then comes another producer id
 HOLDER_BYTES_MAX = 1000
+SNAPSHOT_LAG_BYTES = 1 << 20  # of a log are read in a millisecond; a snapshot for every trigger would cost more
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
@@ -79,6 +81,7 @@ class TransactionCoordinator:
         self._groups = GroupOffsets(manager)
         self._newest: TransactionLogValue | None = None  # as this coordinator wrote or brought it
         self._is_new = True  # it has not begun a transaction yet
+        self._to_checkpoint: dict[TopicPartition, Log] = {}
         self._stopped: str | None = None
 
     @classmethod
@@ -189,7 +192,20 @@ class TransactionCoordinator:
             decided = self._decide_to_commit(value, touched)
             self._ending.write_markers(decided)
         self._newest = self._ending.complete(decided)
-        checkpoint(self.manager, {place: log for place, log in logs.items() if place in touched})
+        self._to_checkpoint |= {place: log for place, log in logs.items() if place in touched}
+
+    def checkpoint(self) -> None:
+        """Snapshots and recovery points at the ends of what was committed since the last call; closing does it too.
+
+        All of it can be made again, so that a disk which refuses it stops nobody.
+        """
+        logs, self._to_checkpoint = self._to_checkpoint, {}
+        try:
+            for log in logs.values():
+                log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
+            self.manager.write_recovery_points({place: log.recovery_point for place, log in logs.items()})
+        except (StorageError, OSError) as error:
+            logger.warning("%s; the next opening takes longer", error)
 
     def _append_offsets(
         self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]

@@ -6,10 +6,10 @@ Each step may be done again, by whoever finds that it was begun.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
-from pyspark_commitlog.storage.errors import ProducerFencedError, StorageError, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage.errors import ProducerFencedError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -21,8 +21,6 @@ from pyspark_commitlog.storage.transactions.states import (
     prepared,
     ungrouped,
 )
-
-SNAPSHOT_LAG_BYTES = 1 << 20  # of a log are read in a millisecond; a snapshot for every trigger would cost more
 
 logger = logging.getLogger(__name__)
 
@@ -101,16 +99,3 @@ def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict
         except UnknownTopicOrPartitionError as error:
             logger.warning("%s; its transaction ends without it", error)
     return logs
-
-
-def checkpoint(manager: LogManager, logs: Mapping[TopicPartition, Log]) -> None:
-    """Snapshots and recovery points at the ends of logs that are synced: opening them costs little then.
-
-    All of it can be made again, so that a disk which refuses it stops nobody.
-    """
-    try:
-        for log in logs.values():
-            log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
-        manager.write_recovery_points({place: log.recovery_point for place, log in logs.items()})
-    except (StorageError, OSError) as error:
-        logger.warning("%s; the next opening takes longer", error)

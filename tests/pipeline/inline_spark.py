@@ -115,6 +115,8 @@ class Driver:
         with (
             mock.patch.object(LogManager, "open", classmethod(opened)),
             mock.patch.object(coordination, "_table", self.kept),
+            # In this thread, so that a disk which fails, fails at the same step each time.
+            mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
             mock.patch.object(topics, "_shared_manager", manager_for),
             mock.patch.object(classic, "watch"),
         ):

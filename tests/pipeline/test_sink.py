@@ -106,6 +106,12 @@ def test_spark_ui_tells_which_batch_a_job_writes_behind_what_its_thread_says(spa
     assert {"Some(batch 0 of app into t)", "Some(mine<br/>batch 1 of app into t)"} <= told
 
 
+def test_recovery_points_follow_while_the_log_stays_open(spark: SparkSession, log_dir: str) -> None:
+    sink(log_dir)(numbers(spark, 0, 10), 0)
+    with LogManager.open(log_dir) as manager:
+        soon(lambda: manager.marks(("t", 0)).recovery_point == 11)  # ten records and the marker
+
+
 def test_empty_batch_counts_as_written(spark: SparkSession, log_dir: str) -> None:
     assert sink(log_dir)(numbers(spark, 0, 0), 0) == []
     assert committed(log_dir)[0] == 1

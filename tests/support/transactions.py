@@ -103,6 +103,7 @@ class Query:
     def run_batch(self, batch: int) -> None:
         transaction = self.begin()
         self.commit(transaction, batch, self.write(transaction, batch))
+        self.coordinator.checkpoint()
 
     def abort_batch(self, batch: int) -> None:
         """A batch whose last task failed."""
