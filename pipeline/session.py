@@ -27,7 +27,7 @@ SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Rows a task gets at once: few enough to begin and to end soon. What waits for the writer is joined.
+    # Rows a task gets at once: few enough to begin and to end soon. The writer joins them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
 }
 

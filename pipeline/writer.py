@@ -86,7 +86,9 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-TABLE_BYTES = 8 * 2**20  # up to here small Arrow batches are joined
+# Small Arrow batches are joined up to here: each table costs some time by itself, and one that is much larger has left
+# the processor's cache by the time it is written.
+TABLE_BYTES = 4 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
@@ -191,23 +193,30 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
 
 
 def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
-    """``write`` every row, in order: Spark's side waits while nobody takes what it sends, so a thread writes meanwhile.
+    """``write`` every row, in order, by another thread: Spark's side waits while nobody takes what it sends.
 
-    What came while it wrote it writes next as one table: small batches would leave small record batches, and cost more
-    time. No more than ``TABLE_BYTES`` and a batch wait, however slow the writing is.
+    Small batches come as one table of ``TABLE_BYTES``, while the one before is written; no more than the two wait.
     """
-    waiting: list[pa.RecordBatch] = []
     with ThreadPoolExecutor(max_workers=1) as thread:
         writing: Future[None] = thread.submit(lambda: None)
-        for batch in filter(len, batches):
-            waiting.append(batch)
-            if writing.done() or sum(each.nbytes for each in waiting) >= TABLE_BYTES:
-                writing.result()
-                writing = thread.submit(write, _joined(waiting))
-                waiting = []
+        for table in _tables(batches):
+            writing.result()
+            writing = thread.submit(write, table)
         writing.result()
+
+
+def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of all batches, in order, in parts of ``TABLE_BYTES`` or a little more."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in filter(len, batches):
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= TABLE_BYTES:
+            yield _joined(waiting)
+            waiting, size = [], 0
     if waiting:
-        write(_joined(waiting))
+        yield _joined(waiting)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_commitlog.pipeline import writer
 from pyspark_commitlog.pipeline.writer import write_behind
+from tests.support.waiting import soon
 
 Batch = pa.RecordBatch
 CAME_IN_TIME_S = 60
@@ -32,38 +33,36 @@ class Slow:
         assert self.may_go_on.wait(CAME_IN_TIME_S)
 
 
-def test_what_came_while_a_table_was_written_is_the_next_one() -> None:
-    write = Slow()
-
-    def batches() -> Iterator[Batch]:
-        yield batch(1)
-        assert write.began.wait(CAME_IN_TIME_S)
-        yield from (batch(2, 3), batch(), batch(4))
-        write.may_go_on.set()
-
-    write_behind(batches(), write)
-    assert write.tables == [[1], [2, 3, 4]]
-
-
-def test_no_more_waits_than_fits_however_slow_the_writing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def two_rows_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "TABLE_BYTES", batch(1, 2).nbytes)
+
+
+def test_small_batches_are_written_as_one_table_and_a_large_one_as_it_is() -> None:
+    write = Slow()
+    write.may_go_on.set()
+    write_behind(iter([batch(0), batch(), batch(1), batch(2, 3, 4), batch(5)]), write)
+    assert write.tables == [[0, 1], [2, 3, 4], [5]]
+
+
+def test_one_table_is_taken_while_another_is_written_and_no_more_however_slow_that_is() -> None:
     write = Slow()
     taken = []
 
     def batches() -> Iterator[Batch]:
-        for number in range(6):
+        for number in range(9):
             taken.append(number)
             yield batch(number)
 
     thread = threading.Thread(target=write_behind, args=(batches(), write))
     thread.start()
     assert write.began.wait(CAME_IN_TIME_S)
+    soon(lambda: taken == [0, 1, 2, 3])
     thread.join(0.2)  # time to take more than it should
-    assert max(taken) <= 2
+    assert taken == [0, 1, 2, 3]
     write.may_go_on.set()
     thread.join()
-    assert [row for table in write.tables for row in table] == list(range(6))
-    assert max(map(len, write.tables)) <= 2
+    assert write.tables == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
 
 
 def failing(at: int) -> Callable[[Batch], None]:
