@@ -17,7 +17,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_commitlog.pipeline import classic, coordination, topics
+from pyspark_commitlog.pipeline import classic, coordination, topics, writer
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from pyspark_commitlog.pipeline.writer import Written
 from pyspark_commitlog.storage import (
@@ -115,6 +115,7 @@ class Driver:
         with (
             mock.patch.object(LogManager, "open", classmethod(opened)),
             mock.patch.object(coordination, "_table", self.kept),
+            mock.patch.object(writer, "TABLE_BYTES", 1),  # each batch by itself: more steps to fail at
             # In this thread, so that a disk which fails, fails at the same step each time.
             mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
             mock.patch.object(topics, "_shared_manager", manager_for),
