@@ -26,7 +26,7 @@ SPEAKS_LATE = """
 import builtins, time
 
 def after_a_while(*words, say=print, **more):
-    time.sleep(3 if str(words[0]).startswith("Stopped") else 0)
+    time.sleep(3 if "".join(map(str, words)).startswith("Stopped") else 0)
     say(*words, **more)
 
 builtins.print = after_a_while
