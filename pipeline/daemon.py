@@ -60,7 +60,7 @@ def preload(worker: str) -> None:
     """Import what a worker that runs the module ``worker`` would import."""
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
-    storage.partitions_of(storage.BinaryColumn.from_list([b"any"]), 1)  # the first kernel that runs loads most of Numba
+    storage.load_kernels()  # and with the first of them most of Numba
 
 
 def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:

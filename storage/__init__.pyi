@@ -50,6 +50,7 @@ from .format.internal import OffsetCommitValue as OffsetCommitValue
 from .format.internal import TransactionLogValue as TransactionLogValue
 from .format.internal import decode_group_key as decode_group_key
 from .format.internal import decode_transaction_key as decode_transaction_key
+from .format.loading import load_kernels as load_kernels
 from .format.tables import BatchHeaders as BatchHeaders
 from .format.tables import BinaryColumn as BinaryColumn
 from .format.tables import HeadersColumn as HeadersColumn

@@ -1,0 +1,25 @@
+"""Kernels before their first use: for a process that others are forked from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.tables import Records
+from pyspark_commitlog.storage.kernels import scan
+from pyspark_commitlog.storage.kernels.murmur2 import partitions_of
+
+
+def load_kernels() -> None:
+    """Use once, on one record, each kernel that reading and writing take: to load one takes 5 to 10 ms.
+
+    Where they are not compiled yet, that is done here, which takes seconds each.
+    """
+    records = Records.to_append([b"key"], [b"value"], 0, [(b"name", b"value")])
+    assert records.keys is not None  # they were given
+    partitions_of(records.keys, 1)
+    buffer = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=1 << 10).buffer
+    found = formats.scan(buffer).headers
+    formats.decode(buffer, found)
+    scan.spaced(found.table["position"].astype(np.int64), 0, 1, np.zeros(len(found), np.int64))
