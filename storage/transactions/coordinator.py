@@ -195,7 +195,7 @@ class TransactionCoordinator:
         self._to_checkpoint |= {place: log for place, log in logs.items() if place in touched}
 
     def checkpoint(self) -> None:
-        """Snapshots and recovery points at the ends of what was committed since the last call; closing does it too.
+        """Snapshots and recovery points at the ends of what was committed since the last call, as closing has them.
 
         All of it can be made again, so that a disk which refuses it stops nobody.
         """
