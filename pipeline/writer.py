@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -32,6 +32,7 @@ from pyspark_commitlog.storage import (
     bytes_in_batch,
     encode_batches,
     find_refused,
+    one_ahead,
 )
 
 
@@ -193,16 +194,13 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
 
 
 def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
-    """``write`` every row, in order, by another thread: Spark's side waits while nobody takes what it sends.
+    """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
 
     Small batches come as one table of ``TABLE_BYTES``, while the one before is written; no more than the two wait.
     """
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        writing: Future[None] = thread.submit(lambda: None)
-        for table in _tables(batches):
-            writing.result()
-            writing = thread.submit(write, table)
-        writing.result()
+    with closing(one_ahead(_tables(batches))) as tables:
+        for table in tables:
+            write(table)
 
 
 def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
