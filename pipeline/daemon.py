@@ -32,8 +32,6 @@ _OF_ANY_TASK = (
     "pyspark_commitlog.pipeline.batch_writer",
     "pyspark_commitlog.pipeline.datasource",
     "pyspark_commitlog.pipeline.sink",
-    "pyspark_commitlog.storage.kernels.records",
-    "pyspark_commitlog.storage.kernels.writing",
 )
 
 # An allocator of Arrow's starts it when the library is loaded. Its fork handlers take all locks it has before a fork,

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pyspark_commitlog.pipeline.session import SETTINGS
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from pyspark_commitlog.storage import (
     DumpFindings,
@@ -125,11 +126,12 @@ def test_two_groups_write_to_a_topic_side_by_side(spark: SparkSession, log_dir: 
 
 
 def test_large_table_goes_through_several_arrow_batches_and_record_batches(spark: SparkSession, log_dir: str) -> None:
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    rows_at_once = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark.conf.set(rows_at_once, "1000")
     try:
         sink(log_dir, partitions=2, producer={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
     finally:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16384")
+        spark.conf.set(rows_at_once, SETTINGS[rows_at_once])
     assert values(spark, log_dir) == list(range(20_000))
 
 
