@@ -25,7 +25,7 @@ from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.rebuild import rebuild_log
 
-RECORDS = 8_000_000
+RECORDS = 20_000_000  # a tenth of it fills more than what any operation holds at once
 TENTH = 10
 KEYS = 100_000
 LOOK_EVERY_S = 0.05
