@@ -1,6 +1,6 @@
 """Peak memory of each operation, beside the same operation on a tenth of the log: it must not grow with the log.
 
-Each operation runs in a process of its own; the process, and those that Spark starts for it, are looked at every 50 ms.
+Each operation runs in a process of its own; the process, and those that Spark starts for it, are looked at every 10 ms.
 What counts is memory of their own (without files in the page cache that are mapped): of the process itself, which is
 Spark's driver, and of the largest Python worker. The JVM is left out: it takes what ``spark.driver.memory`` gives it.
 """
@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.rebuild import rebuild_log
 RECORDS = 20_000_000  # a tenth of it fills more than what any operation holds at once
 TENTH = 10
 KEYS = 100_000
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.01
 ASKED = 1.25
 TOPIC = "memory"
 
@@ -138,7 +138,7 @@ def peaks(operation: Operation, directory: Path) -> Peaks:
 
 
 def _look(driver: int) -> Peaks:
-    workers = (_own_bytes(pid) for pid in _descendants(driver) if not _is_jvm(pid))
+    workers = (_own_bytes(pid) for pid in _descendants(driver) if _program(pid) == _program(driver))
     return Peaks(_own_bytes(driver), max(workers, default=0))
 
 
@@ -149,8 +149,12 @@ def _descendants(pid: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _is_jvm(pid: int) -> bool:
-    return _read(f"/proc/{pid}/comm").strip() == "java"
+def _program(pid: int) -> Path | None:
+    """What a process runs; the JVM's, too, for a moment, where that has forked one to run something else."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _own_bytes(pid: int) -> int:
