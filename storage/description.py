@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_commitlog.storage.cleaner import Cleanable, cleanable
-from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS, LogReader
+from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.retention import RetentionReport, SegmentFate, preview_retention
 
 
@@ -48,9 +47,4 @@ def describe_partition(
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:
     if not log.context.config.compact:
         return None
-    for _ in range(REOPEN_ATTEMPTS):
-        try:
-            return cleanable(log, checkpointed, now_ms)
-        except FileNotFoundError:  # another process replaced a segment meanwhile
-            log.refresh()
-    raise StorageError(f"{log.context.directory}: files vanish while they are looked at; is the topic being deleted?")
+    return log.looking_again(lambda: cleanable(log, checkpointed, now_ms))

@@ -138,8 +138,11 @@ class LogReader:
             return StorageError(f"{self.context.directory}: no such directory: the partition, or its disk, is gone")
         return StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
 
-    def _looking_again(self, look: Callable[[], T]) -> T:
-        """A file that has vanished was replaced or deleted: look at the directory again."""
+    def looking_again(self, look: Callable[[], T]) -> T:
+        """What ``look`` finds, of the log as it is when it looks: where a file has vanished, of the log as it is then.
+
+        Raises StorageError where files vanish again and again.
+        """
         for _ in range(REOPEN_ATTEMPTS):
             try:
                 return look()
@@ -217,7 +220,7 @@ class LogReader:
 
     def describe_segments(self) -> list[SegmentDescription]:
         """All segments, ascending."""
-        return self._looking_again(self._describe_segments)
+        return self.looking_again(self._describe_segments)
 
     def _describe_segments(self) -> list[SegmentDescription]:
         return [
@@ -227,7 +230,7 @@ class LogReader:
 
     def file_bytes(self) -> int:
         """The lengths of all ``.log`` files together."""
-        return self._looking_again(lambda: sum(segment.status().size for segment in self.segments))
+        return self.looking_again(lambda: sum(segment.status().size for segment in self.segments))
 
     def is_rolled(self) -> bool:
         """Whether what was seen as the active segment is closed by now: a roll makes a segment named by the log end."""
@@ -253,7 +256,7 @@ class LogReader:
         Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where a segment is
         gone from a log that is not compacted, CorruptRecordError with path and position.
         """
-        return self._looking_again(
+        return self.looking_again(
             lambda: self._read(start_offset, self.end_offset(isolation), isolation, max_bytes, min_one_message)
         )
 
@@ -353,7 +356,7 @@ class LogReader:
         offset = start
         before: LogSegment | None = None
         while offset < min(end, bound):
-            data = self._looking_again(partial(self._read, offset, bound, isolation, max_bytes))
+            data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes))
             if data is None:
                 return
             if before is not None and before is not data.segment:
@@ -366,7 +369,7 @@ class LogReader:
         """Where to read on: behind the segments from ``offset`` on whose records are all older than ``timespan``."""
         if timespan.first == INT64_MIN:
             return offset
-        return self._looking_again(lambda: self._behind_older(offset, timespan.first))
+        return self.looking_again(lambda: self._behind_older(offset, timespan.first))
 
     def _behind_older(self, offset: int, timestamp_ms: int) -> int:
         for segment in self.segments.reaching(offset):
@@ -386,7 +389,7 @@ class LogReader:
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_COMMITTED
     ) -> OffsetAndTimestamp | None:
         """The first record that is not older than ``timestamp_ms``; None if there is none that may be read."""
-        return self._looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
+        return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         for segment in self.segments:
@@ -398,7 +401,7 @@ class LogReader:
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record with the largest timestamp of the log; None where no record has one."""
-        return self._looking_again(self._offset_of_max_timestamp)
+        return self.looking_again(self._offset_of_max_timestamp)
 
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         largest = max(self.segments, key=lambda segment: segment.largest.timestamp, default=None)

@@ -82,7 +82,7 @@ class LogWatcher(LogReader):
         A power cut may take such a marker, and a record then gets its offset: who remembers to have read up to behind
         the marker would never see the record.
         """
-        return self._looking_again(lambda: self._stable_end(self.end_offset(isolation)))
+        return self.looking_again(lambda: self._stable_end(self.end_offset(isolation)))
 
     def _stable_end(self, bound: int) -> int:
         if not len(self.segments):
@@ -106,7 +106,7 @@ class LogWatcher(LogReader):
 
         At least one batch is taken, and never more than up to ``end``.
         """
-        return self._looking_again(lambda: self._offset_within(start, end, max_bytes))
+        return self.looking_again(lambda: self._offset_within(start, end, max_bytes))
 
     def _offset_within(self, start: int, end: int, max_bytes: int) -> int:
         left = max_bytes
@@ -122,7 +122,7 @@ class LogWatcher(LogReader):
 
     def bytes_between(self, start: int, end: int) -> int:
         """About how many bytes of log lie between two offsets, as if records lay evenly in their segment."""
-        return self._looking_again(lambda: self._bytes_between(start, end))
+        return self.looking_again(lambda: self._bytes_between(start, end))
 
     def _bytes_between(self, start: int, end: int) -> int:
         total = 0

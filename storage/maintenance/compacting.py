@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 from pyspark_commitlog.storage.cleaner import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
 from pyspark_commitlog.storage.clock import instant
 from pyspark_commitlog.storage.config import CleanerConfig
-from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS
 
 
 class Choice(NamedTuple):
@@ -75,13 +73,12 @@ def _preview(run: MaintenanceRun, partition: Partition) -> Report:
     cleaner, now_ms = _cleaner(run.cleaner_config), run.now_ms()
     checkpointed = partition.checkpointed.cleaner_offset
     with partition.open_reader(run) as reader:
-        for _ in range(REOPEN_ATTEMPTS):
-            try:
-                what = cleanable(reader, checkpointed, now_ms)
-                return Compacted(run, partition, now_ms, what, (cleaner.preview(reader, checkpointed, now_ms),))
-            except FileNotFoundError:  # another process replaced a segment meanwhile
-                reader.refresh()
-    raise StorageError(f"{reader.context.directory}: files vanish while they are read; is the topic being deleted?")
+
+        def look() -> Compacted:
+            what = cleanable(reader, checkpointed, now_ms)
+            return Compacted(run, partition, now_ms, what, (cleaner.preview(reader, checkpointed, now_ms),))
+
+        return reader.looking_again(look)
 
 
 def _compact(run: MaintenanceRun, partition: Partition) -> Report:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
-from pyspark_commitlog.storage.reader import REOPEN_ATTEMPTS, LogReader
+from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import LogContext
 
@@ -62,12 +61,7 @@ class LogFacts:
 
 def survey(log: LogReader) -> LogFacts:
     """Look at a log; changes nothing. Raises StorageError where files vanish again and again while it looks."""
-    for _ in range(REOPEN_ATTEMPTS):
-        try:
-            return _survey(log)
-        except FileNotFoundError:  # another process took a segment out of the log meanwhile
-            log.refresh()
-    raise StorageError(f"{log.context.directory}: files vanish while they are looked at; is the topic being deleted?")
+    return log.looking_again(lambda: _survey(log))
 
 
 def _survey(log: LogReader) -> LogFacts:
