@@ -90,6 +90,10 @@ _ARROW_ANSWER = pa.schema(
 # Small Arrow batches are joined up to here: each table costs some time by itself, and one that is much larger has left
 # the processor's cache by the time it is written.
 TABLE_BYTES = 4 * 2**20
+# But a table is cut into an append for each partition, which costs more than the cache where little is in it, and makes
+# small record batches.
+APPEND_BYTES = 2**16
+TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
@@ -193,26 +197,31 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
+def table_bytes(partitions: int) -> int:
+    """How large a table should be that rows of so many partitions are in."""
+    return min(max(TABLE_BYTES, partitions * APPEND_BYTES), TABLE_BYTES_MAX)
+
+
+def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], size: int) -> None:
     """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
 
-    Small batches come as one table of ``TABLE_BYTES``, while the one before is written; no more than the two wait.
+    Small batches come as one table of ``size`` bytes, while the one before is written; no more than the two wait.
     """
-    with closing(one_ahead(_tables(batches))) as tables:
+    with closing(one_ahead(_tables(batches, size))) as tables:
         for table in tables:
             write(table)
 
 
-def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches, in order, in parts of ``TABLE_BYTES`` or a little more."""
+def _tables(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all batches, in order, in parts of ``size`` bytes or a little more."""
     waiting: list[pa.RecordBatch] = []
-    size = 0
+    collected = 0
     for batch in filter(len, batches):
         waiting.append(batch)
-        size += batch.nbytes
-        if size >= TABLE_BYTES:
+        collected += batch.nbytes
+        if collected >= size:
             yield _joined(waiting)
-            waiting, size = [], 0
+            waiting, collected = [], 0
     if waiting:
         yield _joined(waiting)
 
@@ -240,7 +249,8 @@ class _Task:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError."""
-        write_behind(batches, self._write_table)
+        partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
+        write_behind(batches, self._write_table, table_bytes(partitions))
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:

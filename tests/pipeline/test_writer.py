@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline import writer
-from pyspark_commitlog.pipeline.writer import write_behind
+from pyspark_commitlog.pipeline.writer import APPEND_BYTES, table_bytes, write_behind
 from tests.support.waiting import soon
 
 Batch = pa.RecordBatch
@@ -33,15 +32,13 @@ class Slow:
         assert self.may_go_on.wait(CAME_IN_TIME_S)
 
 
-@pytest.fixture(autouse=True)
-def two_rows_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "TABLE_BYTES", batch(1, 2).nbytes)
+TWO_ROWS = batch(1, 2).nbytes
 
 
 def test_small_batches_are_written_as_one_table_and_a_large_one_as_it_is() -> None:
     write = Slow()
     write.may_go_on.set()
-    write_behind(iter([batch(0), batch(), batch(1), batch(2, 3, 4), batch(5)]), write)
+    write_behind(iter([batch(0), batch(), batch(1), batch(2, 3, 4), batch(5)]), write, TWO_ROWS)
     assert write.tables == [[0, 1], [2, 3, 4], [5]]
 
 
@@ -54,7 +51,7 @@ def test_one_table_is_taken_while_another_is_written_and_no_more_however_slow_th
             taken.append(number)
             yield batch(number)
 
-    thread = threading.Thread(target=write_behind, args=(batches(), write))
+    thread = threading.Thread(target=write_behind, args=(batches(), write, TWO_ROWS))
     thread.start()
     assert write.began.wait(CAME_IN_TIME_S)
     soon(lambda: taken == [0, 1, 2, 3])
@@ -75,11 +72,16 @@ def test_error_of_the_writing_is_raised_and_nothing_is_written_after_it(at: int)
             raise OSError(f"no space for {at}")
 
     with pytest.raises(OSError, match=f"no space for {at}"):
-        write_behind((batch(number) for number in range(10)), write)
+        write_behind((batch(number) for number in range(10)), write, TWO_ROWS)
     assert at in tried[-1]
 
 
 def test_where_there_are_no_rows_nothing_is_written() -> None:
     write = Slow()
-    write_behind(iter([batch()]), write)
+    write_behind(iter([batch()]), write, TWO_ROWS)
     assert write.tables == []
+
+
+def test_many_partitions_get_larger_tables_so_that_each_append_has_much_in_it_up_to_some_size() -> None:
+    sizes = [table_bytes(partitions) for partitions in (1, 4, 64, 256, 512, 10_000)]
+    assert sizes == [4 * 2**20, 4 * 2**20, 64 * APPEND_BYTES, 256 * APPEND_BYTES, 32 * 2**20, 32 * 2**20]
