@@ -90,8 +90,8 @@ _ARROW_ANSWER = pa.schema(
 # Small Arrow batches are joined up to here: each table costs some time by itself, and one that is much larger has left
 # the processor's cache by the time it is written.
 TABLE_BYTES = 4 * 2**20
-# But a table is cut into an append for each partition, which costs more than the cache where little is in it, and makes
-# small record batches.
+# But each partition gets an append of a table: one with little in it costs more than a cache saves, and makes record
+# batches that are small.
 APPEND_BYTES = 2**16
 TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
 

@@ -139,7 +139,7 @@ class LogReader:
         return StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
 
     def looking_again(self, look: Callable[[], T]) -> T:
-        """What ``look`` finds, of the log as it is when it looks: where a file has vanished, of the log as it is then.
+        """What ``look`` finds. Where a file has vanished, replaced or deleted, it looks at the log as it is then.
 
         Raises StorageError where files vanish again and again.
         """
