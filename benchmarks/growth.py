@@ -24,7 +24,6 @@ from pyspark_commitlog.storage.config import CleanerConfig
 
 ROUNDS = 3
 ROWS = (100_000, 1_000_000, 10_000_000, 100_000_000)
-ROWS_ONCE = 100_000_000
 ROW_BYTES = 130  # in the log
 PARTITIONS = (1, 4, 16, 64, 256)
 SPREAD_ROWS = 1_000_000
@@ -124,7 +123,7 @@ def closing_session(cores: int) -> Iterator[SparkSession]:
 
 
 def _medians(setting: Setting, lines: Lines, rows: int) -> dict[str, Timing]:
-    if rows >= ROWS_ONCE:
+    if rows == max(ROWS):
         return alternate_told(lines, rounds=1, warm_up=0)
     return alternate_told(lines, min(ROUNDS, setting.rounds))
 

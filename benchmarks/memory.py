@@ -138,7 +138,8 @@ def peaks(operation: Operation, directory: Path) -> Peaks:
 
 
 def _look(driver: int) -> Peaks:
-    workers = (_own_bytes(pid) for pid in _descendants(driver) if _program(pid) == _program(driver))
+    python = _program(driver)
+    workers = (_own_bytes(pid) for pid in _descendants(driver) if _program(pid) == python)
     return Peaks(_own_bytes(driver), max(workers, default=0))
 
 
