@@ -43,6 +43,7 @@ from pyspark_commitlog.storage.format.tables import Int64s
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
 _ENTRIES_AT_FIRST = 16  # grows by doubling
 _BLOCK_ENTRIES = 4096  # reading so many takes little longer than reading one
+_NEW_ENTRIES = 256  # of other processes, that are read without reading all
 
 
 class OffsetPosition(NamedTuple):
@@ -237,6 +238,24 @@ class _PairIndex:
     def rename_to(self, path: str) -> None:
         """Give the file another name; the directory is not synced."""
         self._file.rename_to(path)
+
+    def take_in(self) -> None:
+        """See what other processes added behind the entries known here; all is read anew where they made it anew.
+
+        They may: closing a log adds an entry that no batch asks for, and recovery writes the index from its beginning.
+        """
+        if self._loaded is None:
+            return
+        entry_bytes, known = self.FORMAT.entry_bytes, self._loaded.count
+        last = max(known - 1, 0)
+        data = bytes(self._file.for_writing().read(last * entry_bytes, _NEW_ENTRIES * entry_bytes))
+        count = min(-(-len(data.rstrip(b"\0")) // entry_bytes), len(data) // entry_bytes)
+        first, second = self.FORMAT.decode(self.base_offset, data[: count * entry_bytes])
+        is_same = not known or (count > 0 and (int(first[0]), int(second[0])) == self._loaded.last())
+        if is_same and count < _NEW_ENTRIES:
+            self._loaded.extend(first[known - last :], second[known - last :])
+        else:
+            self._loaded = None
 
     @property
     def _columns(self) -> _Columns:

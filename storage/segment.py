@@ -100,22 +100,34 @@ class LogSegment(SegmentReader):
         self.advance(headers)
 
     def advance(self, headers: BatchHeaders) -> None:
-        """Take note of batches that lie at the end of the file: size, largest timestamp, index entries.
+        """Take note of batches that lie at the end of the file, and index them.
 
-        Also called for what another process appended: the index entries are the very ones that it wrote, so writing
-        them again changes nothing. What lies in the log is indexed even where the index grew under a larger
-        ``segment.index.bytes`` than now.
+        What lies in the log is indexed even where the index grew under a larger ``segment.index.bytes`` than now.
         """
-        table, start = headers.table, self.size
+        table = headers.table
         timestamps, offsets = running_largest(self.largest, headers)
         rows = self._rows_to_index(headers)
-        positions = start + np.cumsum(table["size"]) - table["size"]
+        positions = self.size + np.cumsum(table["size"]) - table["size"]
         self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)
         self.time_index.append_many(timestamps[rows], offsets[rows], skip_full_check=True)
-        if start == 0:
-            self._known_first_timestamp = int(table["max_timestamp"][0])
         self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
-        self._known_size = start + int(table["size"].sum())
+        self._note_size(headers)
+
+    def pass_over(self, headers: BatchHeaders) -> None:
+        """Take note of batches that another process appended, and indexed: :meth:`take_in_indexes` sees how."""
+        self._note_largest(headers)
+        self._note_size(headers)
+
+    def take_in_indexes(self) -> None:
+        """See the index entries that other processes wrote: for their batches, or because they closed the log."""
+        self.offset_index.take_in()
+        self.time_index.take_in()
+        self._known_bytes_since_entry = None
+
+    def _note_size(self, headers: BatchHeaders) -> None:
+        if self.size == 0:
+            self._known_first_timestamp = int(headers.table["max_timestamp"][0])
+        self._known_size = self.size + int(headers.table["size"].sum())
 
     def check_offsets(self, headers: BatchHeaders) -> None:
         lowest, highest = int(headers.table["last_offset"].min()), int(headers.table["last_offset"].max())

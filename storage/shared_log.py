@@ -13,7 +13,6 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
-    InvalidOffsetError,
     StorageError,
 )
 from pyspark_commitlog.storage.filesystem import FileStatus, make_directory_durably
@@ -187,6 +186,8 @@ class SharedLog(LogReader):
         is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
         if not is_same or not self._take_in(active, active.file_size) or self.is_rolled():
             self._reload()
+        else:
+            active.take_in_indexes()
 
     def _reload(self) -> None:
         self.segments.close()
@@ -199,7 +200,7 @@ class SharedLog(LogReader):
         active.txn_index.close()
         try:
             sound = self._take_in_batches(active, file_size)
-        except (CorruptRecordError, InvalidOffsetError):  # of the log, or of an index that another process left
+        except CorruptRecordError:
             return False
         return sound and (active.size == file_size or active.is_padded_from(active.size))
 
@@ -216,7 +217,7 @@ class SharedLog(LogReader):
             position = window.position + int(window.headers.table["position"][-1])
             replay(active, window, self.producers, index_aborts=False)
             assign_epochs(self.epochs, window.headers)
-            active.advance(window.headers)
+            active.pass_over(window.headers)
             self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
             self.producers.on_high_watermark(self._log_end_offset)
             self._is_synced = False

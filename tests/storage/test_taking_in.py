@@ -9,7 +9,8 @@ import pytest
 
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.log import Log
-from tests.support.logs import batch, committed, end_transaction, open_log, records, rows, write_transactional
+from pyspark_commitlog.storage.reader import KeptInMemory, Marks
+from tests.support.logs import NOW_MS, batch, committed, end_transaction, open_log, records, rows, write_transactional
 
 LARGE = b"x" * 20_000  # a batch of which only the header is read
 
@@ -64,3 +65,62 @@ def test_torn_batch_of_another_is_cut_off(tmp_path: Path, kept: int, preallocate
             log.write(torn[:kept].tobytes())
         mine.append(batch(b"last"))
         assert rows(mine) == [(0, b"first"), (1, LARGE), (2, b"last")]
+
+
+@pytest.mark.parametrize("is_mine_first", [False, True])
+def test_time_index_stays_in_order_where_another_closed_the_log_meanwhile(tmp_path: Path, is_mine_first: bool) -> None:
+    """Closing, and recovering, add an entry that no batch asks for; whoever comes next goes on behind it."""
+    marks = KeptInMemory()
+    with open_log(tmp_path, marks) as mine:
+        mine.append(batch(LARGE, timestamps=1_000))
+        with open_log(tmp_path, marks) as closed:
+            closed.append(batch(LARGE, timestamps=2_000))
+            closed.append(batch(b"small", timestamps=3_000))
+            closed.append(batch(b"without an entry", timestamps=3_500))
+        with open_log(tmp_path, marks) as opened:
+            for round_ in range(3):
+                for log in (mine, opened) if is_mine_first else (opened, mine):
+                    log.append(batch(LARGE, timestamps=4_000 + 2_000 * round_))
+                    log.append(batch(LARGE, timestamps=5_000 + 2_000 * round_))
+            for log in (mine, opened):
+                with log.exclusively():
+                    found = log.segments.active.time_index.timestamps.tolist()
+                    log.segments.active.time_index.close()
+                    in_file = log.segments.active.time_index.timestamps.tolist()
+                assert found == in_file == [1_000, 2_000, 3_000, 3_500, 5_000, 6_000, 7_000, 8_000, 9_000]
+
+
+def test_indexes_that_another_made_anew_are_read_anew(tmp_path: Path) -> None:
+    """Recovery writes them from the beginning, without what closing added: nobody goes on where they once ended."""
+    marks = KeptInMemory()
+    with open_log(tmp_path, marks) as mine:
+        for timestamp in (1_000, 2_000, 3_000):
+            with open_log(tmp_path, marks) as closed:
+                closed.append(batch(b"small", timestamps=timestamp))
+            mine.append(batch(b"smaller", timestamps=timestamp))
+        marks.write(Marks(0, 0))
+        with open_log(tmp_path, marks) as recovered:
+            recovered.append(batch(LARGE, timestamps=4_000))
+            mine.append(batch(LARGE, timestamps=5_000))
+            recovered.append(batch(LARGE, timestamps=6_000))
+            active = recovered.segments.active
+            assert active.time_index.timestamps.tolist() == [3_000, 5_000, 6_000]
+            assert active.offset_index.offsets.tolist() == [7, 8]
+            active.time_index.close()
+            assert active.time_index.timestamps.tolist() == [3_000, 5_000, 6_000], "in the file"
+
+
+def test_more_index_entries_of_another_than_one_look_reads(tmp_path: Path) -> None:
+    settings = {"index_interval_bytes": 0}
+    with open_log(tmp_path, **settings) as mine, open_log(tmp_path, **settings) as other:
+        mine.append(batch(b"mine"))
+        for timestamp in range(300):
+            other.append(batch(b"another's", timestamps=NOW_MS + timestamp))
+        mine.append(batch(b"mine", timestamps=NOW_MS + 1_000))
+        assert mine.segments.active.offset_index.offsets.tolist() == list(range(1, 302))
+        with open_log(tmp_path / "copy", **settings) as alone:
+            alone.append(batch(b"mine"))
+            for timestamp in [*range(300), 1_000]:
+                alone.append(batch(b"another's", timestamps=NOW_MS + timestamp))
+            expected = alone.segments.active.time_index.timestamps.tolist()
+        assert mine.segments.active.time_index.timestamps.tolist() == expected
