@@ -25,6 +25,7 @@ from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import Isolation, LogReader
 from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.verify import verify_log
 from tests.support.logs import records
 from tests.torture.suite import Case, Run, Suite
 
@@ -37,6 +38,7 @@ BATCHES_A_TRANSACTION = 2
 ABORTED_EVERY = 3  # transactions
 PLAIN, IDEMPOTENT, TRANSACTIONAL = b"plain", b"idempotent", b"transactional"
 WRITERS = (PLAIN, IDEMPOTENT, TRANSACTIONAL)
+BATCHES_OF_A_PROCESS = {PLAIN: 7, IDEMPOTENT: 1000, TRANSACTIONAL: 20}  # until it starts anew
 PRODUCERS = {IDEMPOTENT: 2**40, TRANSACTIONAL: 2**40 + 1}
 COMPACTED, DELETED = "compacted", "deleted"
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "300", "segment.index.bytes": "2000", "flush.messages": "50"}
@@ -63,12 +65,13 @@ class Row(NamedTuple):
 
 
 def write(directory: str, writer: bytes, batches: int) -> int:
-    """So many batches, whole transactions; how many there are."""
-    with LogManager.open(directory) as manager:
-        logs = [manager.open_log(topic, 0) for topic in TOPICS]
-        for n in range(batches):
-            for log in logs:
-                append(log, writer, n)
+    """So many batches, whole transactions; how many there are. The logs are closed at times, while others go on."""
+    for first in range(0, batches, BATCHES_OF_A_PROCESS[writer]):
+        with LogManager.open(directory) as manager:
+            logs = [manager.open_log(topic, 0) for topic in TOPICS]
+            for n in range(first, min(first + BATCHES_OF_A_PROCESS[writer], batches)):
+                for log in logs:
+                    append(log, writer, n)
     return batches
 
 
@@ -308,7 +311,11 @@ def _life(run: Run, case: Case) -> None:
 
 
 def check(directory: str, batches: int) -> None:
-    """At the end all that was written is there, however it is read."""
+    """At the end all that was written is there, however it is read, and all files are sound."""
+    with LogManager.open(directory) as manager:
+        for topic in TOPICS:
+            findings = verify_log(manager.open_reader(topic, 0).context).findings
+            assert not findings, ", ".join(map(str, findings))
     for isolation in Isolation:
         compacted, following = Compacted(directory, isolation), Following(directory, isolation)
         compacted.look()
