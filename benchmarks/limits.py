@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import cramjam
-import crc32c
 import lz4.block
 import numpy as np
 import zstandard
 
 from benchmarks.rows import words
 from benchmarks.timing import alternate
+from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.tables import Bytes
 
 BATCH_BYTES = 256 * 2**10
@@ -55,7 +55,7 @@ Measured = dict[str, tuple[int, Callable[[], object]]]
 def _memory() -> Measured:
     source, target = words(BUFFER_BYTES), np.ones(BUFFER_BYTES, dtype=np.uint8)
     return {
-        "crc32c": (BUFFER_BYTES, partial(crc32c.crc32c, source)),
+        "crc32c": (BUFFER_BYTES, partial(crc32c, source)),
         "memcpy": (BUFFER_BYTES, partial(np.copyto, target, source)),
     }
 

@@ -7,17 +7,16 @@ records of such a batch as far as they decode, and the first one that does not a
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.dump.reading import BatchAt
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, LogStoreError
 from pyspark_commitlog.storage.filesystem import File
 from pyspark_commitlog.storage.format import v1, v2
+from pyspark_commitlog.storage.format.checksums import crc32, crc32c
 from pyspark_commitlog.storage.format.compression import decompress
 from pyspark_commitlog.storage.format.fields import CODEC_MASK, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
@@ -113,7 +112,7 @@ def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
     if batch[MAGIC_AT] == 2:
         struct.pack_into(">I", batch, v2.CRC_AT, crc32c(memoryview(batch)[v2.CHECKED_FROM :]))
     else:
-        struct.pack_into(">I", batch, v1.CRC_AT, zlib.crc32(memoryview(batch)[v1.CHECKED_FROM :]))
+        struct.pack_into(">I", batch, v1.CRC_AT, crc32(memoryview(batch)[v1.CHECKED_FROM :]))
     buffer = np.frombuffer(bytes(batch), dtype=np.uint8)
     return formats.decode(buffer, _one_batch(buffer), columns=columns).records
 

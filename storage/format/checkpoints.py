@@ -15,10 +15,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
-from crc32c import crc32c
 
 from pyspark_commitlog.storage.errors import CorruptCheckpointError, CorruptSnapshotError
 from pyspark_commitlog.storage.filesystem import Buffer
+from pyspark_commitlog.storage.format.checksums import crc32c
 
 TopicPartition = tuple[str, int]
 

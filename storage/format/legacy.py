@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.checksums import crc32
 from pyspark_commitlog.storage.format.columns import Part, describe
 from pyspark_commitlog.storage.format.compression import compress, decompress
 from pyspark_commitlog.storage.format.fields import (
@@ -147,7 +147,7 @@ def _entry(magic: int, attributes: int, offset: int, timestamp: int, key: bytes 
         checked += timestamp.to_bytes(8, "big", signed=True)
     checked += _string(key) + _string(value)
     head = offset.to_bytes(8, "big", signed=True) + (len(checked) + 4).to_bytes(4, "big")
-    return head + zlib.crc32(checked).to_bytes(4, "big") + checked
+    return head + crc32(checked).to_bytes(4, "big") + checked
 
 
 def _string(text: bytes | None) -> bytes:

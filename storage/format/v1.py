@@ -6,11 +6,10 @@ in it, and the offsets inside are relative. The timestamp type of a wrapper hold
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import checksums as crc
 from pyspark_commitlog.storage.format import legacy
 from pyspark_commitlog.storage.format.columns import Part
 from pyspark_commitlog.storage.format.fields import Codec, TimestampType
@@ -41,9 +40,8 @@ def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
 
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
     """CRC-32 of each message."""
-    view = memoryview(buffer)
-    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
-    return [zlib.crc32(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
+    starts, sizes = headers.table["position"], headers.table["size"]
+    return crc.of_parts(crc.crc32, buffer, starts + CHECKED_FROM, starts + sizes)
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from crc32c import crc32c
 
+from pyspark_commitlog.storage.format import checksums as crc
 from pyspark_commitlog.storage.format.fields import (
     CODEC_MASK,
     DELETE_HORIZON_MASK,
@@ -69,17 +69,15 @@ def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
 
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
     """CRC-32C of each batch."""
-    view = memoryview(buffer)
-    starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
-    return [crc32c(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
+    starts, sizes = headers.table["position"], headers.table["size"]
+    return crc.of_parts(crc.crc32c, buffer, starts + CHECKED_FROM, starts + sizes)
 
 
-def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> None:
-    """Write the checksum of each batch into its header."""
-    view = memoryview(buffer)
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        crc = crc32c(view[start + CHECKED_FROM : start + size])
-        view[start + CRC_AT : start + CHECKED_FROM] = crc.to_bytes(4, "big")
+def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> np.ndarray:
+    """Write the checksum of each batch into its header; all of them, shape (batches,)."""
+    found = np.array(crc.of_parts(crc.crc32c, buffer, starts + CHECKED_FROM, starts + sizes), dtype=">u4")
+    memory.put_rows(buffer, starts + CRC_AT, found.view(np.uint8).reshape(-1, found.itemsize))
+    return found
 
 
 def empty_batch(headers: BatchHeaders) -> Bytes:
@@ -180,5 +178,5 @@ def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> Non
 
 
 def _signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
-    sign(buffer, table["position"], table["size"])
-    return BatchHeaders(headers(buffer, table["position"].copy(), table["size"].copy()))
+    table["crc"] = sign(buffer, table["position"], table["size"])
+    return BatchHeaders(table)

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from crc32c import crc32c
 
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.fields import TimestampType
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC
 from pyspark_commitlog.storage.format.tables import Records

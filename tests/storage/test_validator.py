@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import crc32c
 import numpy as np
 import pytest
 import zstandard
@@ -30,6 +29,7 @@ from pyspark_commitlog.storage.errors import (
     UnsupportedMagicError,
 )
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.fields import Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, HeadersColumn, Records
 from pyspark_commitlog.storage.producers import Origin
@@ -103,7 +103,7 @@ def batch(
         header.get("base_sequence", -1),
         header.get("count", len(records)),
     ) + compress(codec, spoil(body))
-    start = struct.pack(">qiibI", header.get("base_offset", 0), 9 + len(checked), -1, 2, crc32c.crc32c(checked))
+    start = struct.pack(">qiibI", header.get("base_offset", 0), 9 + len(checked), -1, 2, crc32c(checked))
     return start + checked
 
 

@@ -6,9 +6,8 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from crc32c import crc32c
-
 from pyspark_commitlog.storage.format import checkpoints, v2
+from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.columns import MESSAGE_BYTES_MIN
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD
 

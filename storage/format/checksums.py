@@ -1,0 +1,18 @@
+"""The checksums of Kafka's files: CRC-32C since magic 2, CRC-32 of the messages before (spec 1.1, 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastcrc.crc32 import iscsi as crc32c
+from fastcrc.crc32 import iso_hdlc as crc32
+
+from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+
+__all__ = ["crc32", "crc32c", "of_parts"]
+
+
+def of_parts(checksum: Callable[[memoryview], int], buffer: Bytes, starts: Int64s, ends: Int64s) -> list[int]:
+    """The checksum of each ``buffer[start:end]``; ``starts`` and ``ends`` have shape (parts,)."""
+    view = memoryview(buffer)
+    return [checksum(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
