@@ -6,6 +6,7 @@ number of sources, as each decompressed batch is one; all end up in one :class:`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from pyspark_commitlog.storage.kernels import records as kernel
 ALL_COLUMNS = ("key", "value", "headers")
 RECORD_BYTES_MIN = 7  # a record of magic 2 with nothing in it
 MESSAGE_BYTES_MIN = 14  # a message of magic 0 with nothing in it
+SAMPLED_BATCHES = 16  # tell how large keys and values are
+SPARE = 1 / 16  # of what they tell, and beyond it
 
 
 class Part(NamedTuple):
@@ -49,10 +52,16 @@ def describe(reason: int, record: int) -> str:
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
     """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
+    for key_bytes, value_bytes in _rooms(parts) if columns else [(0, 0)]:
+        found = _filled(parts, columns, key_bytes, value_bytes)
+        if found is not None:
+            return found
+    raise AssertionError("keys and values take more bytes than were measured")
+
+
+def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_bytes: int) -> Records | None:
+    """As :func:`fill`; None where keys or values take more bytes than these. Those of legacy messages must not."""
     rows = sum(_rows_at_most(part) for part in parts) + 1  # the one that does not decode may have begun its row
-    measured = parts if columns else []
-    key_bytes, value_bytes = (sum(sizes) for sizes in zip((0, 0), *map(_string_bytes, measured), strict=True))
-    _check_room(parts, {"keys": key_bytes, "values": value_bytes})
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     bits = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
     state[kernel.WANTED] = sum(bits[column] for column in columns)
@@ -62,11 +71,36 @@ def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
         firsts.append(int(state[kernel.ROWS]))
         loop = kernel.fill_messages if part.is_legacy else kernel.fill
         done, why = loop(frozen(part.source), part.table, arrays, state)
+        if why == kernel.NO_ROOM:
+            return None
         if why != kernel.FINE:
             raise InvalidRecordError(
                 describe(why, int(state[kernel.FAILED_RECORD])), position=int(part.positions[done])
             )
     return _records(parts, firsts, arrays, state, columns)
+
+
+def _rooms(parts: list[Part]) -> Iterator[tuple[int, int]]:
+    """Bytes for keys and for values to try: by some of the batches, and only if those were too few by all of them.
+
+    To measure all takes a quarter of the time of decoding. Much more than enough would take longer still: large arrays
+    come fresh from the system, page fault by page fault.
+    """
+    batches = sum(len(part.table) for part in parts)
+    if batches >= 2 * SAMPLED_BATCHES and not any(part.is_legacy for part in parts):
+        step = batches // SAMPLED_BATCHES
+        sample = [part._replace(table=np.ascontiguousarray(part.table[::step])) for part in parts]
+        most = min(_record_bytes(parts), INT32_MAX)
+        share = (1 + SPARE) * _record_bytes(parts) / max(_record_bytes(sample), 1)
+        keys, values = (min(int(size * share), most) for size in _string_bytes(sample))
+        yield keys, values
+    keys, values = _string_bytes(parts)
+    _check_room(parts, {"keys": keys, "values": values})
+    yield keys, values
+
+
+def _record_bytes(parts: list[Part]) -> int:
+    return sum(int((part.table[:, kernel.STOP] - part.table[:, kernel.START]).sum()) for part in parts)
 
 
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
@@ -76,13 +110,16 @@ def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
         raise InvalidRecordError(f"{told} at once: decode fewer batches", position=int(parts[0].positions[0]))
 
 
-def _string_bytes(part: Part) -> tuple[int, int]:
-    """Bytes of keys and of values in a part, at most."""
-    if not part.is_legacy:
-        keys, values = kernel.string_bytes(frozen(part.source), part.table)
-        return int(keys), int(values)
-    message_bytes = int((part.table[:, kernel.MESSAGE_STOP] - part.table[:, kernel.MESSAGE_START]).sum())
-    return message_bytes, message_bytes
+def _string_bytes(parts: list[Part]) -> tuple[int, int]:
+    """Bytes of keys and of values, at most."""
+    keys = values = 0
+    for part in parts:
+        if part.is_legacy:
+            found = (int((part.table[:, kernel.MESSAGE_STOP] - part.table[:, kernel.MESSAGE_START]).sum()),) * 2
+        else:
+            found = kernel.string_bytes(frozen(part.source), part.table)
+        keys, values = keys + int(found[0]), values + int(found[1])
+    return keys, values
 
 
 def _rows_at_most(part: Part) -> int:

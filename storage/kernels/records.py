@@ -59,6 +59,7 @@ BAD_HEADER_COUNT = 6
 NULL_HEADER_KEY = 7
 TRAILING_BYTES = 8  # bytes left behind the last record
 NESTED = 9  # legacy: a compressed message inside a wrapper
+NO_ROOM = 10  # not the record's fault: the array for keys or that for values is too short
 
 
 class Columns(NamedTuple):
@@ -67,7 +68,7 @@ class Columns(NamedTuple):
     offsets: Int64s  # shape (records,)
     timestamps: Int64s  # shape (records,)
     timestamp_types: npt.NDArray[np.int8]  # shape (records,)
-    key_data: Bytes  # as long as the records' bytes, at most
+    key_data: Bytes
     key_offsets: Int32s  # shape (records + 1,)
     key_valid: npt.NDArray[np.bool_]  # shape (records,)
     value_data: Bytes
@@ -92,7 +93,7 @@ def fill(source: Bytes, batches: Int64s, columns: Columns, state: Int64s) -> tup
 
     Every field of a record must end inside it, the last one exactly at its end. Its attributes are not looked at, nor
     is the order of offsets: Kafka's readers look at neither. Returns n and FINE, or the index of the batch that does
-    not decode and the reason.
+    not decode and the reason; after NO_ROOM all is to be read anew, into larger arrays.
     """
     done, reason = _fill(source, batches, *columns, state)
     return done, reason
@@ -136,6 +137,8 @@ def _fill(
             if at < 0 or key_size > end - at:
                 return b, BAD_STRUCTURE
             if state[WANTED] & WANT_KEYS:
+                if bytes_behind(key_size) > len(key_data) - key_bytes:
+                    return b, NO_ROOM
                 key_valid[row] = key_size >= 0
                 copy_bytes(key_data, key_bytes, source, at, bytes_behind(key_size))
                 key_bytes += bytes_behind(key_size)
@@ -145,6 +148,8 @@ def _fill(
             if at < 0 or value_size > end - at:
                 return b, BAD_STRUCTURE
             if state[WANTED] & WANT_VALUES:
+                if bytes_behind(value_size) > len(value_data) - value_bytes:
+                    return b, NO_ROOM
                 value_valid[row] = value_size >= 0
                 copy_bytes(value_data, value_bytes, source, at, bytes_behind(value_size))
                 value_bytes += bytes_behind(value_size)
@@ -179,11 +184,7 @@ def _fill(
 
 @jit
 def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
-    """Bytes of all keys and of all values, never less than :func:`fill` will copy: it checks in the same order.
-
-    Arrays of the right size are worth a second reading: larger ones come fresh from the system at every decode, and
-    its page faults cost more than the copying.
-    """
+    """Bytes of all keys and of all values, never less than :func:`fill` will copy: it checks in the same order."""
     keys, values = np.int64(0), np.int64(0)
     for b in range(len(batches)):
         at = batches[b, START]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
@@ -105,3 +107,53 @@ def test_one_batch_may_decompress_to_no_more_than_asked() -> None:
     with pytest.raises(InvalidRecordError, match="more than the 1000 bytes allowed") as caught:
         formats.decode(buffer, headers, decompressed_bytes_max=1000)
     assert caught.value.position == 0
+
+
+def with_sizes(sizes: list[tuple[int, int]]) -> tuple[Records, Bytes]:
+    """A record a batch, with keys and values of these sizes; the batches behind each other."""
+    count = len(sizes)
+    keys: list[bytes | None] = [b"k" * key for key, _ in sizes]
+    values: list[bytes | None] = [b"v" * value for _, value in sizes]
+    numbers = np.arange(count, dtype=np.int64)
+    columns = BinaryColumn.from_list(keys), BinaryColumn.from_list(values)
+    table = Records(numbers, numbers, np.zeros(count, dtype=np.int8), *columns, None)
+    return table, v2.encode_batches(table, v2.BatchFields(), batch_bytes_max=1).buffer
+
+
+def strings(table: Records) -> list[list[bytes | None]]:
+    assert table.keys is not None
+    assert table.values is not None
+    return [list(table.keys.to_list()), list(table.values.to_list())]
+
+
+@pytest.mark.parametrize("large", [(5_000, 0), (0, 5_000), (5_000, 5_000)], ids=["keys", "values", "both"])
+@pytest.mark.parametrize("batches", [31, 32, 33, 64, 1_000])
+@pytest.mark.parametrize("place", [1, 17, -1])
+def test_columns_are_whole_where_few_batches_have_nearly_all_of_their_bytes(
+    batches: int, large: tuple[int, int], place: int
+) -> None:
+    """How much room keys and values need is told by some of the batches; those others tell nothing of."""
+    sizes = [(1, 1)] * batches
+    sizes[place] = large
+    table, buffer = with_sizes(sizes)
+    assert strings(formats.decode(buffer, formats.scan(buffer).headers).records) == strings(table)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=32, max_size=100))
+def test_columns_of_many_batches_of_any_sizes(sizes: list[tuple[int, int]]) -> None:
+    table, buffer = with_sizes(sizes)
+    assert strings(formats.decode(buffer, formats.scan(buffer).headers).records) == strings(table)
+
+
+def test_damage_behind_more_bytes_than_were_expected_is_told_by_its_position() -> None:
+    """The batches before it do not fit where the sampled ones say; what is told is the damage, not that."""
+    sizes = [(1, 1)] * 64
+    sizes[3] = (3_000, 3_000)
+    _, buffer = with_sizes(sizes)
+    headers = formats.scan(buffer).headers
+    damaged = headers.table[50]
+    buffer[int(damaged["position"]) + v2.LAYOUT.itemsize] = 1  # the record's length
+    v2.sign(buffer, damaged["position"].reshape(1), damaged["size"].reshape(1))
+    with pytest.raises(InvalidRecordError) as caught:
+        formats.decode(buffer, formats.scan(buffer).headers)
+    assert caught.value.position == damaged["position"]
