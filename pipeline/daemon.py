@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.pipeline.garbage import freeze_imports
+from pyspark_commitlog.pipeline.garbage import freeze_imports, keep_freed_memory
 
 PLAIN_DAEMON = "pyspark.daemon"
 _OF_ANY_TASK = (
@@ -49,6 +49,7 @@ def main() -> None:
     if not may_fork():
         os.execv(sys.executable, [sys.executable, "-m", PLAIN_DAEMON, *sys.argv[1:]])
     freeze_imports()
+    keep_freed_memory()
     plain: Any = import_module(PLAIN_DAEMON)
     plain.worker = ending_quietly(plain.worker)
     plain.manager()

@@ -148,6 +148,28 @@ def test_a_worker_that_spark_hangs_up_on_ends_without_a_word() -> None:
     assert told == b""
 
 
+FREEING = """
+import resource
+import numpy as np
+from pyspark_commitlog.pipeline.garbage import keep_freed_memory
+
+def faults() -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    arrays = [np.ones(size, dtype=np.uint8) for size in (8_000_000, 7_000_000, 1_000_000, 500_000)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_freed_memory()
+print(faults(), faults(), faults())
+"""
+
+
+def test_a_worker_uses_memory_again_that_its_last_task_freed() -> None:
+    told = subprocess.run([sys.executable, "-c", FREEING], capture_output=True, text=True, check=True).stdout
+    first, second, third = map(int, told.split())
+    assert first > 100, "16.5 MB are 4,000 pages, or some large and many small ones"
+    assert max(second, third) < first / 20
+
+
 def test_where_a_thread_may_hold_locks_sparks_own_daemon_takes_over() -> None:
     command = [sys.executable, "-c", WITH_A_THREAD, WORKER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
