@@ -118,11 +118,16 @@ class LogSegment(SegmentReader):
         self._note_largest(headers)
         self._note_size(headers)
 
-    def take_in_indexes(self) -> None:
-        """See the index entries that other processes wrote: for their batches, or because they closed the log."""
+    def take_in_indexes(self, end_offset: int) -> bool:
+        """See the index entries that other processes wrote: for their batches, or because they closed the log.
+
+        False where an index tells of more than the log holds, which ends at ``end_offset``: nothing can follow that.
+        """
         self.offset_index.take_in()
         self.time_index.take_in()
         self._known_bytes_since_entry = None
+        is_ahead = len(self.offset_index) > 0 and self.offset_index.last_offset >= end_offset
+        return not is_ahead and self.time_index.last_entry.timestamp <= self.largest.timestamp
 
     def _note_size(self, headers: BatchHeaders) -> None:
         if self.size == 0:

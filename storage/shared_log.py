@@ -184,10 +184,9 @@ class SharedLog(LogReader):
         active = self.segments.active
         status = self.context.filesystem.status(active.path(names.LOG))
         is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
-        if not is_same or not self._take_in(active, active.file_size) or self.is_rolled():
+        is_current = is_same and self._take_in(active, active.file_size) and not self.is_rolled()
+        if not is_current or not active.take_in_indexes(self._log_end_offset):
             self._reload()
-        else:
-            active.take_in_indexes()
 
     def _reload(self) -> None:
         self.segments.close()

@@ -124,3 +124,22 @@ def test_more_index_entries_of_another_than_one_look_reads(tmp_path: Path) -> No
                 alone.append(batch(b"another's", timestamps=NOW_MS + timestamp))
             expected = alone.segments.active.time_index.timestamps.tolist()
         assert mine.segments.active.time_index.timestamps.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_index_that_tells_of_more_than_the_log_holds_is_made_anew(tmp_path: Path, kind: str) -> None:
+    """Another process, or the disk, spoiled it while the log is open: that stops nobody who appends."""
+    marks = KeptInMemory()
+    with open_log(tmp_path, marks) as mine:
+        mine.append(batch(LARGE, timestamps=1_000))
+        mine.append(batch(LARGE, timestamps=2_000))
+        entry = 8 if kind == "index" else 12
+        with (tmp_path / f"00000000000000000000.{kind}").open("r+b") as file:
+            file.seek(entry)  # behind the one there is
+            file.write(b"\x11" * entry)
+        mine.append(batch(LARGE, timestamps=3_000))
+        mine.append(batch(LARGE, timestamps=4_000))
+        active = mine.segments.active
+        assert active.offset_index.offsets.tolist() == [1, 2, 3]
+        active.time_index.sanity_check()
+        assert active.time_index.last_entry == (4_000, 3)
