@@ -23,12 +23,17 @@ WORKER_SETTINGS = {
     "spark.python.daemon.module": "pyspark_commitlog.pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+# Of Arrow in the JVM: bounds, and nulls that Spark has asked for already (docs/tuning.md).
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     # Rows a task gets at once: few enough to begin and to end soon. The writer joins them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    # A user's own options, the extra ones, stay beside these.
+    "spark.driver.defaultJavaOptions": _UNCHECKED,
+    "spark.executor.defaultJavaOptions": _UNCHECKED,
 }
 
 
