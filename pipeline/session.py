@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from delta import configure_spark_with_delta_pip
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.storage import InvalidConfigError
@@ -43,7 +45,21 @@ def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(key, value)
-    return configure_spark_with_delta_pip(builder).getOrCreate()
+    with _no_python_in_jars():
+        return configure_spark_with_delta_pip(builder).getOrCreate()
+
+
+@contextmanager
+def _no_python_in_jars() -> Iterator[None]:
+    """Spark takes the jars it fetches, Delta's and what they need, for packages of Python too: they would come first on
+    the path, and be named to every task (docs/tuning.md).
+    """
+    extensions = SparkContext.PACKAGE_EXTENSIONS
+    SparkContext.PACKAGE_EXTENSIONS = [each for each in extensions if each != ".jar"]
+    try:
+        yield
+    finally:
+        SparkContext.PACKAGE_EXTENSIONS = extensions
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,11 @@ def as_spark(sockets: str) -> dict[str, str]:
     }
 
 
+def paths_of_imports(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"path": sys.path})
+
+
 def of_workers(spark: SparkSession) -> DataFrame:
     return spark.range(1).mapInArrow(commands_of_parents, "command string, pid long, daemon long")
 
@@ -109,6 +114,12 @@ def test_spark_submit_and_programs_get_the_same_settings_and_the_same_jar(spark:
     assert told.items() >= SETTINGS.items()
     assert told["spark.python.daemon.module"] == OURS
     assert told["spark.jars.packages"] == spark.conf.get("spark.jars.packages")  # which was fetched for this session
+
+
+def test_jars_that_spark_fetched_are_not_looked_through_for_python(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.submit.pyFiles").endswith(".jar")  # so Spark would have it
+    of_worker = [row.path for row in spark.range(1).mapInArrow(paths_of_imports, "path string").collect()]
+    assert [path for path in of_worker + sys.path if path.endswith(".jar") and "pyspark/jars" not in path] == []
 
 
 def test_tasks_of_any_kind_run_in_workers_of_our_daemon(spark: SparkSession) -> None:
