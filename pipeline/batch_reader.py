@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import cache
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
 from pyspark_commitlog.pipeline.pushdown import Wanted, push
 from pyspark_commitlog.pipeline.reading import batches_of
-from pyspark_commitlog.pipeline.watchers import Watchers
+from pyspark_commitlog.pipeline.watchers import Watchers, watchers_of_this_process
 from pyspark_commitlog.storage import LogManager
 
 
@@ -29,12 +28,15 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks as ``planning.plan`` makes them. Where there are none, Spark makes one of its own, with nothing."""
-        with closing(Watchers(self._options.directory, self._options.overrides)) as watchers:
+        watchers = watchers_of_this_process(self._options.directory, self._options.overrides)
+        try:
             planned = plan(
                 self._ranges(watchers),
                 self._options.tasks,
                 lambda each: watchers.seen(each.source).bytes_between(each.start, each.end),
             )
+        finally:
+            watchers.rest()
         freeze_worker_imports()
         return planned
 

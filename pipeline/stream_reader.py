@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,7 +34,7 @@ from pyspark_commitlog.pipeline.offsets import (
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
 from pyspark_commitlog.pipeline.reading import batches_of
-from pyspark_commitlog.pipeline.watchers import Overrides, Watchers
+from pyspark_commitlog.pipeline.watchers import Watchers, watchers_of_this_process
 from pyspark_commitlog.storage import (
     CommittedOffset,
     GroupOffsets,
@@ -48,6 +47,8 @@ Nested = dict[str, Any]  # {topic: {partition: offset}}, as Spark hands it on an
 
 # The initial offset where the latest one is asked for. Never in a checkpoint, which holds ends of micro-batches only.
 UNDECIDED: Nested = {"startingOffsets": "latest"}
+
+KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
 
 
 class Sight(NamedTuple):
@@ -219,7 +220,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a worker; logs that it has read before are open there."""
         assert isinstance(partition, OffsetRange)
-        watchers = _of_this_process(self._options.directory, self._options.overrides)
+        watchers = watchers_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
         log = watchers.look([partition.source]).get(partition.source)
         if log is None:
             self._report_gone([partition.source])
@@ -257,11 +258,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def stop(self) -> None:
         self._watchers.close()
-
-
-@cache
-def _of_this_process(directory: str, overrides: Overrides) -> Watchers:
-    return Watchers(directory, overrides, kept=64)
 
 
 def _asked(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:

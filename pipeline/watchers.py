@@ -11,6 +11,7 @@ from pyspark_commitlog.storage import LogManager, LogWatcher, Marks, StorageErro
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512
+DIRECTORIES_KNOWN = 8
 
 Overrides = tuple[tuple[str, str], ...]
 
@@ -59,15 +60,21 @@ class Watchers:
         self._use(partition)
         return self._known[partition].watcher
 
-    def close(self) -> None:
-        """Give everything back; the next look opens it again."""
-        for known in self._known.values():
-            known.watcher.close()
-        self._known.clear()
+    def rest(self) -> None:
+        """Give all files back, and keep what was seen. The next look finds out, as a first one does, what is there now:
+        whether the directory is, and of each log that is as it was, what was appended.
+        """
+        for partition in self._with_files:
+            self._known[partition].watcher.close()
         self._with_files.clear()
         manager = self.__dict__.pop("manager", None)
         if manager is not None:
             manager.close()
+
+    def close(self) -> None:
+        """Give everything back; the next look opens it again."""
+        self.rest()
+        self._known.clear()
 
     def _configs(self, topic: str) -> Mapping[str, str] | None:
         try:
@@ -116,3 +123,19 @@ class Watchers:
     def _forget(self, partition: TopicPartition) -> None:
         self._known.pop(partition).watcher.close()
         self._with_files.pop(partition, None)
+
+
+_of_this_process: dict[tuple[str, Overrides], Watchers] = {}  # the one used last comes last
+
+
+def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> Watchers:
+    """For what Spark does again and again in the same process: planning of queries, tasks of a stream.
+
+    What they saw of a log before makes the next look cheap. A few directories are known, so that a process that meets
+    many does not grow. For one thread, as Spark's workers have.
+    """
+    watchers = _of_this_process.pop((directory, overrides), None) or Watchers(directory, overrides, kept)
+    _of_this_process[directory, overrides] = watchers
+    while len(_of_this_process) > DIRECTORIES_KNOWN:
+        _of_this_process.pop(next(iter(_of_this_process))).close()
+    return watchers

@@ -25,10 +25,12 @@ class LogWatcher(LogReader):
     """A partition's log, to read as it grows. Like every reader it takes no lock and changes nothing."""
 
     def _load(self) -> LoadedLog:
-        # Before the names are listed: whatever changes them later also changes this.
-        self._known_directory = self._directory()
+        self._known_directory = None  # of a log that cannot be loaded, nothing is known
         self._indexed_bytes = 0
-        return super()._load()
+        directory = self._directory()  # before the names are listed: whatever changes them later also changes this
+        loaded = super()._load()
+        self._known_directory = directory
+        return loaded
 
     def _directory(self) -> FileStatus | None:
         return self.context.filesystem.status(self.context.directory)
@@ -40,8 +42,8 @@ class LogWatcher(LogReader):
         retention and a recovery all do. ``marks``: what the checkpoints say, where the caller has read them just now.
         Raises StorageError where the directory is gone.
         """
-        is_same = len(self.segments) > 0 and self._directory() == self._known_directory
-        if not is_same or not self._take_in_appended(marks):
+        is_known = self._known_directory is not None and len(self.segments) > 0
+        if not is_known or self._directory() != self._known_directory or not self._take_in_appended(marks):
             self.refresh()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 
-from pyspark_commitlog.pipeline import planning
+from pyspark_commitlog.pipeline import planning, watchers
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader, FilteringReader, batch_reader
 from pyspark_commitlog.pipeline.columns import schema_of
 from pyspark_commitlog.pipeline.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.planning import OffsetRange
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
-from pyspark_commitlog.storage import BatchFields, Codec, InvalidRecordError, LogManager
+from pyspark_commitlog.storage import BatchFields, Codec, InvalidRecordError, LogManager, NotALogDirError, delete_topic
 from pyspark_commitlog.storage.segment_reader import SegmentReader
 from tests.support.logs import NOW_MS, records
 
@@ -162,6 +163,53 @@ def test_only_the_columns_asked_for_are_there_in_their_order(spark: SparkSession
     frame = read(spark, log, columns="offset, value", startingOffsets='{"t": {"0": 999, "1": 10}}')
     assert frame.columns == ["offset", "value"]
     assert [tuple(row) for row in frame.collect()] == [(999, b"999")]
+
+
+# Planning again, in a process that planned before
+
+
+def write(path: str, count: int) -> None:
+    with LogManager.open(path, create=True) as manager:
+        if "t" not in manager.topics():
+            manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append_records(records([b"v"] * count))
+
+
+def test_a_log_is_planned_as_it_is_now_whatever_was_seen_before(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    write(path, 3)
+    assert tasks(reader(path)) == [(0, 0, 3)]
+    write(path, 2)
+    assert tasks(reader(path)) == [(0, 0, 5)]
+    with LogManager.open(path) as manager:
+        manager.open_log("t", 0).roll()
+        manager.open_log("t", 0).delete_records(4)
+    assert tasks(reader(path)) == [(0, 4, 5)]
+    with LogManager.open(path) as manager:
+        delete_topic(manager, "t")
+    write(path, 1)
+    assert tasks(reader(path)) == [(0, 0, 1)]
+    shutil.rmtree(path)
+    with pytest.raises(NotALogDirError, match="no such directory"):
+        reader(path).partitions()
+    write(path, 2)
+    assert tasks(reader(path)) == [(0, 0, 2)]
+
+
+def test_planning_leaves_no_file_open_and_knows_a_few_directories_only(tmp_path: Path) -> None:
+    for number in range(2 * watchers.DIRECTORIES_KNOWN):
+        write(str(tmp_path / f"log-{number}"), 3)
+        assert tasks(reader(str(tmp_path / f"log-{number}"), startingOffsetsByTimestamp='{"t": {"0": 0}}'))
+    assert [file for file in open_files() if file.startswith(str(tmp_path))] == []
+    assert len(watchers._of_this_process) == watchers.DIRECTORIES_KNOWN
+
+
+def open_files() -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return found
 
 
 # Damage

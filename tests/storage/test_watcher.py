@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.lag import log_figures
 from pyspark_commitlog.storage.log import Log
@@ -186,6 +186,20 @@ def test_a_partition_that_is_deleted_is_told(tmp_path: Path) -> None:
     directory.rmdir()
     with pytest.raises(StorageError, match=r"t-0: no such directory"):
         watcher.catch_up()
+
+
+def test_a_log_that_ends_below_its_recovery_point_is_told_at_every_look(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, b"a")
+    watcher = watch(tmp_path, checkpoints := KeptInMemory())
+    log.roll()
+    append(log, b"b")
+    log.close()
+    checkpoints.write(Marks(recovery_point=2, log_start_offset=0))
+    (tmp_path / "00000000000000000001.log").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"0+1\.log, position 0"):
+            watcher.catch_up()
 
 
 def test_a_stable_end_leaves_out_markers_that_may_not_be_synced(tmp_path: Path) -> None:
