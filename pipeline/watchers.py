@@ -99,13 +99,14 @@ class Watchers:
             known = None
         if inode is None:
             return None
-        if known is None:
-            known = _Known(self.manager.open_watcher(*partition), inode, configs)
-            self._known[partition] = known
-        else:
+        if known is not None:
+            self._use(partition)  # first: a look that fails may have opened files
             known.watcher.catch_up(marks)
+            return known.watcher
+        watcher = self.manager.open_watcher(*partition)
+        self._known[partition] = _Known(watcher, inode, configs)
         self._use(partition)
-        return known.watcher
+        return watcher
 
     def _inode(self, partition: TopicPartition) -> int | None:
         """Of the directory; None where there is none: of a topic that is deleted, some partitions go before others."""
@@ -125,7 +126,7 @@ class Watchers:
         self._with_files.pop(partition, None)
 
 
-_of_this_process: dict[tuple[str, Overrides], Watchers] = {}  # the one used last comes last
+_of_this_process: dict[tuple[str, Overrides, int], Watchers] = {}  # the one used last comes last
 
 
 def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> Watchers:
@@ -134,8 +135,9 @@ def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = K
     What they saw of a log before makes the next look cheap. A few directories are known, so that a process that meets
     many does not grow. For one thread, as Spark's workers have.
     """
-    watchers = _of_this_process.pop((directory, overrides), None) or Watchers(directory, overrides, kept)
-    _of_this_process[directory, overrides] = watchers
+    asked = (directory, overrides, kept)
+    watchers = _of_this_process.pop(asked, None) or Watchers(*asked)
+    _of_this_process[asked] = watchers
     while len(_of_this_process) > DIRECTORIES_KNOWN:
         _of_this_process.pop(next(iter(_of_this_process))).close()
     return watchers

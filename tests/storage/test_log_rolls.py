@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import KeptInMemory
 from tests.support.clock import ManualClock
-from tests.support.logs import NOW_MS, append, batch, open_log, open_reader, records, replicated, rows
+from tests.support.logs import NOW_MS, append, batch, open_files, open_log, open_reader, records, replicated, rows
 from tests.support.memory_filesystem import MemoryFileSystem
 
 BATCH_BYTES = len(batch(b"x" * 30))
@@ -45,12 +44,6 @@ def test_a_log_that_is_rolled_again_and_again_has_no_more_files_open(tmp_path: P
     assert len(bases(log)) == 7
     assert open_files(tmp_path) == before
     assert rows(log) == [(offset, b"x" * 30) for offset in range(7)]
-
-
-def open_files(directory: Path) -> int:
-    """Of this process, below ``directory``."""
-    opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
-    return sum(path.startswith(str(directory)) for path in opened)
 
 
 def test_one_byte_less_of_room_and_it_is_rolled_before(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -150,3 +152,9 @@ def decided(reader: LogReader) -> Iterator[Records]:
     with LogFollower(reader.context, reader.checkpoints) as log:
         for data in log.decided_from(log.log_start_offset):
             yield data.records(log.log_start_offset, log.log_end_offset)
+
+
+def open_files(directory: Path) -> int:
+    """Of this process, below ``directory``."""
+    opened = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return sum(path.startswith(str(directory)) for path in opened)
