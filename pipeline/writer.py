@@ -21,16 +21,15 @@ from pyspark_commitlog.storage import (
     AppendInfo,
     BatchFields,
     EncodedBatches,
+    GatheredBatches,
     InvalidRecordError,
     LogConfig,
     Records,
-    Scratch,
     TopicDescription,
     Transaction,
     TransactionalWriter,
     TransactionRefusedError,
     bytes_in_batch,
-    encode_batches,
     find_refused,
     one_ahead,
 )
@@ -88,12 +87,15 @@ _ARROW_ANSWER = pa.schema(
 )
 
 # Small Arrow batches are joined up to here: each table costs some time by itself, and one that is much larger has left
-# the processor's cache by the time it is written.
-TABLE_BYTES = 4 * 2**20
-# But each partition gets an append of a table: one with little in it costs more than a cache saves, and makes record
+# the processor's cache by the time it is encoded.
+TABLE_BYTES = 8 * 2**20
+# But each partition gets its part of a table: one with little in it costs more than a cache saves, and makes record
 # batches that are small.
-APPEND_BYTES = 2**16
+PART_BYTES = 2**16
 TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
+# Encoded tables wait until there is so much of them. The rows drive what an append needs out of the processor's cache,
+# so one costs milliseconds, whatever is in it.
+APPEND_BYTES = 16 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
@@ -156,8 +158,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Appends table by table, one while the next comes in, so that a task needs memory for two of them, and syncs every
-    partition it touched before it answers: on the disk is then all of the answer.
+    Encodes table by table, one while the next comes in, appends a few at once, so that a task needs memory for no more
+    than these, and syncs every partition it touched before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -199,7 +201,7 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
 
 def table_bytes(partitions: int) -> int:
     """How large a table should be that rows of so many partitions are in."""
-    return min(max(TABLE_BYTES, partitions * APPEND_BYTES), TABLE_BYTES_MAX)
+    return min(max(TABLE_BYTES, partitions * PART_BYTES), TABLE_BYTES_MAX)
 
 
 def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], size: int) -> None:
@@ -243,14 +245,15 @@ class _Task:
         self._topics = {
             name: _TopicWriter(topic, plan.settings_for(name), number) for name, topic in plan.topics.items()
         }
-        self._scratch = Scratch()
         self._written: dict[tuple[str, int], Written] = {}
+        self._gathered_bytes = 0  # of rows that are encoded, and not appended
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError."""
         partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
         write_behind(batches, self._write_table, table_bytes(partitions))
+        self._append_gathered()
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
@@ -267,16 +270,19 @@ class _Task:
         if bad:
             self._give_away(batch, bad, now_ms)
         self._rows_before += rows
+        self._gathered_bytes += batch.nbytes
+        if self._gathered_bytes >= APPEND_BYTES:
+            self._append_gathered()
 
     def _write_records(self, batch: pa.RecordBatch, records: Records, now_ms: int) -> list[BadRow]:
-        """Append the rows that can be; those that cannot."""
+        """Encode the rows that can be; those that cannot."""
         asked = batch.column("partition") if "partition" in batch.schema.names else None
         bad: list[BadRow] = []
         for topic, rows in self._by_topic(batch, bad):
             good, refused = self._topics[topic].sort_out(records, asked, rows, now_ms)
             bad += refused
             for partition, chosen in good:
-                self._append_rows(topic, partition, records, chosen)
+                self._topics[topic].gathered(partition).add(records, chosen)
         return sorted(bad)
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
@@ -301,9 +307,13 @@ class _Task:
         topic: str | None = batch.column("topic")[index].as_py()
         return topic
 
-    def _append_rows(self, topic: str, partition: int, records: Records, rows: Rows | None) -> None:
-        """Encoded in memory that the next ones are written over: appended before they are."""
-        encoded = self._topics[topic].encode(records, rows, self._scratch)
+    def _append_gathered(self) -> None:
+        for name, topic in self._topics.items():
+            for partition in topic.waiting():
+                self._append_to(name, partition, topic.gathered(partition).take())
+        self._gathered_bytes = 0
+
+    def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
         info = self._append(topic, partition, encoded)
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
@@ -324,14 +334,14 @@ class _Task:
             first = bad[refused[0].row]
             raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
         for partition, rows in good:
-            self._append_rows(topic, partition, records, rows)
+            self._topics[topic].gathered(partition).add(records, rows)
 
     def _unwritable(self, bad: BadRow) -> UnwritableRowError:
         return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
 
 
 class _TopicWriter:
-    """One topic: what it refuses, and how its records are encoded."""
+    """One topic: what it refuses, and what is encoded of it and not appended yet."""
 
     def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int) -> None:
         self._name = topic.name
@@ -341,6 +351,7 @@ class _TopicWriter:
         room = bytes_in_batch(self._config.max_message_bytes, self._compression)
         self._batch_bytes_max = min(producer.batch_bytes, room)
         self._fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
+        self._gathered: dict[int, GatheredBatches] = {}
         self._chooser = Chooser(producer.partitioner, self._count, first=task)
 
     def sort_out(
@@ -362,5 +373,13 @@ class _TopicWriter:
         ]
         return list(shares(chosen, self._count, mine[~is_bad])), bad
 
-    def encode(self, records: Records, rows: Rows | None, scratch: Scratch) -> EncodedBatches:
-        return encode_batches(records, self._fields, rows=rows, batch_bytes_max=self._batch_bytes_max, scratch=scratch)
+    def gathered(self, partition: int) -> GatheredBatches:
+        """What waits to be appended to a partition."""
+        found = self._gathered.get(partition)
+        if found is None:
+            found = self._gathered[partition] = GatheredBatches(self._fields, self._batch_bytes_max)
+        return found
+
+    def waiting(self) -> list[int]:
+        """Partitions that something waits for, in order: whoever locks several does so in one order."""
+        return sorted(partition for partition, gathered in self._gathered.items() if gathered)

@@ -126,19 +126,32 @@ class EncodedBatches(NamedTuple):
 
 
 class Scratch:
-    """Memory that one encoding after the other is written to, each over the one before.
+    """Memory that one encoding after the other is written to, each over the one before, or behind what is held.
 
     For who encodes again and again: memory fresh from the system costs more, page by page, than all the work in it.
     """
 
     def __init__(self) -> None:
         self._memory = np.empty(0, dtype=np.uint8)
+        self._held = 0
 
     def take(self, size: int) -> Bytes:
-        """The first ``size`` bytes, whatever is in them; they are good until the next call."""
-        if len(self._memory) < size:
-            self._memory = np.empty(max(size, 2 * len(self._memory)), dtype=np.uint8)
-        return self._memory[:size]
+        """``size`` bytes behind those held, whatever is in them; they are good until the next call."""
+        end = self._held + size
+        if len(self._memory) < end:
+            larger = np.empty(max(end, 2 * len(self._memory)), dtype=np.uint8)
+            larger[: self._held] = self._memory[: self._held]
+            self._memory = larger
+        return self._memory[self._held : end]
+
+    def hold(self, size: int) -> None:
+        """Keep the first ``size`` bytes that were taken last."""
+        self._held += size
+
+    def release(self) -> Bytes:
+        """All bytes held, in their order; they are good until the next :meth:`take`, and held no more."""
+        held, self._held = self._memory[: self._held], 0
+        return held
 
 
 # Reading
@@ -212,12 +225,13 @@ def encode(
     base = int(records.offsets[0]) if base_offset is None else base_offset
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
-    target, batches = _write(records, None, base, fields, 2**62, Scratch())
+    scratch = Scratch()
+    target, batches = _write(records, None, base, fields, 2**62, scratch)
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
         raw["max_timestamp"] = max_timestamp
-    return _finish(target, batches, raw, fields).buffer
+    return _finish(target, batches, raw, fields, scratch).buffer
 
 
 def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
@@ -237,21 +251,25 @@ def encode_batches(
     *,
     rows: Int64s | None = None,
     batch_bytes_max: int,
+    base_offset: int = 0,
     scratch: Scratch | None = None,
 ) -> EncodedBatches:
     """Rows of a table, in their order, as batches of at most ``batch_bytes_max`` bytes of records before compression.
 
-    A larger record gets a batch of its own. Offsets count from 0 on, sequences from ``fields.base_sequence`` on where
-    there is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
-    :func:`set_append_time`. With ``scratch`` what is returned lies in it, and is good until its next use.
+    A larger record gets a batch of its own. Offsets count from ``base_offset`` on, sequences from as many
+    above ``fields.base_sequence`` where there is a producer; ``records.offsets`` are not looked at. Timestamps of
+    LogAppendTime are set by :func:`set_append_time`. With ``scratch`` what is returned lies in it, and is good until
+    its next use.
     """
-    target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max, scratch or Scratch())
+    scratch = scratch or Scratch()
+    target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)
     raw = _raw_headers(fields, batches)
-    raw["base_offset"] = batches[:, writing.FIRST_ROW]
+    firsts = base_offset + batches[:, writing.FIRST_ROW]
+    raw["base_offset"] = firsts
     raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
     if fields.producer_id != NO_PRODUCER_ID:
-        raw["base_sequence"] = sequences(fields.base_sequence, batches[:, writing.FIRST_ROW])
-    return _finish(target, batches, raw, fields)
+        raw["base_sequence"] = sequences(fields.base_sequence, firsts)
+    return _finish(target, batches, raw, fields, scratch)
 
 
 def _write(
@@ -338,10 +356,10 @@ def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:
     return raw
 
 
-def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields) -> EncodedBatches:
+def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields, scratch: Scratch) -> EncodedBatches:
     """Compress where asked, put the headers where there is room for them, and sign."""
     if fields.codec != Codec.NONE:
-        target, batches = _compressed(target, batches, fields)
+        target, batches = _compressed(target, batches, fields, scratch)
     starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
     if len(sizes) and sizes.max() - LOG_OVERHEAD > INT32_MAX:
         raise RecordTooLargeError(f"a batch of {sizes.max()} bytes, its length field takes {INT32_MAX}")
@@ -352,7 +370,8 @@ def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields
     return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
 
 
-def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[Bytes, Int64s]:
+def _compressed(target: Bytes, batches: Int64s, fields: BatchFields, scratch: Scratch) -> tuple[Bytes, Int64s]:
+    """Written over what they are made of: every piece is complete by then."""
     pieces, moved, at = [], batches.copy(), 0
     room = np.empty(LAYOUT.itemsize, dtype=np.uint8)
     for batch, (start, end) in zip(moved, batches[:, : writing.END + 1].tolist(), strict=True):
@@ -360,4 +379,5 @@ def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[By
         pieces += [room, body]
         batch[writing.START], at = at, at + LAYOUT.itemsize + len(body)
         batch[writing.END] = at
-    return np.concatenate(pieces) if pieces else target[:0], moved
+    target = scratch.take(at)
+    return np.concatenate(pieces, out=target) if pieces else target, moved

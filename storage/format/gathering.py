@@ -1,0 +1,51 @@
+"""Batches that are encoded a table at a time, and appended together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s, Records
+from pyspark_commitlog.storage.format.v2 import BatchFields, EncodedBatches, Scratch, encode_batches
+
+
+class GatheredBatches:
+    """Batches of one partition, one behind the other, until somebody takes them all.
+
+    An append costs the same whatever is in it; encoding is fastest in tables that the processor's cache holds. So many
+    tables are encoded, and appended once. Memory: what is gathered, and as much again.
+    """
+
+    def __init__(self, fields: BatchFields, batch_bytes_max: int) -> None:
+        """Of all batches: what they say of their records, and how large they are at most (``v2.encode_batches``)."""
+        self._fields = fields
+        self._batch_bytes_max = batch_bytes_max
+        self._scratch = Scratch()
+        self._tables: list[np.ndarray] = []
+        self._size = self._records = 0
+
+    def __len__(self) -> int:
+        """Records that wait."""
+        return self._records
+
+    def add(self, records: Records, rows: Int64s | None) -> None:
+        """Encode these rows of a table, or all, behind those before."""
+        encoded = encode_batches(
+            records,
+            self._fields,
+            rows=rows,
+            batch_bytes_max=self._batch_bytes_max,
+            base_offset=self._records,
+            scratch=self._scratch,
+        )
+        self._scratch.hold(len(encoded.buffer))
+        table = encoded.headers.table
+        table["position"] += self._size
+        self._tables.append(table)
+        self._size += len(encoded.buffer)
+        self._records += len(records) if rows is None else len(rows)
+
+    def take(self) -> EncodedBatches:
+        """All of them, at least one table, as if encoded at once; good until more are added, which begins anew."""
+        headers = BatchHeaders(np.concatenate(self._tables))
+        self._tables, self._size, self._records = [], 0, 0
+        return EncodedBatches(self._scratch.release(), headers)
