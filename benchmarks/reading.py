@@ -24,7 +24,7 @@ from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, ReadyBatches
 from benchmarks.rows import records
-from benchmarks.timing import Timing, alternate
+from benchmarks.timing import alternate
 from pyspark_commitlog import read_table
 from pyspark_commitlog.pipeline.session import spark_session
 from pyspark_commitlog.storage import LogManager
@@ -201,28 +201,28 @@ def _stream(topic: Prepared, name: str, options: Options, numbers: Iterator[int]
 
 
 def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:
-    """Ten records by offset and by timestamp."""
-    lookup, rounds = topic.lookup, rounds * LOOKUP_ROUNDS
+    """Ten records by offset and by timestamp, in turn too: both cost little, and the machine's moods much."""
+    lookup = topic.lookup
     ways = {
-        "offset": (lookup.by_offset(), lookup.offset, ROWS_A_MS),
-        "timestamp": (lookup.by_timestamp(), lookup.timestamp_ms, 1),
+        "offset": _looking_up(topic, lookup.by_offset(), by="offset", start=lookup.offset, length=ROWS_A_MS),
+        "timestamp": _looking_up(topic, lookup.by_timestamp(), by="timestamp", start=lookup.timestamp_ms, length=1),
     }
-    for by, (options, start, length) in ways.items():
-        table = partial(read_table, topic.log_dir, TOPIC, start=start, end=start + length, by=by, partition=0)
-        peers: Peers = {
-            "ours": lambda options=options: _ten(topic.commitlog(options)),
-            "kafka": lambda options=options: _ten(topic.kafka(options)),
-            "table": lambda table=table: _check_ten(table().num_rows),
-        }
-        found = alternate(peers, rounds, warm_up=rounds)
-        yield from _told_lookups(by, found)
-
-
-def _told_lookups(by: str, found: Mapping[str, Timing]) -> Iterator[Comparison]:
-    asked, aim = {"offset": (1, 1.1), "timestamp": (1.5, 2)}[by]
+    peers = {f"{by}, {name}": run for by, named in ways.items() for name, run in named.items()}
+    found = alternate(peers, rounds * LOOKUP_ROUNDS, warm_up=rounds * LOOKUP_ROUNDS)
     against = "Spark's Kafka source"
-    yield Comparison(f"ten records by {by}, through Spark", against, found["ours"], found["kafka"], asked, aim)
-    yield Comparison(f"ten records by {by}, read_table", against, found["table"], found["kafka"], 20, 50)
+    for by, asked, aim in (("offset", 1, 1.1), ("timestamp", 1.5, 2)):
+        ours, kafka, table = (found[f"{by}, {name}"] for name in ("ours", "kafka", "table"))
+        yield Comparison(f"ten records by {by}, through Spark", against, ours, kafka, asked, aim)
+        yield Comparison(f"ten records by {by}, read_table", against, table, kafka, 20, 50)
+
+
+def _looking_up(topic: Prepared, options: Options, *, by: str, start: int, length: int) -> Peers:
+    table = partial(read_table, topic.log_dir, TOPIC, start=start, end=start + length, by=by, partition=0)
+    return {
+        "ours": lambda: _ten(topic.commitlog(options)),
+        "kafka": lambda: _ten(topic.kafka(options)),
+        "table": lambda: _check_ten(table().num_rows),
+    }
 
 
 def _ten(frame: DataFrame) -> None:
