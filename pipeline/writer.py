@@ -282,7 +282,7 @@ class _Task:
             good, refused = self._topics[topic].sort_out(records, asked, rows, now_ms)
             bad += refused
             for partition, chosen in good:
-                self._topics[topic].gathered(partition).add(records, chosen)
+                self._topics[topic].gather(partition, records, chosen)
         return sorted(bad)
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
@@ -309,8 +309,8 @@ class _Task:
 
     def _append_gathered(self) -> None:
         for name, topic in self._topics.items():
-            for partition in topic.waiting():
-                self._append_to(name, partition, topic.gathered(partition).take())
+            for partition, batches in topic.take_gathered():
+                self._append_to(name, partition, batches)
         self._gathered_bytes = 0
 
     def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
@@ -334,7 +334,7 @@ class _Task:
             first = bad[refused[0].row]
             raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
         for partition, rows in good:
-            self._topics[topic].gathered(partition).add(records, rows)
+            self._topics[topic].gather(partition, records, rows)
 
     def _unwritable(self, bad: BadRow) -> UnwritableRowError:
         return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
@@ -373,13 +373,15 @@ class _TopicWriter:
         ]
         return list(shares(chosen, self._count, mine[~is_bad])), bad
 
-    def gathered(self, partition: int) -> GatheredBatches:
-        """What waits to be appended to a partition."""
-        found = self._gathered.get(partition)
-        if found is None:
-            found = self._gathered[partition] = GatheredBatches(self._fields, self._batch_bytes_max)
-        return found
+    def gather(self, partition: int, records: Records, rows: Rows | None) -> None:
+        """Encode rows, to be appended to a partition later."""
+        gathered = self._gathered.get(partition)
+        if gathered is None:
+            gathered = self._gathered[partition] = GatheredBatches(self._fields, self._batch_bytes_max)
+        gathered.add(records, rows)
 
-    def waiting(self) -> list[int]:
-        """Partitions that something waits for, in order: whoever locks several does so in one order."""
-        return sorted(partition for partition, gathered in self._gathered.items() if gathered)
+    def take_gathered(self) -> Iterator[tuple[int, EncodedBatches]]:
+        """What waits to be appended to each partition. Its memory is given back: the next rows may go elsewhere."""
+        gathered, self._gathered = self._gathered, {}
+        for partition in sorted(gathered):
+            yield partition, gathered[partition].all()

@@ -9,10 +9,10 @@ from pyspark_commitlog.storage.format.v2 import BatchFields, EncodedBatches, Scr
 
 
 class GatheredBatches:
-    """Batches of one partition, one behind the other, until somebody takes them all.
+    """Batches of one partition, one behind the other, for a single append.
 
     An append costs the same whatever is in it; encoding is fastest in tables that the processor's cache holds. So many
-    tables are encoded, and appended once. Memory: what is gathered, and as much again.
+    tables are encoded, and appended once. Memory: twice what is gathered.
     """
 
     def __init__(self, fields: BatchFields, batch_bytes_max: int) -> None:
@@ -21,11 +21,7 @@ class GatheredBatches:
         self._batch_bytes_max = batch_bytes_max
         self._scratch = Scratch()
         self._tables: list[np.ndarray] = []
-        self._size = self._records = 0
-
-    def __len__(self) -> int:
-        """Records that wait."""
-        return self._records
+        self._records = 0
 
     def add(self, records: Records, rows: Int64s | None) -> None:
         """Encode these rows of a table, or all, behind those before."""
@@ -37,15 +33,12 @@ class GatheredBatches:
             base_offset=self._records,
             scratch=self._scratch,
         )
-        self._scratch.hold(len(encoded.buffer))
         table = encoded.headers.table
-        table["position"] += self._size
+        table["position"] += len(self._scratch.held)
+        self._scratch.hold(len(encoded.buffer))
         self._tables.append(table)
-        self._size += len(encoded.buffer)
         self._records += len(records) if rows is None else len(rows)
 
-    def take(self) -> EncodedBatches:
-        """All of them, at least one table, as if encoded at once; good until more are added, which begins anew."""
-        headers = BatchHeaders(np.concatenate(self._tables))
-        self._tables, self._size, self._records = [], 0, 0
-        return EncodedBatches(self._scratch.release(), headers)
+    def all(self) -> EncodedBatches:
+        """All of them, of one table at least; good until more are added."""
+        return EncodedBatches(self._scratch.held, BatchHeaders(np.concatenate(self._tables)))

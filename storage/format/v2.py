@@ -126,32 +126,29 @@ class EncodedBatches(NamedTuple):
 
 
 class Scratch:
-    """Memory that one encoding after the other is written to, each over the one before, or behind what is held.
-
-    For who encodes again and again: memory fresh from the system costs more, page by page, than all the work in it.
-    """
+    """Memory that encodings are written to, one behind the other."""
 
     def __init__(self) -> None:
         self._memory = np.empty(0, dtype=np.uint8)
         self._held = 0
 
+    @property
+    def held(self) -> Bytes:
+        """What is kept, in its order; good until the next :meth:`take`."""
+        return self._memory[: self._held]
+
     def take(self, size: int) -> Bytes:
-        """``size`` bytes behind those held, whatever is in them; they are good until the next call."""
+        """``size`` bytes behind those held, whatever is in them; good until the next call."""
         end = self._held + size
         if len(self._memory) < end:
             larger = np.empty(max(end, 2 * len(self._memory)), dtype=np.uint8)
-            larger[: self._held] = self._memory[: self._held]
+            larger[: self._held] = self.held
             self._memory = larger
         return self._memory[self._held : end]
 
     def hold(self, size: int) -> None:
-        """Keep the first ``size`` bytes that were taken last."""
+        """Keep the first ``size`` of the bytes taken last."""
         self._held += size
-
-    def release(self) -> Bytes:
-        """All bytes held, in their order; they are good until the next :meth:`take`, and held no more."""
-        held, self._held = self._memory[: self._held], 0
-        return held
 
 
 # Reading
@@ -258,8 +255,8 @@ def encode_batches(
 
     A larger record gets a batch of its own. Offsets count from ``base_offset`` on, sequences from as many
     above ``fields.base_sequence`` where there is a producer; ``records.offsets`` are not looked at. Timestamps of
-    LogAppendTime are set by :func:`set_append_time`. With ``scratch`` what is returned lies in it, and is good until
-    its next use.
+    LogAppendTime are set by :func:`set_append_time`. With ``scratch`` what is returned lies in it, behind what it
+    holds, and is good until more is taken of it.
     """
     scratch = scratch or Scratch()
     target, batches = _write(records, rows, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)

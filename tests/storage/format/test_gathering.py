@@ -24,9 +24,9 @@ def table_of(values: list[bytes]) -> Records:
     )
 
 
-def taken(gathered: GatheredBatches) -> list[tuple[int, bytes | None]]:
+def all_of(gathered: GatheredBatches) -> list[tuple[int, bytes | None]]:
     """Offset and value of each record, after a look at everything the headers say."""
-    buffer, headers = gathered.take()
+    buffer, headers = gathered.all()
     scanned = formats.scan(buffer).headers
     assert scanned.end == len(buffer)
     assert scanned.table.tolist() == headers.table.tolist()
@@ -37,15 +37,14 @@ def taken(gathered: GatheredBatches) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_tables_follow_one_another_and_taking_them_begins_anew(codec: Codec) -> None:
+def test_tables_follow_one_another(codec: Codec) -> None:
     gathered = GatheredBatches(v2.BatchFields(codec=codec), batch_bytes_max=100)
-    for size in (2000, 3, 500):  # into memory that grows, and into what is there
-        tables = [[b"%d of table %d" % (row, number) * 3 for row in range(size)] for number in range(4)]
-        for values in tables:
-            gathered.add(table_of(values), None)
-        assert len(gathered) == 4 * size
-        assert taken(gathered) == list(enumerate(value for values in tables for value in values))
-        assert not gathered
+    seen: list[bytes] = []
+    for number, size in enumerate((3, 2000, 1, 500, 500)):  # into memory that grows, and into what is there
+        values = [b"%d of table %d" % (row, number) * 3 for row in range(size)]
+        gathered.add(table_of(values), None)
+        seen += values
+        assert all_of(gathered) == list(enumerate(seen))
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -55,7 +54,7 @@ def test_what_compression_makes_larger_finds_room_behind_what_is_there(codec: Co
     gathered = GatheredBatches(v2.BatchFields(codec=codec), batch_bytes_max=1)
     for value in values:
         gathered.add(table_of([value]), None)
-    assert taken(gathered) == list(enumerate(values))
+    assert all_of(gathered) == list(enumerate(values))
 
 
 def test_rows_are_chosen_and_sequences_of_a_producer_go_on() -> None:
@@ -63,10 +62,8 @@ def test_rows_are_chosen_and_sequences_of_a_producer_go_on() -> None:
     gathered = GatheredBatches(fields, batch_bytes_max=1)
     gathered.add(table_of([b"a", b"b", b"c"]), np.array([2, 0]))
     gathered.add(table_of([b"d", b"e"]), np.array([1]))
-    buffer, headers = gathered.take()
+    buffer, headers = gathered.all()
     decoded = formats.decode(buffer, headers).records
     assert decoded.values is not None
     assert decoded.values.to_list() == [b"c", b"a", b"e"]
     assert headers.table["base_sequence"].tolist() == [2**31 - 3, 2**31 - 2, 2**31 - 1]
-    gathered.add(table_of([b"f"]), None)
-    assert gathered.take().headers.table["base_offset"].tolist() == [0]
