@@ -87,7 +87,7 @@ def test_where_there_are_no_rows_nothing_is_written() -> None:
     assert write.tables == []
 
 
-def test_many_partitions_get_larger_tables_so_that_each_append_has_much_in_it_up_to_some_size() -> None:
+def test_many_partitions_get_larger_tables_so_that_each_part_has_much_in_it_up_to_some_size() -> None:
     sizes = [table_bytes(partitions) for partitions in (1, 4, 64, 256, 512, 10_000)]
     assert sizes == [8 * 2**20, 8 * 2**20, 8 * 2**20, 256 * PART_BYTES, 32 * 2**20, 32 * 2**20]
 
