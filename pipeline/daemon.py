@@ -34,6 +34,14 @@ _OF_ANY_TASK = (
     "pyspark_commitlog.pipeline.sink",
 )
 
+_READ_BY_LIBRARIES = {
+    # Else NumPy's algebra starts a thread for each core of the executor as soon as it is loaded.
+    "OPENBLAS_NUM_THREADS": "1",
+    # Arrow's allocator else gives memory back to the system 10 ms after it is free, and gets it again with the next
+    # table, page fault by page fault.
+    "MIMALLOC_PURGE_DELAY": "-1",
+}
+
 # An allocator of Arrow's starts it when the library is loaded. Its fork handlers take all locks it has before a fork,
 # and begin anew in the child (jemalloc's prefork and postfork_child of background_thread).
 BEARS_A_FORK = frozenset({"jemalloc_bg_thd"})
@@ -42,8 +50,8 @@ _THREADS = Path("/proc/self/task")
 
 def main() -> None:
     """Run until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
-    # Else NumPy's algebra starts a thread for each core of the executor as soon as it is loaded.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name, value in _READ_BY_LIBRARIES.items():
+        os.environ.setdefault(name, value)
     with redirect_stdout(sys.stderr):  # on standard output Spark is told where to connect
         preload(sys.argv[1])
     if not may_fork():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,25 @@ def test_a_worker_uses_memory_again_that_its_last_task_freed() -> None:
     first, second, third = map(int, told.split())
     assert first > 100, "16.5 MB are 4,000 pages, or some large and many small ones"
     assert max(second, third) < first / 20
+
+
+def faults_of_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Page faults of tables that are made one after the other, each in a thread of its own as tasks have it."""
+    parts = pa.chunked_array([pa.array([bytes(1000)] * 1000)] * 10)
+    for _ in batches:
+        faults = []
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(parts.combine_chunks).result()
+            time.sleep(0.05)  # in which Arrow's allocator gives memory back, if it may
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        yield pa.RecordBatch.from_pydict({"faults": [faults]})
+
+
+def test_a_worker_uses_memory_again_that_arrow_freed(spark: SparkSession) -> None:
+    [[_, *later]] = spark.range(1).mapInArrow(faults_of_tables, "faults array<long>").collect()[0]
+    assert max(later) < 100, "of 400, where 10 MB come from the system"
 
 
 def test_where_a_thread_may_hold_locks_sparks_own_daemon_takes_over() -> None:
