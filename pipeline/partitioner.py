@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_commitlog.pipeline.topics import Partitioner
-from pyspark_commitlog.storage import BinaryColumn, Refused, partitions_of
+from pyspark_commitlog.storage import BinaryColumn, Refused, Shares, partitions_of
 
 Partitions = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 UNKNOWN = -1  # what partitions_of answers for a null key, and what a row has that names no partition
-
-
-class Share(NamedTuple):
-    """The rows of a table that go to one partition, in their order."""
-
-    partition: int
-    rows: Rows
 
 
 class Chooser:
@@ -71,14 +61,9 @@ class Chooser:
         return f"column partition holds {partition}, and the topic has the partitions 0 to {self._count - 1}"
 
 
-def shares(chosen: Partitions, count: int, rows: Rows | None = None) -> Iterator[Share]:
-    """Of all rows, or of some, those of each partition that has any."""
+def shares(chosen: Partitions, count: int, rows: Rows | None = None) -> Shares:
+    """All rows, or some, by their partition; those of each one in their order."""
     taken = chosen if rows is None else chosen[rows]
     narrow = np.uint16 if count <= 1 << 16 else np.int32  # NumPy sorts 16 bits by radix, four times as fast
     order = np.argsort(taken.astype(narrow), kind="stable")
-    if rows is not None:
-        order = rows[order]
-    ends = np.cumsum(np.bincount(taken, minlength=count))
-    for partition, (start, end) in enumerate(zip(np.concatenate(([0], ends)), ends, strict=False)):
-        if end > start:
-            yield Share(partition, order[start:end])
+    return Shares(order if rows is None else rows[order], np.cumsum(np.bincount(taken, minlength=count)))

@@ -21,15 +21,17 @@ from pyspark_commitlog.storage import (
     AppendInfo,
     BatchFields,
     EncodedBatches,
-    GatheredBatches,
     InvalidRecordError,
     LogConfig,
     Records,
+    Scratch,
+    Shares,
     TopicDescription,
     Transaction,
     TransactionalWriter,
     TransactionRefusedError,
     bytes_in_batch,
+    encode_shares,
     find_refused,
     one_ahead,
 )
@@ -86,16 +88,12 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Small Arrow batches are joined up to here: each table costs some time by itself, and one that is much larger has left
-# the processor's cache by the time it is encoded.
-TABLE_BYTES = 8 * 2**20
-# But each partition gets its part of a table: one with little in it costs more than a cache saves, and makes record
-# batches that are small.
+# Small Arrow batches are joined up to here. The rows drive what an append needs out of the processor's cache, so one
+# costs milliseconds, whatever is in it.
+TABLE_BYTES = 16 * 2**20
+# But each partition gets its part of a table: else its record batches are small.
 PART_BYTES = 2**16
 TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
-# Encoded tables wait until there is so much of them. The rows drive what an append needs out of the processor's cache,
-# so one costs milliseconds, whatever is in it.
-APPEND_BYTES = 16 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
@@ -158,8 +156,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Encodes table by table, one while the next comes in, appends a few at once, so that a task needs memory for no more
-    than these, and syncs every partition it touched before it answers: on the disk is then all of the answer.
+    Appends table by table, one while the next comes in, so that a task needs memory for no more than a few, and syncs
+    every partition it touched before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -246,14 +244,13 @@ class _Task:
             name: _TopicWriter(topic, plan.settings_for(name), number) for name, topic in plan.topics.items()
         }
         self._written: dict[tuple[str, int], Written] = {}
-        self._gathered_bytes = 0  # of rows that are encoded, and not appended
+        self._scratch = Scratch()
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError."""
         partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
         write_behind(batches, self._write_table, table_bytes(partitions))
-        self._append_gathered()
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
@@ -270,19 +267,15 @@ class _Task:
         if bad:
             self._give_away(batch, bad, now_ms)
         self._rows_before += rows
-        self._gathered_bytes += batch.nbytes
-        if self._gathered_bytes >= APPEND_BYTES:
-            self._append_gathered()
 
     def _write_records(self, batch: pa.RecordBatch, records: Records, now_ms: int) -> list[BadRow]:
-        """Encode the rows that can be; those that cannot."""
+        """Append the rows that can be; those that cannot."""
         asked = batch.column("partition") if "partition" in batch.schema.names else None
         bad: list[BadRow] = []
         for topic, rows in self._by_topic(batch, bad):
             good, refused = self._topics[topic].sort_out(records, asked, rows, now_ms)
             bad += refused
-            for partition, chosen in good:
-                self._topics[topic].gather(partition, records, chosen)
+            self._append_shares(topic, records, good)
         return sorted(bad)
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
@@ -307,11 +300,9 @@ class _Task:
         topic: str | None = batch.column("topic")[index].as_py()
         return topic
 
-    def _append_gathered(self) -> None:
-        for name, topic in self._topics.items():
-            for partition, batches in topic.take_gathered():
-                self._append_to(name, partition, batches)
-        self._gathered_bytes = 0
+    def _append_shares(self, topic: str, records: Records, shares: Shares) -> None:
+        for partition, batches in self._topics[topic].encode(records, shares, self._scratch):
+            self._append_to(topic, partition, batches)
 
     def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
         info = self._append(topic, partition, encoded)
@@ -333,15 +324,14 @@ class _Task:
         if refused:
             first = bad[refused[0].row]
             raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
-        for partition, rows in good:
-            self._topics[topic].gather(partition, records, rows)
+        self._append_shares(topic, records, good)
 
     def _unwritable(self, bad: BadRow) -> UnwritableRowError:
         return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
 
 
 class _TopicWriter:
-    """One topic: what it refuses, and what is encoded of it and not appended yet."""
+    """One topic: what it refuses, and how its records are encoded."""
 
     def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int) -> None:
         self._name = topic.name
@@ -351,19 +341,18 @@ class _TopicWriter:
         room = bytes_in_batch(self._config.max_message_bytes, self._compression)
         self._batch_bytes_max = min(producer.batch_bytes, room)
         self._fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
-        self._gathered: dict[int, GatheredBatches] = {}
         self._chooser = Chooser(producer.partitioner, self._count, first=task)
 
     def sort_out(
         self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
-    ) -> tuple[list[tuple[int, Rows | None]], list[BadRow]]:
+    ) -> tuple[Shares, list[BadRow]]:
         """Of ``rows`` (None: all): those of each partition, and those the topic refuses."""
         assert records.keys is not None  # a missing column is one of nulls
         chosen = self._chooser.choose(records.keys, asked)
         reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
         reasons |= dict(self._chooser.refused(chosen))
         if not reasons:
-            return list(shares(chosen, self._count, rows)), []
+            return shares(chosen, self._count, rows), []
         mine = np.arange(len(records)) if rows is None else rows
         is_bad = np.isin(mine, list(reasons))
         named = {row: int(chosen[row]) for row in mine[is_bad].tolist()}
@@ -371,17 +360,8 @@ class _TopicWriter:
             BadRow(row, self._name, None if partition == UNKNOWN else partition, reasons[row])
             for row, partition in named.items()
         ]
-        return list(shares(chosen, self._count, mine[~is_bad])), bad
+        return shares(chosen, self._count, mine[~is_bad]), bad
 
-    def gather(self, partition: int, records: Records, rows: Rows | None) -> None:
-        """Encode rows, to be appended to a partition later."""
-        gathered = self._gathered.get(partition)
-        if gathered is None:
-            gathered = self._gathered[partition] = GatheredBatches(self._fields, self._batch_bytes_max)
-        gathered.add(records, rows)
-
-    def take_gathered(self) -> Iterator[tuple[int, EncodedBatches]]:
-        """What waits to be appended to each partition. Its memory is given back: the next rows may go elsewhere."""
-        gathered, self._gathered = self._gathered, {}
-        for partition in sorted(gathered):
-            yield partition, gathered[partition].all()
+    def encode(self, records: Records, shares: Shares, scratch: Scratch) -> Iterator[tuple[int, EncodedBatches]]:
+        """The partitions that get rows, and these; to be appended before the next ones are encoded."""
+        return encode_shares(records, self._fields, shares, batch_bytes_max=self._batch_bytes_max, scratch=scratch)

@@ -46,7 +46,6 @@ from .filesystem import LocalFileSystem as LocalFileSystem
 from .filesystem import this_process as this_process
 from .format.fields import Codec as Codec
 from .format.fields import TimestampType as TimestampType
-from .format.gathering import GatheredBatches as GatheredBatches
 from .format.internal import OffsetCommitKey as OffsetCommitKey
 from .format.internal import OffsetCommitValue as OffsetCommitValue
 from .format.internal import TransactionLogValue as TransactionLogValue
@@ -59,7 +58,10 @@ from .format.tables import HeadersColumn as HeadersColumn
 from .format.tables import Records as Records
 from .format.v2 import BatchFields as BatchFields
 from .format.v2 import EncodedBatches as EncodedBatches
+from .format.v2 import Scratch as Scratch
+from .format.v2 import Shares as Shares
 from .format.v2 import encode_batches as encode_batches
+from .format.v2 import encode_shares as encode_shares
 from .fs_check import Finding as Finding
 from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem

@@ -70,13 +70,14 @@ def bytes_at(offsets: Int32s, rows: Int64s) -> int:
     return size
 
 
-def write_batches(source: Source, rows: Int64s, cut: Cut, target: Bytes, batches: Int64s) -> int:
-    """Write the rows in their order; a batch ends before the record that would take it above ``cut.batch_bytes_max``.
+def write_batches(source: Source, rows: Int64s, ends: Int64s, cut: Cut, target: Bytes, batches: Int64s) -> int:
+    """Write the rows in their order; a batch ends before the record that would take it above ``cut.batch_bytes_max``,
+    and before each of ``ends``: places in ``rows`` that do not fall, the last behind all of them.
 
     ``target`` has room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero
     at START. Returns the batches written.
     """
-    return _write_batches(*source, rows, *cut, target, batches)
+    return _write_batches(*source, rows, ends, *cut, target, batches)
 
 
 # The arrays are arguments of their own for the reason that records.py gives.
@@ -97,6 +98,7 @@ def _write_batches(  # noqa: PLR0915  one loop, see above
     header_value_offsets: Int32s,
     header_value_valid: Bools,
     rows: Int64s,
+    ends: Int64s,
     base_offset: int,
     base_timestamp: int,
     header_bytes: int,
@@ -110,7 +112,13 @@ def _write_batches(  # noqa: PLR0915  one loop, see above
     first = 0
     base = np.int64(0)
     has_headers = len(header_offsets) > 0
+    share, share_end = 0, np.int64(0)
     for i in range(len(rows)):
+        if i == share_end:
+            while ends[share] == i:
+                share += 1
+            share_end = ends[share]
+            full_at = np.int64(-1)
         row = rows[i]
         later = rows[min(i + AHEAD, len(rows) - 1)]
         prefetch(key_data, np.int64(key_offsets[later]))

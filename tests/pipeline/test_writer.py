@@ -1,19 +1,14 @@
-"""Arrow batches on their way to the thread that writes them, and encoded on into the log."""
+"""Arrow batches on their way to the thread that writes them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
-from unittest import mock
 
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline import writer
 from pyspark_commitlog.pipeline.writer import PART_BYTES, table_bytes, write_behind
-from pyspark_commitlog.storage import TransactionalWriter
-from tests.pipeline.inline_spark import PARTITIONS, Driver, InlineFrame, table
 from tests.support.waiting import soon
 
 Batch = pa.RecordBatch
@@ -88,22 +83,5 @@ def test_where_there_are_no_rows_nothing_is_written() -> None:
 
 
 def test_many_partitions_get_larger_tables_so_that_each_part_has_much_in_it_up_to_some_size() -> None:
-    sizes = [table_bytes(partitions) for partitions in (1, 4, 64, 256, 512, 10_000)]
-    assert sizes == [8 * 2**20, 8 * 2**20, 8 * 2**20, 256 * PART_BYTES, 32 * 2**20, 32 * 2**20]
-
-
-NAMES = [f"row {number}" for number in range(40)]
-EACH = [table(NAMES[first : first + 8]) for first in range(0, 40, 8)]  # has rows for both partitions
-
-
-@pytest.mark.parametrize(("append_bytes", "times"), [(1, 5), (2 * EACH[0].nbytes, 3), (writer.APPEND_BYTES, 1)])
-def test_tables_are_appended_together_once_there_is_much_of_them_and_at_the_end(
-    tmp_path: Path, append_bytes: int, times: int
-) -> None:
-    driver = Driver(str(tmp_path))
-    appending = mock.patch.object(TransactionalWriter, "append", autospec=True, side_effect=TransactionalWriter.append)
-    with driver.running() as write, appending as append, mock.patch.object(writer, "APPEND_BYTES", append_bytes):
-        written = write(InlineFrame([EACH]), 0)  # type: ignore[arg-type]
-    assert append.call_count == times * PARTITIONS
-    assert sum(each.records for each in written) == len(NAMES)
-    assert driver.content() == sorted(NAMES)
+    sizes = [table_bytes(partitions) for partitions in (1, 4, 256, 400, 512, 10_000)]
+    assert sizes == [16 * 2**20, 16 * 2**20, 16 * 2**20, 400 * PART_BYTES, 32 * 2**20, 32 * 2**20]

@@ -93,7 +93,6 @@ def test_more_bytes_than_a_column_can_tell_are_refused_with_what_to_do(
 ) -> None:
     """With a bound of 10 kB in place of 2 GB."""
     buffer, headers = v2.encode_batches(records(1000, 10), v2.BatchFields(codec=codec), batch_bytes_max=500)
-    monkeypatch.setattr(v2, "INT32_MAX", 10_000)
     monkeypatch.setattr(v2.filling, "INT32_MAX", 10_000)
     with pytest.raises(InvalidRecordError, match="decode fewer batches") as caught:
         formats.decode(buffer, headers)

@@ -170,6 +170,14 @@ class TestCutting:
         with pytest.raises(IndexError, match="of a table of 3"):
             v2.encode_batches(records([0, 1, 2]), v2.BatchFields(), rows=np.array(rows), batch_bytes_max=100)
 
+    @pytest.mark.parametrize("ends", [[2], [4], [2, 1, 3], [-1, 3]])
+    def test_shares_that_are_not_of_the_rows_are_refused(self, ends: list[int]) -> None:
+        shares = v2.Shares(np.arange(3), np.array(ends))
+        with pytest.raises(IndexError, match="shares of 3 rows"):
+            list(
+                v2.encode_shares(records([0, 1, 2]), v2.BatchFields(), shares, batch_bytes_max=1, scratch=v2.Scratch())
+            )
+
     def test_a_slice_of_a_table_is_written_without_the_rest(self) -> None:
         part = records(list(range(100))).slice(40, 43)
         encoded = v2.encode_batches(part, v2.BatchFields(), batch_bytes_max=10**6)

@@ -133,6 +133,33 @@ def test_rows_are_cut_into_batches_that_hold_no_more_than_asked(records: list[re
         assert header["size"] - v2.LAYOUT.itemsize <= bound or header["count"] == 1
 
 
+@given(RECORDS, st.sampled_from(Codec), st.data())
+def test_shares_are_encoded_as_each_would_be_alone(records: list[reference.Record], codec: Codec, data) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(records) - 1)))
+    inner = data.draw(st.lists(st.integers(0, len(chosen)), max_size=5))
+    shares = v2.Shares(np.array(chosen, dtype=np.int64), np.array([*sorted(inner), len(chosen)]))
+    fields, bound, scratch = v2.BatchFields(codec=codec), data.draw(st.integers(1, 2000)), v2.Scratch()
+    for _ in range(2):  # in memory that others were written to
+        found = {
+            share: signed(encoded)
+            for share, encoded in v2.encode_shares(
+                table(records), fields, shares, batch_bytes_max=bound, scratch=scratch
+            )
+        }
+        assert found == {
+            share: signed(v2.encode_batches(table(records), fields, rows=rows, batch_bytes_max=bound))
+            for share, rows in enumerate(np.split(shares.rows, shares.ends[:-1]))
+            if len(rows)
+        }
+
+
+def signed(encoded: v2.EncodedBatches) -> tuple[bytes, list[tuple[int, ...]]]:
+    """Bytes and headers, once a producer has stamped them."""
+    of_producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5, "transactional": True}
+    stamped = v2.stamp_producer(*encoded, **of_producer)
+    return encoded.buffer.tobytes(), stamped.table.tolist()
+
+
 @given(RECORDS, st.sampled_from([0, 1]))
 def test_plain_messages_are_written_and_read_like_the_twin_does(records: list[reference.Record], magic: int) -> None:
     plain = [reference.Record(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in records]
