@@ -5,16 +5,17 @@ synced and committed, when a write returns; the Kafka sink's at least once, ackn
 The floor is a ``mapInArrow`` over the same columns that only counts. What is tuned is set beside what is tuned, and
 defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md).
 
-Before each write the system's own writing is waited for, so that nobody pays for another's, and the memory for the
-pages of new files is asked back of the host: a virtual machine gives away what it does not use, and here a page of that
-costs twelve times the write into it.
+Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
+the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
+the memory for the pages of new files is asked back of the host: a virtual machine gives away what it does not use, and
+here a page of that costs twelve times the write into it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -250,14 +251,25 @@ def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) ->
 
 
 def _alternate(to_write: Prepared, peers: Peers, rounds: int) -> dict[str, Timing]:
-    alike = partial(_time_write, to_write.directory / "scratch")
+    alike = partial(_time_write, to_write.directory)
     return alternate_told({name: partial(alike, run) for name, run in peers.items()}, rounds)
 
 
-def _time_write(scratch: Path, run: Callable[[], object]) -> float:
+def _time_write(directory: Path, run: Callable[[], object]) -> float:
     os.sync()
+    _leave_page_cache(directory)
+    scratch = directory / "scratch"
     with scratch.open("wb") as file:
         for _ in range(NEW_FILES_BYTES // len(ZEROS)):
             file.write(ZEROS)
     scratch.unlink()
     return time_call(run)
+
+
+def _leave_page_cache(directory: Path) -> None:
+    """All that was written there, and is on the disk; only what is to be written stays."""
+    for folder, _, files in os.walk(directory):
+        if not Path(folder).name.startswith("input"):
+            for name in files:
+                with suppress(FileNotFoundError), Path(folder, name).open("rb") as file:  # a broker tidies up
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
