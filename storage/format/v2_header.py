@@ -131,7 +131,7 @@ def stamp_producer(
     table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
     for name in ("producer_id", "producer_epoch", "base_sequence", "attributes"):
         _put(buffer, table, name, table[name])
-    return _signed(buffer, table)
+    return signed(buffer, table)
 
 
 def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchHeaders:
@@ -141,7 +141,7 @@ def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchH
     table["max_timestamp"] = now_ms
     for name in ("attributes", "max_timestamp"):
         _put(buffer, table, name, table[name])
-    return _signed(buffer, table)
+    return signed(buffer, table)
 
 
 def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int64s) -> BatchHeaders:
@@ -149,7 +149,7 @@ def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int6
     table = _changeable(buffer, headers)
     table["max_timestamp"] = max_timestamps
     _put(buffer, table, "max_timestamp", max_timestamps)
-    return _signed(buffer, table)
+    return signed(buffer, table)
 
 
 def sequences(base_sequence: int, records_before: Int64s) -> Int64s:
@@ -177,6 +177,7 @@ def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> Non
     memory.put_rows(buffer, table["position"] + at, rows)
 
 
-def _signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
+def signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:
+    """Write the checksum of each batch into its header, and into its row of ``table``."""
     table["crc"] = sign(buffer, table["position"], table["size"])
     return BatchHeaders(table)

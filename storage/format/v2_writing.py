@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from pyspark_commitlog.storage.format.tables import (
     Int64s,
     Records,
 )
-from pyspark_commitlog.storage.format.v2_header import LAYOUT, MAGIC, headers, sequences, sign
+from pyspark_commitlog.storage.format.v2_header import LAYOUT, MAGIC, headers, sequences, signed
 from pyspark_commitlog.storage.kernels import frozen, memory, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
@@ -94,6 +94,11 @@ class Shares(NamedTuple):
     rows: Int64s  # their indexes, share by share, each in the order in which it is written
     ends: Int64s  # shape (shares,): where in ``rows`` each one ends; the last ends them
 
+    @classmethod
+    def single(cls, rows: Int64s) -> Self:
+        """All rows for one partition."""
+        return cls(rows, np.array([len(rows)]))
+
     @property
     def starts(self) -> Int64s:
         return np.concatenate(([0], self.ends[:-1]))
@@ -134,13 +139,13 @@ def encode(
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
     scratch = Scratch()
-    shares = Shares(np.arange(len(records)), np.array([len(records)]))
+    shares = Shares.single(np.arange(len(records)))
     target, batches = _write(records, shares, base, fields, 2**62, scratch)
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
         raw["max_timestamp"] = max_timestamp
-    return _finish(target, batches, raw, fields, scratch, signed=True).buffer
+    return _signed(_finish(target, batches, raw, fields, scratch)).buffer
 
 
 def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
@@ -167,9 +172,9 @@ def encode_batches(
     is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
     :func:`set_append_time`.
     """
-    chosen = np.arange(len(records)) if rows is None else rows
-    shares = Shares(chosen, np.array([len(chosen)]))
-    return _encode_shares(records, fields, shares, batch_bytes_max, Scratch(), signed=True)[0]
+    shares = Shares.single(np.arange(len(records)) if rows is None else rows)
+    encoded, _ = _encode_shares(records, fields, shares, batch_bytes_max, Scratch())
+    return _signed(encoded)
 
 
 def encode_shares(
@@ -178,9 +183,13 @@ def encode_shares(
     """The index of each share that has rows, and what :func:`encode_batches` makes of these, without its checksum:
     :func:`stamp_producer` computes that of everything it changes.
 
-    All lies in ``scratch``, and is good until more is taken of it.
+    All lies in ``scratch``, and is good until more is taken of it. Raises IndexError for shares that are not of
+    ``shares.rows``.
     """
-    (buffer, headers), share_of = _encode_shares(records, fields, shares, batch_bytes_max, scratch, signed=False)
+    rows, ends = shares
+    if (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(rows):
+        raise IndexError(f"shares of {len(rows)} rows that end at {ends.tolist()}")
+    (buffer, headers), share_of = _encode_shares(records, fields, shares, batch_bytes_max, scratch)
     found, firsts = np.unique(share_of, return_index=True)
     for share, (first, last) in zip(found.tolist(), pairwise([*firsts, len(share_of)]), strict=True):
         part = headers[first:last]
@@ -190,9 +199,9 @@ def encode_shares(
 
 
 def _encode_shares(
-    records: Records, fields: BatchFields, shares: Shares, batch_bytes_max: int, scratch: Scratch, *, signed: bool
+    records: Records, fields: BatchFields, shares: Shares, batch_bytes_max: int, scratch: Scratch
 ) -> tuple[EncodedBatches, Int64s]:
-    """All shares, one behind the other, and the index of the share that each batch is of."""
+    """All shares, one behind the other, not signed, and the index of the share that each batch is of."""
     target, batches = _write(records, shares, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)
     raw = _raw_headers(fields, batches)
     share_of = np.searchsorted(shares.ends, batches[:, writing.FIRST_ROW], side="right")
@@ -200,7 +209,7 @@ def _encode_shares(
     raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
     if fields.producer_id != NO_PRODUCER_ID:
         raw["base_sequence"] = sequences(fields.base_sequence, firsts)
-    return _finish(target, batches, raw, fields, scratch, signed=signed), share_of
+    return _finish(target, batches, raw, fields, scratch), share_of
 
 
 def _write(
@@ -210,8 +219,6 @@ def _write(
     rows = shares.rows.astype(np.int64, copy=False)
     if len(rows) and not 0 <= rows.min() <= rows.max() < len(records):
         raise IndexError(f"rows {rows.min()} to {rows.max()} of a table of {len(records)}")
-    if (np.diff(shares.ends, prepend=0) < 0).any() or shares.ends[-1] != len(rows):
-        raise IndexError(f"shares of {len(rows)} rows that end at {shares.ends.tolist()}")
     base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
     source = source_of(records)
     target = scratch.take(room_for(source, rows))
@@ -284,10 +291,8 @@ def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:
     return raw
 
 
-def _finish(
-    target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields, scratch: Scratch, *, signed: bool
-) -> EncodedBatches:
-    """Compress where asked, put the headers where there is room for them, and sign where asked."""
+def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields, scratch: Scratch) -> EncodedBatches:
+    """Compress where asked, and put the headers where there is room for them; without checksums."""
     if fields.codec != Codec.NONE:
         target, batches = _compressed(target, batches, fields, scratch)
     starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
@@ -296,9 +301,11 @@ def _finish(
     raw["length"] = sizes - LOG_OVERHEAD
     memory.put_rows(target, starts, raw.view(np.uint8).reshape(-1, LAYOUT.itemsize))
     buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
-    if signed:
-        sign(buffer, starts, sizes)
     return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
+
+
+def _signed(encoded: EncodedBatches) -> EncodedBatches:
+    return EncodedBatches(encoded.buffer, signed(encoded.buffer, encoded.headers.table))
 
 
 def _compressed(target: Bytes, batches: Int64s, fields: BatchFields, scratch: Scratch) -> tuple[Bytes, Int64s]:
