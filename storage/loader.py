@@ -298,15 +298,20 @@ class LogLoader:
         return LoadedLog(segments, state, log_start_offset, log_end_offset, self.recovery_point)
 
     def _settled_names(self) -> list[str]:
-        """A listing during which no name changed: the directory is as it was before, and had rested then."""
+        """A listing of one moment. What a single one says of a name that changes meanwhile is left open.
+
+        It is one where the directory had rested, and does, by its time; or where the next has the same names: a change
+        during the first would show in the second, whole, and one during the second is not in the first. Then the time
+        tells of changes that undid each other.
+        """
         filesystem, clock, directory = self.context.filesystem, self.context.clock, self.context.directory
         for _ in range(LISTING_ATTEMPTS):
             before = filesystem.status(directory)
+            had_rested = before is not None and not 0 <= clock.now_ms() - before.modified_ms < SETTLED_MS
             listing = filesystem.list(directory)
-            if before is not None and before == filesystem.status(directory):
-                age_ms = clock.now_ms() - before.modified_ms
-                if not 0 <= age_ms < SETTLED_MS:
-                    return listing
+            is_of_one_moment = had_rested or listing == filesystem.list(directory)
+            if is_of_one_moment and before is not None and before == filesystem.status(directory):
+                return listing
             clock.sleep_ms(SETTLED_MS)
         raise StorageError(f"{directory}: names in it changed for {LISTING_ATTEMPTS * SETTLED_MS} ms without a pause")
 

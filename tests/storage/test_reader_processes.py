@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import LogReader
@@ -93,21 +95,74 @@ def changed_ms(directory: Path) -> int:
     return directory.stat().st_mtime_ns // 1_000_000
 
 
-def test_a_listing_counts_only_once_the_directory_has_rested(tmp_path: Path) -> None:
-    """A name made during the listing may be missed by it; a directory that changed just now is listed again."""
-    open_log(tmp_path).close()
-    for age_ms, waited_ms in ((0, 20), (5, 20), (19, 20), (20, 0), (10**6, 0)):
-        clock = ManualClock(changed_ms(tmp_path) + age_ms)
-        LogReader.open(str(tmp_path), clock=clock).close()
-        assert clock.now_ms() == changed_ms(tmp_path) + age_ms + waited_ms
+class Listings(LocalFileSystem):
+    """Lists as told first, and what is there from then on."""
+
+    def __init__(self, *told: list[str]) -> None:
+        self.told = list(told)
+        self.count = 0
+
+    def list(self, directory: str) -> list[str]:
+        self.count += 1
+        return self.told.pop(0) if self.told else super().list(directory)
 
 
-def test_a_directory_that_never_rests_is_given_up(tmp_path: Path) -> None:
-    open_log(tmp_path).close()
+def listed(directory: Path, filesystem: Listings, age_ms: int) -> tuple[int, int]:
+    """Listings, and ms waited, until a reader has opened a log whose directory changed ``age_ms`` ago."""
+    clock = ManualClock(changed_ms(directory) + age_ms)
+    with LogReader.open(str(directory), clock=clock, filesystem=filesystem) as reader:
+        assert reader.log_end_offset == 1
+    return filesystem.count, clock.now_ms() - changed_ms(directory) - age_ms
+
+
+@pytest.fixture
+def one_record(tmp_path: Path) -> Path:
+    with open_log(tmp_path) as log:
+        log.append_records(records([b"a"]))
+    return tmp_path
+
+
+def test_a_directory_that_has_rested_is_listed_once(one_record: Path) -> None:
+    assert listed(one_record, Listings(), 20) == (1, 0)
+    assert listed(one_record, Listings(), 10**6) == (1, 0)
+
+
+def test_a_directory_that_changed_just_now_is_listed_twice_without_a_wait(one_record: Path) -> None:
+    assert listed(one_record, Listings(), 0) == (2, 0)
+    assert listed(one_record, Listings(), 19) == (2, 0)
+
+
+def test_a_name_that_one_of_two_listings_missed_is_waited_for(one_record: Path) -> None:
+    """As when a segment is made, or renamed, while the directory is read."""
+    assert listed(one_record, Listings([]), 0) == (3, 20)
+    names = LocalFileSystem().list(str(one_record))
+    assert listed(one_record, Listings(names, []), 0) == (3, 20)
+
+
+def test_names_that_change_and_change_back_are_told_by_the_time_of_the_directory(one_record: Path) -> None:
+    """Two listings that both missed a segment, since it was renamed during each of them."""
+
+    class Renaming(Listings):
+        def list(self, directory: str) -> list[str]:
+            found = super().list(directory)
+            if self.count <= 2:
+                stat = one_record.stat()
+                os.utime(directory, ns=(stat.st_atime_ns, stat.st_mtime_ns + 5_000_000))
+            return found
+
+    clock = ManualClock(changed_ms(one_record))
+    with LogReader.open(str(one_record), clock=clock, filesystem=Renaming([], [])) as reader:
+        assert reader.log_end_offset == 1
+
+
+def test_a_directory_that_never_rests_is_given_up(one_record: Path) -> None:
+    class NeverTheSame(Listings):
+        def list(self, directory: str) -> list[str]:
+            return [*super().list(directory), str(self.count)]
 
     class AlwaysNow(ManualClock):
         def now_ms(self) -> int:
-            return changed_ms(tmp_path)
+            return changed_ms(one_record)
 
     with pytest.raises(StorageError, match="without a pause"):
-        LogReader.open(str(tmp_path), clock=AlwaysNow())
+        LogReader.open(str(one_record), clock=AlwaysNow(), filesystem=NeverTheSame())
