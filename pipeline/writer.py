@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -88,8 +89,9 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Small Arrow batches are joined up to here. The rows drive what an append needs out of the processor's cache, so one
-# costs milliseconds, whatever is in it.
+# Small Arrow batches are joined: an append takes a millisecond, whatever is in it. Tables begin small and grow with
+# what the task has written, since the last one is encoded and appended while nobody else has anything to do.
+TABLE_BYTES_MIN = 4 * 2**20
 TABLE_BYTES = 16 * 2**20
 # But each partition gets its part of a table: else its record batches are small.
 PART_BYTES = 2**16
@@ -197,30 +199,35 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def table_bytes(partitions: int) -> int:
-    """How large a table should be that rows of so many partitions are in."""
-    return min(max(TABLE_BYTES, partitions * PART_BYTES), TABLE_BYTES_MAX)
+def table_bytes(partitions: int, written: int) -> int:
+    """How large a table should be that rows of so many partitions are in, after tables of ``written`` bytes in all."""
+    wanted = min(max(TABLE_BYTES_MIN, written // 2), TABLE_BYTES)
+    return min(max(wanted, partitions * PART_BYTES), TABLE_BYTES_MAX)
 
 
-def write_behind(batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], size: int) -> None:
+def write_behind(
+    batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], size_after: Callable[[int], int]
+) -> None:
     """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
 
-    Small batches come as one table of ``size`` bytes, while the one before is written; no more than the two wait.
+    Small batches come as one table, while the one before is written; no more than the two wait. ``size_after`` tells
+    how many bytes one is to have, by how many all before it had.
     """
-    with closing(one_ahead(_tables(batches, size))) as tables:
+    with closing(one_ahead(_tables(batches, size_after))) as tables:
         for table in tables:
             write(table)
 
 
-def _tables(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches, in order, in parts of ``size`` bytes or a little more."""
+def _tables(batches: Iterator[pa.RecordBatch], size_after: Callable[[int], int]) -> Iterator[pa.RecordBatch]:
+    """The rows of all batches, in order, in parts as large as they should be, or a little larger."""
     waiting: list[pa.RecordBatch] = []
-    collected = 0
+    written = collected = 0
     for batch in filter(len, batches):
         waiting.append(batch)
         collected += batch.nbytes
-        if collected >= size:
+        if collected >= size_after(written):
             yield _joined(waiting)
+            written += collected
             waiting, collected = [], 0
     if waiting:
         yield _joined(waiting)
@@ -250,7 +257,7 @@ class _Task:
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError."""
         partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
-        write_behind(batches, self._write_table, table_bytes(partitions))
+        write_behind(batches, self._write_table, partial(table_bytes, partitions))
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
@@ -301,7 +308,10 @@ class _Task:
         return topic
 
     def _append_shares(self, topic: str, records: Records, shares: Shares) -> None:
-        for partition, batches in self._topics[topic].encode(records, shares, self._scratch):
+        """Tasks begin with different partitions: one that is appended to is locked."""
+        encoded = list(self._topics[topic].encode(records, shares, self._scratch))
+        first = self._number % max(len(encoded), 1)
+        for partition, batches in encoded[first:] + encoded[:first]:
             self._append_to(topic, partition, batches)
 
     def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
