@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -34,7 +33,7 @@ from pyspark_commitlog.storage import (
     bytes_in_batch,
     encode_shares,
     find_refused,
-    one_ahead,
+    gathered,
 )
 
 
@@ -89,13 +88,12 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Small Arrow batches are joined: an append takes a millisecond, whatever is in it. Tables begin small and grow with
-# what the task has written, since the last one is encoded and appended while nobody else has anything to do.
+# Small Arrow batches are joined: an append takes a millisecond, whatever is in it.
 TABLE_BYTES_MIN = 4 * 2**20
-TABLE_BYTES = 16 * 2**20
+TABLE_BYTES_MAX = 16 * 2**20  # a few of them are in a worker's memory
 # But each partition gets its part of a table: else its record batches are small.
 PART_BYTES = 2**16
-TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
+PARTS_BYTES_MAX = 32 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 
@@ -199,38 +197,35 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def table_bytes(partitions: int, written: int) -> int:
-    """How large a table should be that rows of so many partitions are in, after tables of ``written`` bytes in all."""
-    wanted = min(max(TABLE_BYTES_MIN, written // 2), TABLE_BYTES)
-    return min(max(wanted, partitions * PART_BYTES), TABLE_BYTES_MAX)
+class TableBytes(NamedTuple):
+    """How large a table is: ``least``, but for the last one, and ``most`` or a batch more."""
+
+    least: int
+    most: int
+
+
+def table_bytes(partitions: int) -> TableBytes:
+    """Of tables that rows of so many partitions are in."""
+    parts = min(partitions * PART_BYTES, PARTS_BYTES_MAX)
+    return TableBytes(max(parts, TABLE_BYTES_MIN), max(parts, TABLE_BYTES_MAX))
 
 
 def write_behind(
-    batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], size_after: Callable[[int], int]
+    batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], table_bytes: TableBytes
 ) -> None:
     """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
 
-    Small batches come as one table, while the one before is written; no more than the two wait. ``size_after`` tells
-    how many bytes one is to have, by how many all before it had.
+    A table is what came while the one before was written. Where rows come slowly tables stay small, and little is left
+    to do behind the last row; where writing is slow they grow, and it takes less time.
     """
-    with closing(one_ahead(_tables(batches, size_after))) as tables:
-        for table in tables:
+    taken = gathered(filter(len, batches), _bytes_of, least=table_bytes.least, most=table_bytes.most)
+    with closing(taken):
+        for table in map(_joined, taken):
             write(table)
 
 
-def _tables(batches: Iterator[pa.RecordBatch], size_after: Callable[[int], int]) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches, in order, in parts as large as they should be, or a little larger."""
-    waiting: list[pa.RecordBatch] = []
-    written = collected = 0
-    for batch in filter(len, batches):
-        waiting.append(batch)
-        collected += batch.nbytes
-        if collected >= size_after(written):
-            yield _joined(waiting)
-            written += collected
-            waiting, collected = [], 0
-    if waiting:
-        yield _joined(waiting)
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    return batch.nbytes  # type: ignore[no-any-return]
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -257,7 +252,7 @@ class _Task:
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError."""
         partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
-        write_behind(batches, self._write_table, partial(table_bytes, partitions))
+        write_behind(batches, self._write_table, table_bytes(partitions))
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:

@@ -1,6 +1,6 @@
 """The public names of the log engine, and where each lives; ``__init__.py`` loads them from here."""
 
-from .ahead import one_ahead as one_ahead
+from .ahead import gathered as gathered
 from .arguments import parse_instant as parse_instant
 from .arguments import parse_names as parse_names
 from .arguments import parse_pairs as parse_pairs

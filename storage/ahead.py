@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar, cast
+from threading import Condition
+from typing import Generic, TypeVar, cast
 
 from pyspark_commitlog.storage.errors import LogStoreError
 
@@ -45,6 +46,71 @@ def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
         while (item := taken.result()) is not behind_last:
             taken = take()
             yield item
+
+
+def gathered(
+    items: Iterable[Item], size: Callable[[Item], int], *, least: int, most: int
+) -> Generator[list[Item], None, None]:
+    """The items in lists, in order: all that a thread took while the list before was used.
+
+    A list is waited for until its items have ``least`` together or are the last ones; the thread waits while ``most``
+    are there. So lists are small where items come slowly, and large where using them is slow. What taking an item
+    raises comes behind the items before it. To stop early, close the generator: an item that is being taken is waited
+    for.
+    """
+    waiting = _Waiting(size, least, most)
+    with ThreadPoolExecutor(1) as thread:
+        taken = thread.submit(waiting.fill, items)
+        try:
+            while waiting.are_some():
+                yield waiting.take()  # which nobody here holds on to
+            taken.result()
+        finally:
+            waiting.stop()
+
+
+class _Waiting(Generic[Item]):
+    """What one thread has taken and another has not used yet."""
+
+    def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
+        self._size_of, self._least, self._most = size, least, most
+        self._items: list[Item] = []
+        self._size = 0
+        self._is_over = False
+        self._changed = Condition()
+
+    def fill(self, items: Iterable[Item]) -> None:
+        """Take all items, unless stopped before."""
+        try:
+            for item in items:
+                size = self._size_of(item)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._size < self._most or self._is_over)
+                    if self._is_over:
+                        return
+                    self._items.append(item)
+                    self._size += size
+                    self._changed.notify()
+        finally:
+            self.stop()
+
+    def are_some(self) -> bool:
+        """Whether there is anything to take; asked once there is enough, or no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._size >= self._least or self._is_over)
+            return bool(self._items)
+
+    def take(self) -> list[Item]:
+        """All there are."""
+        with self._changed:
+            taken, self._items, self._size = self._items, [], 0
+            self._changed.notify()
+            return taken
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
 
 
 def _begin_all(

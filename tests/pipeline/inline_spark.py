@@ -115,7 +115,8 @@ class Driver:
         with (
             mock.patch.object(LogManager, "open", classmethod(opened)),
             mock.patch.object(coordination, "_table", self.kept),
-            mock.patch.object(writer, "table_bytes", return_value=1),  # each batch by itself: more steps to fail at
+            # Each batch by itself: more steps to fail at.
+            mock.patch.object(writer, "table_bytes", return_value=writer.TableBytes(1, 1)),
             # In this thread, so that a disk which fails, fails at the same step each time.
             mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
             mock.patch.object(topics, "_shared_manager", manager_for),

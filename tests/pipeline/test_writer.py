@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline.writer import PART_BYTES, table_bytes, write_behind
+from pyspark_commitlog.pipeline.writer import PART_BYTES, TableBytes, table_bytes, write_behind
 from tests.support.waiting import soon
 
 Batch = pa.RecordBatch
@@ -32,45 +33,49 @@ class Slow:
         assert self.may_go_on.wait(CAME_IN_TIME_S)
 
 
-TWO_ROWS = batch(1, 2).nbytes
+ROW = batch(1).nbytes
 
 
-def of_two_rows(_: int) -> int:
-    return TWO_ROWS
+def write_all(batches: Iterator[Batch], write: Callable[[Batch], None]) -> None:
+    """Tables of two rows at least; no more than four are to wait."""
+    write_behind(batches, write, TableBytes(2 * ROW, 4 * ROW))
 
 
-def test_small_batches_are_written_as_one_table_and_a_large_one_as_it_is() -> None:
+def test_rows_that_come_while_a_table_is_written_are_the_next_table_up_to_some_size() -> None:
     write = Slow()
-    write.may_go_on.set()
-    write_behind(iter([batch(0), batch(), batch(1), batch(2, 3, 4), batch(5)]), write, of_two_rows)
-    assert write.tables == [[0, 1], [2, 3, 4], [5]]
-
-
-def test_each_table_is_as_large_as_is_asked_for_behind_those_before_it() -> None:
-    write = Slow()
-    write.may_go_on.set()
-    write_behind((batch(number) for number in range(8)), write, lambda written: TWO_ROWS + written)
-    assert write.tables == [[0, 1], [2, 3, 4, 5], [6, 7]]
-
-
-def test_one_table_is_taken_while_another_is_written_and_no_more_however_slow_that_is() -> None:
-    write = Slow()
-    taken = []
+    asked_for: list[int] = []
 
     def batches() -> Iterator[Batch]:
         for number in range(9):
-            taken.append(number)
+            asked_for.append(number)
             yield batch(number)
+            if number == 1:
+                assert write.began.wait(CAME_IN_TIME_S)
 
-    thread = threading.Thread(target=write_behind, args=(batches(), write, of_two_rows))
+    thread = threading.Thread(target=write_all, args=(batches(), write))
     thread.start()
-    assert write.began.wait(CAME_IN_TIME_S)
-    soon(lambda: taken == [0, 1, 2, 3])
+    soon(lambda: asked_for == [0, 1, 2, 3, 4, 5, 6])  # four wait, and one more is at hand
     thread.join(0.2)  # time to take more than it should
-    assert taken == [0, 1, 2, 3]
+    assert asked_for == [0, 1, 2, 3, 4, 5, 6]
+    assert write.tables == [[0, 1]]
     write.may_go_on.set()
     thread.join()
-    assert write.tables == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+    assert write.tables[1] == [2, 3, 4, 5]
+    assert list(chain(*write.tables)) == list(range(9))
+
+
+def test_rows_that_come_slowly_are_waited_for_until_they_make_a_table() -> None:
+    write = Slow()
+    write.may_go_on.set()
+
+    def batches() -> Iterator[Batch]:
+        for pair in [0, 1], [2, 3]:
+            yield from map(batch, pair)
+            soon(lambda pair=pair: write.tables[-1:] == [pair])
+        yield batch(4)
+
+    write_all(batches(), write)
+    assert write.tables == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("at", [0, 1, 9])
@@ -83,21 +88,17 @@ def test_error_of_the_writing_is_raised_and_nothing_is_written_after_it(at: int)
             raise OSError(f"no space for {at}")
 
     with pytest.raises(OSError, match=f"no space for {at}"):
-        write_behind((batch(number) for number in range(10)), write, of_two_rows)
+        write_all((batch(number) for number in range(10)), write)
     assert at in tried[-1]
 
 
 def test_where_there_are_no_rows_nothing_is_written() -> None:
     write = Slow()
-    write_behind(iter([batch()]), write, of_two_rows)
+    write_all(iter([batch()]), write)
     assert write.tables == []
 
 
-def test_tables_grow_with_what_was_written_up_to_some_size() -> None:
-    sizes = [table_bytes(4, written) for written in (0, 8 * 2**20, 16 * 2**20, 32 * 2**20, 2**40)]
-    assert sizes == [4 * 2**20, 4 * 2**20, 8 * 2**20, 16 * 2**20, 16 * 2**20]
-
-
 def test_many_partitions_get_larger_tables_so_that_each_part_has_much_in_it_up_to_some_size() -> None:
-    sizes = [table_bytes(partitions, 0) for partitions in (1, 64, 65, 400, 512, 10_000)]
+    sizes = [table_bytes(partitions).least for partitions in (1, 64, 65, 400, 512, 10_000)]
     assert sizes == [4 * 2**20, 4 * 2**20, 65 * PART_BYTES, 400 * PART_BYTES, 32 * 2**20, 32 * 2**20]
+    assert [table_bytes(partitions).most for partitions in (1, 256, 400)] == [16 * 2**20] * 2 + [400 * PART_BYTES]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import pytest
 
-from pyspark_commitlog.storage.ahead import THREADS, in_order, one_ahead
+from pyspark_commitlog.storage.ahead import THREADS, gathered, in_order, one_ahead
 from pyspark_commitlog.storage.errors import StorageError
+from tests.support.waiting import soon
 
 
 def test_results_come_in_the_order_of_the_items_whichever_is_done_first() -> None:
@@ -99,3 +100,69 @@ def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
     with pytest.raises(StorageError, match="the second is damaged"):
         next(taken)
     assert list(one_ahead([])) == []
+
+
+def sized(items: Iterable[int]) -> Generator[list[int], None, None]:
+    """Gathered as if an item were as large as its number says."""
+    return gathered(items, lambda item: item, least=3, most=5)
+
+
+class Gated:
+    """Items, those behind the first list once that is used; which ones were asked for."""
+
+    def __init__(self, first: list[int], others: Iterable[int]) -> None:
+        self.taken: list[int] = []
+        self.is_first_used, self.are_all_there = threading.Event(), threading.Event()
+        self._first, self._others = first, others
+
+    def __iter__(self) -> Iterator[int]:
+        for item in self._first:
+            self.taken.append(item)
+            yield item
+        assert self.is_first_used.wait(30)
+        for item in self._others:
+            self.taken.append(item)
+            yield item
+        self.are_all_there.set()
+
+
+def test_items_that_come_while_others_are_used_are_gathered() -> None:
+    items = Gated([1, 2], [3, 1])
+    lists = sized(items)
+    assert next(lists) == [1, 2]
+    items.is_first_used.set()
+    assert items.are_all_there.wait(30)
+    assert list(lists) == [[3, 1]]
+
+
+def test_no_more_is_gathered_than_the_bound_and_one_item() -> None:
+    items = Gated([3], [2, 2, 2, 2])
+    lists = sized(items)
+    assert next(lists) == [3]
+    items.is_first_used.set()
+    soon(lambda: items.taken == [3, 2, 2, 2, 2])  # one is at hand
+    assert not items.are_all_there.wait(0.2)
+    assert next(lists) == [2, 2, 2]
+    assert list(lists) == [[2]]
+
+
+def test_what_the_items_raise_comes_behind_all_that_was_gathered() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise StorageError("the second is damaged")
+
+    lists = sized(items())
+    assert next(lists) == [1]
+    with pytest.raises(StorageError, match="the second is damaged"):
+        next(lists)
+    assert list(sized([])) == []
+
+
+def test_who_stops_gathering_early_ends_the_thread_that_waits() -> None:
+    items = Gated([3], range(4, 50))
+    lists = sized(items)
+    assert next(lists) == [3]
+    items.is_first_used.set()
+    soon(lambda: items.taken == [3, 4, 5, 6])
+    lists.close()
+    assert items.taken == [3, 4, 5, 6]
