@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -128,8 +127,7 @@ def test_group_of_its_own_changes_no_row_and_is_committed_in_the_log_directory(
 ) -> None:
     """In a copy of the directory: beside a running broker nobody else may write."""
     options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40", "kafka.group.id": "readers"}
-    copy = tmp_path / "copy"
-    shutil.copytree(sources.broker.log_dir, copy, ignore=shutil.ignore_patterns(".lock"))
+    copy = sources.broker.copy_log_dir(tmp_path / "copy")
     kafkas, ours = Batches(), Batches()
     theirs = kafkas.run(sources.stream("kafka", options), tmp_path / "kafka")
     mine = ours.run(sources.spark.readStream.format("commitlog").options(**options).load(str(copy)), tmp_path / "ours")

@@ -134,8 +134,7 @@ def life(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Li
         mount(broker, written, {topic: {**configs, **WAITING} for topic, configs in TOPICS.items()})
         mounted = Seen.of(broker)
         append(broker)
-        copy = tmp_path_factory.mktemp("copied") / "log"
-        shutil.copytree(broker.log_dir, copy)
+        copy = broker.copy_log_dir(tmp_path_factory.mktemp("copied") / "log")
         let_clean(broker)
         yield Life(mounted, copy, Seen.of(broker), {topic: size(broker.log_dir, topic) for topic in TOPICS})
 

@@ -190,6 +190,13 @@ class Broker:
         process.kill()
         process.wait()
 
+    def copy_log_dir(self, target: Path) -> Path:
+        """Copy the ``log_dir``, while the broker runs too; returns ``target``, which must not be there.
+
+        Without its lock, and without what a checkpoint is written to before it gets its name, at any moment.
+        """
+        return Path(shutil.copytree(self.log_dir, target, ignore=shutil.ignore_patterns(".lock", "*.tmp")))
+
     def log_text(self) -> str:
         """What the broker printed since its last start, level INFO and above."""
         return self._log_path.read_text(errors="replace")

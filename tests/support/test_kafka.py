@@ -221,6 +221,16 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
         broker.stop()
 
 
+def test_a_copy_of_the_log_directory_needs_no_file_that_is_just_being_renamed(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.log_dir.mkdir()
+    for name in (".lock", "meta.properties"):
+        (broker.log_dir / name).touch()
+    (broker.log_dir / "log-start-offset-checkpoint.tmp").symlink_to("gone")  # listed, and not there to be read
+    copy = broker.copy_log_dir(tmp_path / "copy")
+    assert [path.name for path in copy.iterdir()] == ["meta.properties"]
+
+
 # Mounting
 
 
