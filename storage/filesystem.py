@@ -21,7 +21,7 @@ import stat
 import struct
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -36,11 +36,23 @@ _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, however far it moves
 
-# Linux's call to begin writing pages back, which Python does not offer; None where the C library lacks it.
-_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+def _system_call(name: str, *arguments: type) -> Callable[..., int] | None:
+    """A function of the C library that Python does not offer; None where the library lacks it."""
+    found: Any = getattr(ctypes.CDLL(None), name, None)
+    if found is not None:
+        found.argtypes = arguments
+    return found  # type: ignore[no-any-return]
+
+
+# Linux's call to begin writing pages back.
+_sync_file_range = _system_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2  # begin, wait for nothing; from byte 0, length 0: the whole file
+
+# Linux's call to give a file blocks; Python's makes the file longer.
+_fallocate = _system_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_FALLOC_FL_KEEP_SIZE = 1  # until they are written, they are no part of the file
+_LARGE_WRITE_BYTES = 1 << 18  # from here on it pays to ask for all blocks at once
 
 # A read above this asks for the file's size first: a damaged length field must not reserve memory. Below, one call of
 # the system is all (measured: 1.5 µs for 100 bytes, against 3.6 µs).
@@ -333,6 +345,9 @@ class LocalFile:
 
     def write(self, position: int, data: Buffer) -> None:
         left = memoryview(data).cast("B")
+        if len(left) >= _LARGE_WRITE_BYTES and _fallocate is not None:
+            # What the file system cannot do, or has no room for, the write does, or tells.
+            _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, len(left))
         with _Telling("write", self._path):
             while left:
                 written = os.pwrite(self._descriptor, left, position)

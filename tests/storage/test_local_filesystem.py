@@ -5,16 +5,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import random
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage import filesystem
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 
 
@@ -81,6 +83,36 @@ def test_a_short_write_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: 
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
         file.write(2, b"0123456789")
     assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
+
+
+def test_a_large_write_that_breaks_off_leaves_a_file_of_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+
+    def filling(descriptor: int, data: memoryview, position: int) -> int:
+        if position:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(descriptor, data[:12345], position)
+
+    monkeypatch.setattr(os, "pwrite", filling)
+    data = random.Random(1).randbytes(1 << 20)
+    with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
+        with pytest.raises(OSError, match="No space left"):
+            file.write(0, data)
+        assert file.size() == 12345
+    assert (tmp_path / "a").read_bytes() == data[:12345]
+
+
+@pytest.mark.parametrize("fallocate", [None, lambda *_: -1])
+def test_a_large_write_needs_no_call_for_its_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fallocate: Callable[..., int] | None
+) -> None:
+    monkeypatch.setattr(filesystem, "_fallocate", fallocate)
+    data = random.Random(1).randbytes(1 << 20)
+    with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
+        file.write(3, data)
+    assert (tmp_path / "a").read_bytes() == b"\0\0\0" + data
 
 
 def test_a_short_read_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
