@@ -211,14 +211,18 @@ def table_bytes(partitions: int) -> TableBytes:
 
 
 def write_behind(
-    batches: Iterator[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], table_bytes: TableBytes
+    batches: Iterator[pa.RecordBatch],
+    write: Callable[[pa.RecordBatch], None],
+    *,
+    least: Callable[[], int],
+    most: int,
 ) -> None:
     """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
 
-    A table is what came while the one before was written. Where rows come slowly tables stay small, and little is left
-    to do behind the last row; where writing is slow they grow, and it takes less time.
+    A table is what came while the one before was written, its bytes as ``gathered`` says. Where rows come slowly tables
+    stay small, and little is left to do behind the last row; where writing is slow they grow, and it takes less time.
     """
-    taken = gathered(filter(len, batches), _bytes_of, least=table_bytes.least, most=table_bytes.most)
+    taken = gathered(filter(len, batches), _bytes_of, least=least, most=most)
     with closing(taken):
         for table in map(_joined, taken):
             write(table)
@@ -248,15 +252,21 @@ class _Task:
         self._written: dict[tuple[str, int], Written] = {}
         self._scratch = Scratch()
         self._rows_before = 0
+        self._are_others = False  # tasks that appended between this one's last two tables
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        """Append every row, in order. Raises UnwritableRowError."""
-        partitions = sum(len(topic.partitions) for topic in self._plan.topics.values())
-        write_behind(batches, self._write_table, table_bytes(partitions))
+        """Append every row, in order. Raises UnwritableRowError.
+
+        While other tasks append to the same partitions tables are as large as they may be: each append first takes in
+        what others appended, and nobody's processor waits while rows do.
+        """
+        least, most = table_bytes(sum(len(topic.partitions) for topic in self._plan.topics.values()))
+        write_behind(batches, self._write_table, least=lambda: most if self._are_others else least, most=most)
         return list(self._written.values())
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
         rows, now_ms = batch.num_rows, time.time_ns() // 1_000_000
+        self._are_others = False
         bad = [
             BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
         ]
@@ -314,6 +324,7 @@ class _Task:
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
         before = self._written.get((topic, partition))
+        self._are_others |= before is not None and added.first_offset > before.last_offset + 1
         self._written[topic, partition] = added if before is None else before.plus(added)
 
     # Rows that cannot be written

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline.writer import PART_BYTES, TableBytes, table_bytes, write_behind
+from pyspark_commitlog.pipeline import writer as writing
+from pyspark_commitlog.pipeline.topics import Targets
+from pyspark_commitlog.pipeline.writer import (
+    PART_BYTES,
+    TableBytes,
+    TaskWriter,
+    WritePlan,
+    table_bytes,
+    write_behind,
+)
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    EncodedBatches,
+    LogManager,
+    TransactionalWriter,
+    TransactionCoordinator,
+)
+from tests.support.transactions import encoded
 from tests.support.waiting import soon
 
 Batch = pa.RecordBatch
@@ -38,7 +58,7 @@ ROW = batch(1).nbytes
 
 def write_all(batches: Iterator[Batch], write: Callable[[Batch], None]) -> None:
     """Tables of two rows at least; no more than four are to wait."""
-    write_behind(batches, write, TableBytes(2 * ROW, 4 * ROW))
+    write_behind(batches, write, least=lambda: 2 * ROW, most=4 * ROW)
 
 
 def test_rows_that_come_while_a_table_is_written_are_the_next_table_up_to_some_size() -> None:
@@ -90,6 +110,55 @@ def test_error_of_the_writing_is_raised_and_nothing_is_written_after_it(at: int)
     with pytest.raises(OSError, match=f"no space for {at}"):
         write_all((batch(number) for number in range(10)), write)
     assert at in tried[-1]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_task_gathers_larger_tables_while_other_tasks_append_to_its_partitions(tmp_path: Path, others: bool) -> None:
+    tables: list[int] = []
+    append = TransactionalWriter.append
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        plan = plan_for(manager)
+        other = TransactionalWriter(manager, plan.transaction)
+
+        def appended(writer: TransactionalWriter, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
+            tables.append(int(batches.headers.table["count"].sum()))
+            info = append(writer, topic, partition, batches)
+            if others:
+                append(other, topic, partition, encoded(b"other"))
+            return info
+
+        def batches() -> Iterator[Batch]:
+            for number in range(2):
+                yield value(number)
+                soon(lambda number=number: len(tables) == number + 1)
+            yield from map(value, (2, 3, 4))
+            if others:
+                time.sleep(0.2)  # time to write them
+                assert sum(tables) == 2
+            else:
+                soon(lambda: sum(tables) == 5)
+            yield value(5)
+
+        with (
+            mock.patch.object(writing, "table_bytes", return_value=TableBytes(1, 4 * value(0).nbytes)),
+            mock.patch.object(TransactionalWriter, "append", appended),
+        ):
+            [answer] = TaskWriter(plan).answers(batches())
+    assert answer.records == sum(tables) == 6
+    assert (tables == [1, 1, 4]) is others
+
+
+def plan_for(manager: LogManager) -> WritePlan:
+    """For one partition of one topic, in a transaction that has begun."""
+    targets = Targets.parse(manager.directory, topic="t")
+    topics = targets.prepare(manager)
+    with TransactionCoordinator.open(manager, "app") as coordinator:
+        transaction = coordinator.begin([("t", 0)])
+    return WritePlan.of(targets, topics, frozenset(), transaction, 0)
+
+
+def value(number: int) -> Batch:
+    return Batch.from_pydict({"value": pa.array([bytes([number])], pa.binary())})
 
 
 def test_where_there_are_no_rows_nothing_is_written() -> None:
