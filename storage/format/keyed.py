@@ -36,8 +36,9 @@ from pyspark_commitlog.storage.format.tables import (
     Decoded,
     Int64s,
     Records,
+    put_rows_at,
 )
-from pyspark_commitlog.storage.kernels import frozen, keyed, memory, offset_map
+from pyspark_commitlog.storage.kernels import frozen, keyed, offset_map
 from pyspark_commitlog.storage.kernels import records as reading
 
 NO_HORIZON = -1
@@ -155,7 +156,7 @@ def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
     buffer, sizes = _compressed(target, copied, wanted.headers)
     raw["length"] = sizes - LOG_OVERHEAD
     starts = np.cumsum(sizes) - sizes
-    memory.put_rows(buffer, starts, raw.view(np.uint8).reshape(-1, v2.LAYOUT.itemsize))
+    put_rows_at(buffer, starts, raw)
     v2.sign(buffer, starts, sizes)
     return Rebuilt(buffer, sizes)
 

@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.format.fields import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
+from pyspark_commitlog.storage.kernels import memory
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -57,6 +58,11 @@ def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[n
     rows = np.ndarray(windows, f"V{layout.itemsize}", np.ascontiguousarray(buffer), strides=(1,))
     found: npt.NDArray[np.void] = rows[positions].view(layout)
     return found
+
+
+def put_rows_at(buffer: Bytes, positions: Int64s, rows: npt.NDArray[Any]) -> None:
+    """Write each of ``rows`` at its position, over what is there, for :func:`rows_at` to read. Checks no position."""
+    memory.put_rows(buffer, positions, rows.view(np.uint8).reshape(-1, rows.itemsize))
 
 
 @dataclass(frozen=True)

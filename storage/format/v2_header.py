@@ -14,8 +14,7 @@ from pyspark_commitlog.storage.format.fields import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
-from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, rows_at
-from pyspark_commitlog.storage.kernels import memory
+from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, put_rows_at, rows_at
 
 MAGIC = 2
 
@@ -76,7 +75,7 @@ def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
 def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> np.ndarray:
     """Write the checksum of each batch into its header; all of them, shape (batches,)."""
     found = np.array(crc.of_parts(crc.crc32c, buffer, starts + CHECKED_FROM, starts + sizes), dtype=">u4")
-    memory.put_rows(buffer, starts + CRC_AT, found.view(np.uint8).reshape(-1, found.itemsize))
+    put_rows_at(buffer, starts + CRC_AT, found)
     return found
 
 
@@ -109,8 +108,7 @@ def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoc
     table["base_offset"] += shift
     table["last_offset"] += shift
     table["leader_epoch"] = leader_epoch
-    _put(buffer, table, "base_offset", table["base_offset"])
-    _put(buffer, table, "leader_epoch", table["leader_epoch"])
+    _put(buffer, table, "base_offset", "leader_epoch")
     return BatchHeaders(table)
 
 
@@ -129,8 +127,7 @@ def stamp_producer(
     spans = table["last_offset"] - table["base_offset"] + 1
     table["base_sequence"] = sequences(base_sequence, np.cumsum(spans) - spans)
     table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
-    for name in ("producer_id", "producer_epoch", "base_sequence", "attributes"):
-        _put(buffer, table, name, table[name])
+    _put(buffer, table, "producer_id", "producer_epoch", "base_sequence", "attributes")
     return signed(buffer, table)
 
 
@@ -139,8 +136,7 @@ def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchH
     table = _changeable(buffer, headers)
     table["attributes"] |= TIMESTAMP_TYPE_MASK
     table["max_timestamp"] = now_ms
-    for name in ("attributes", "max_timestamp"):
-        _put(buffer, table, name, table[name])
+    _put(buffer, table, "attributes", "max_timestamp")
     return signed(buffer, table)
 
 
@@ -148,7 +144,7 @@ def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int6
     """Correct the largest timestamp of each batch."""
     table = _changeable(buffer, headers)
     table["max_timestamp"] = max_timestamps
-    _put(buffer, table, "max_timestamp", max_timestamps)
+    _put(buffer, table, "max_timestamp")
     return signed(buffer, table)
 
 
@@ -171,10 +167,12 @@ def _changeable(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
     return table
 
 
-def _put(buffer: Bytes, table: np.ndarray, name: str, values: np.ndarray) -> None:
-    dtype, at = LAYOUT.fields[name][:2]  # type: ignore[index]
-    rows = np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(-1, dtype.itemsize)
-    memory.put_rows(buffer, table["position"] + at, rows)
+def _put(buffer: Bytes, table: np.ndarray, *names: str) -> None:
+    """Write some fields of the table into the headers."""
+    raw = rows_at(LAYOUT, buffer, table["position"])
+    for name in names:
+        raw[name] = table[name]
+    put_rows_at(buffer, table["position"], raw)
 
 
 def signed(buffer: Bytes, table: np.ndarray) -> BatchHeaders:

@@ -34,9 +34,10 @@ from pyspark_commitlog.storage.format.tables import (
     Int32s,
     Int64s,
     Records,
+    put_rows_at,
 )
 from pyspark_commitlog.storage.format.v2_header import LAYOUT, MAGIC, headers, sequences, signed
-from pyspark_commitlog.storage.kernels import frozen, memory, writing
+from pyspark_commitlog.storage.kernels import frozen, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
@@ -299,7 +300,7 @@ def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields
     if len(sizes) and sizes.max() - LOG_OVERHEAD > INT32_MAX:
         raise RecordTooLargeError(f"a batch of {sizes.max()} bytes, its length field takes {INT32_MAX}")
     raw["length"] = sizes - LOG_OVERHEAD
-    memory.put_rows(target, starts, raw.view(np.uint8).reshape(-1, LAYOUT.itemsize))
+    put_rows_at(target, starts, raw)
     buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
     return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
 
