@@ -78,6 +78,8 @@ class LatestByKey(Generic[K, V]):
             with self._manager.open_reader(*self._place) as reader:
                 self._log = LogFollower(reader.context, reader.checkpoints)
             self._read_from(self._log, self._log.log_start_offset)
+        if self._log.is_current():  # the usual case
+            return
         changes: _Changes = {}
         for data in self._log.follow():
             self._take(self._log, data, changes)

@@ -80,6 +80,8 @@ def _oversized(records: Records, config: LogConfig, compression: Compression) ->
     room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
     contents = _content_bytes_max(records)
     near = np.flatnonzero(contents > room)
+    if not len(near):  # the usual case
+        return []
     fields = v2.BatchFields(codec=compression.codec, level=compression.level)
     sizes = v2.encode_batches(records, fields, rows=near, batch_bytes_max=0).headers.table["size"]
     limit, decompressed_max = config.max_message_bytes, config.max_decompressed_bytes

@@ -216,13 +216,12 @@ class SegmentReader:
         """
         while position < end:
             buffer = np.frombuffer(self._file.read(position, min(SKIM_BYTES, end - position)), dtype=np.uint8)
-            scan = formats.scan(buffer)
-            if len(scan.headers):
-                window = Window(position, buffer, scan.headers)
-            else:
+            if formats.leading_size(buffer) > SKIM_BYTES:
                 window = Window(position, buffer[:0], self._large_batches(position, end, buffer))
-                if not len(window.headers):
-                    return
+            else:
+                window = Window(position, buffer, formats.scan(buffer).headers)
+            if not len(window.headers):
+                return
             yield window
             position += window.headers.end
 
