@@ -20,18 +20,25 @@ def jit(kernel: Kernel) -> Kernel:
     one machine still compile once.
     """
     try:
-        return cast(Kernel, _njit(kernel))
+        return cast(Kernel, _compiled(kernel, cache=True))
     except RuntimeError:  # "cannot cache function: no locator available"
         numba.config.CACHE_DIR = str(_temporary_cache())
-        return cast(Kernel, _njit(kernel))
+        return cast(Kernel, _compiled(kernel, cache=True))
 
 
-def _njit(kernel: Callable[..., Any]) -> Any:
+def inlined(function: Kernel) -> Kernel:
+    """Compile ``function`` into every kernel that calls it: what is handed a tuple of arrays would else get a copy of
+    it, which takes longer than writing a record.
+    """
+    return cast(Kernel, _compiled(function, forceinline=True))
+
+
+def _compiled(kernel: Callable[..., Any], **options: bool) -> Any:
     """Without numba's reference counts: kernels make no arrays, and counting whoever is handed one, to read a number
     from it, takes several times what the reading takes.
     """
     njit: Any = numba.njit  # its types know no _nrt
-    return njit(cache=True, nogil=True, boundscheck=False, _nrt=False)(kernel)
+    return njit(nogil=True, boundscheck=False, _nrt=False, **options)(kernel)
 
 
 def _temporary_cache() -> Path:

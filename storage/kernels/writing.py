@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
+from pyspark_commitlog.storage.kernels.compiling import inlined, jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes, prefetch
-from pyspark_commitlog.storage.kernels.varint import bytes_behind, size_of, write
+from pyspark_commitlog.storage.kernels.varint import size_of, write
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -77,42 +77,15 @@ def write_batches(source: Source, rows: Int64s, ends: Int64s, cut: Cut, target: 
     ``target`` has room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero
     at START. Returns the batches written.
     """
-    return _write_batches(*source, rows, ends, *cut, target, batches)
+    return _write_batches(rows, ends, target, batches, cut, *source)
 
 
-# The arrays are arguments of their own for the reason that records.py gives.
 @jit
-def _write_batches(  # noqa: PLR0915  one loop, see above
-    offsets: Int64s,
-    timestamps: Int64s,
-    key_data: Bytes,
-    key_offsets: Int32s,
-    key_valid: Bools,
-    value_data: Bytes,
-    value_offsets: Int32s,
-    value_valid: Bools,
-    header_offsets: Int32s,
-    header_key_data: Bytes,
-    header_key_offsets: Int32s,
-    header_value_data: Bytes,
-    header_value_offsets: Int32s,
-    header_value_valid: Bools,
-    rows: Int64s,
-    ends: Int64s,
-    base_offset: int,
-    base_timestamp: int,
-    header_bytes: int,
-    batch_bytes_max: int,
-    target: Bytes,
-    batches: Int64s,
-) -> int:
-    found = -1
-    at = np.int64(0)
+def _write_batches(rows: Int64s, ends: Int64s, target: Bytes, batches: Int64s, cut: Cut, *columns: Any) -> int:
+    source = Source(*columns)
+    found, first, share = -1, 0, 0
+    at, base, share_end = np.int64(0), np.int64(0), np.int64(0)
     full_at = np.int64(-1)  # where the open batch must end; below ``at``: there is none
-    first = 0
-    base = np.int64(0)
-    has_headers = len(header_offsets) > 0
-    share, share_end = 0, np.int64(0)
     for i in range(len(rows)):
         if i == share_end:
             while ends[share] == i:
@@ -120,71 +93,79 @@ def _write_batches(  # noqa: PLR0915  one loop, see above
             share_end = ends[share]
             full_at = np.int64(-1)
         row = rows[i]
-        later = rows[min(i + AHEAD, len(rows) - 1)]
-        prefetch(key_data, np.int64(key_offsets[later]))
-        prefetch(value_data, np.int64(value_offsets[later]))
-        prefetch(value_data, np.int64(value_offsets[later]) + CACHE_LINE_BYTES)
-        key_size = np.int64(-1)
-        if len(key_valid) == 0 or key_valid[row]:
-            key_size = np.int64(key_offsets[row + 1]) - key_offsets[row]
-        value_size = np.int64(-1)
-        if len(value_valid) == 0 or value_valid[row]:
-            value_size = np.int64(value_offsets[row + 1]) - value_offsets[row]
-        fixed = 1 + size_of(key_size) + bytes_behind(key_size) + size_of(value_size) + bytes_behind(value_size)
-        if has_headers:
-            first_header, last_header = np.int64(header_offsets[row]), np.int64(header_offsets[row + 1])
-            fixed += size_of(last_header - first_header) + _headers_size(
-                header_key_offsets, header_value_offsets, header_value_valid, first_header, last_header
-            )
-        else:
-            fixed += 1
-        delta = i - first if base_offset == CONSECUTIVE else offsets[row] - base_offset
-        body = fixed + size_of(timestamps[row] - base) + size_of(delta)
+        _look_at(source, rows[min(i + AHEAD, len(rows) - 1)])
+        fixed = _fixed_size(source, row)
+        timestamp = source.timestamps[row]
+        delta = i - first if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
+        body = fixed + size_of(timestamp - base) + size_of(delta)
         if at + size_of(body) + body > full_at:
             found += 1
             first = i
             batches[found, START] = at
-            at += header_bytes
-            full_at = at + batch_bytes_max
-            base = timestamps[row] if base_timestamp == OF_FIRST else np.int64(base_timestamp)
-            delta = 0 if base_offset == CONSECUTIVE else offsets[row] - base_offset
-            body = fixed + size_of(timestamps[row] - base) + size_of(delta)
+            at += cut.header_bytes
+            full_at = at + cut.batch_bytes_max
+            base = timestamp if cut.base_timestamp == OF_FIRST else np.int64(cut.base_timestamp)
+            delta = 0 if cut.base_offset == CONSECUTIVE else delta
+            body = fixed + size_of(timestamp - base) + size_of(delta)
             batches[found, FIRST_ROW] = i
             batches[found, BASE_TIMESTAMP] = base
-            batches[found, MAX_TIMESTAMP] = timestamps[row]
+            batches[found, MAX_TIMESTAMP] = timestamp
         at = write(target, at, body)
         target[at] = 0  # attributes
-        at = write(target, at + 1, timestamps[row] - base)
-        at = write(target, at, delta)
-        at = write(target, at, key_size)
-        copy_bytes(target, at, key_data, np.int64(key_offsets[row]), bytes_behind(key_size))
-        at = write(target, at + bytes_behind(key_size), value_size)
-        copy_bytes(target, at, value_data, np.int64(value_offsets[row]), bytes_behind(value_size))
-        at += bytes_behind(value_size)
-        if has_headers:
-            at = write(target, at, last_header - first_header)
-            for h in range(first_header, last_header):
-                at = _write_string(header_key_data, header_key_offsets, header_value_valid[:0], h, target, at)
-                at = _write_string(header_value_data, header_value_offsets, header_value_valid, h, target, at)
-        else:
-            target[at] = 0
-            at += 1
-        batches[found, MAX_TIMESTAMP] = max(batches[found, MAX_TIMESTAMP], timestamps[row])
+        at = write(target, at + 1, timestamp - base)
+        at = _write_content(source, row, target, write(target, at, delta))
+        batches[found, MAX_TIMESTAMP] = max(batches[found, MAX_TIMESTAMP], timestamp)
         batches[found, COUNT] = i - first + 1
         batches[found, END] = at
     return found + 1
 
 
-@jit
-def _headers_size(key_offsets: Int32s, value_offsets: Int32s, value_valid: Bools, first: int, last: int) -> int:
-    size = 0
+@inlined
+def _look_at(source: Source, row: int) -> None:
+    """Bring the content of a row into the cache."""
+    prefetch(source.key_data, np.int64(source.key_offsets[row]))
+    prefetch(source.value_data, np.int64(source.value_offsets[row]))
+    prefetch(source.value_data, np.int64(source.value_offsets[row]) + CACHE_LINE_BYTES)
+
+
+@inlined
+def _fixed_size(source: Source, row: int) -> int:
+    """Bytes of a record that do not depend on its batch: attributes, key, value, headers."""
+    size = 1 + _string_size(source.key_offsets, source.key_valid, row)
+    size += _string_size(source.value_offsets, source.value_valid, row)
+    if len(source.header_offsets) == 0:
+        return size + 1
+    first, last = np.int64(source.header_offsets[row]), np.int64(source.header_offsets[row + 1])
+    size += size_of(last - first)
     for h in range(first, last):
-        key_size = np.int64(key_offsets[h + 1]) - key_offsets[h]
-        value_size = np.int64(-1)
-        if len(value_valid) == 0 or value_valid[h]:
-            value_size = np.int64(value_offsets[h + 1]) - value_offsets[h]
-        size += size_of(key_size) + key_size + size_of(value_size) + bytes_behind(value_size)
+        size += _string_size(source.header_key_offsets, source.header_value_valid[:0], h)
+        size += _string_size(source.header_value_offsets, source.header_value_valid, h)
     return size
+
+
+@jit
+def _string_size(offsets: Int32s, valid: Bools, row: int) -> int:
+    if len(valid) > 0 and not valid[row]:
+        return 1
+    size = np.int64(offsets[row + 1]) - offsets[row]
+    return size_of(size) + size
+
+
+@inlined
+def _write_content(source: Source, row: int, target: Bytes, at: int) -> int:
+    """Key, value and headers of a row; the position behind them."""
+    at = _write_string(source.key_data, source.key_offsets, source.key_valid, row, target, at)
+    at = _write_string(source.value_data, source.value_offsets, source.value_valid, row, target, at)
+    if len(source.header_offsets) == 0:
+        target[at] = 0
+        return at + 1
+    first, last = np.int64(source.header_offsets[row]), np.int64(source.header_offsets[row + 1])
+    at = write(target, at, last - first)
+    valid = source.header_value_valid
+    for h in range(first, last):
+        at = _write_string(source.header_key_data, source.header_key_offsets, valid[:0], h, target, at)
+        at = _write_string(source.header_value_data, source.header_value_offsets, valid, h, target, at)
+    return at
 
 
 @jit
