@@ -14,26 +14,21 @@ from pyspark_commitlog.storage.kernels.compiling import jit
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
 from pyspark_commitlog.storage.kernels.offset_map import siphash
 from pyspark_commitlog.storage.kernels.records import (
-    BAD_HEADER_COUNT,
-    BAD_LENGTH,
     BAD_STRUCTURE,
-    BAD_VARINT,
     BASE_OFFSET,
-    BASE_TIMESTAMP,
     COUNT,
     FAILED_RECORD,
     FINE,
-    FIXED_TIMESTAMP,
-    NOT_CONSUMED,
-    RECORD_CUT,
     ROWS,
     START,
     STOP,
-    TIMESTAMP_TYPE,
     TRAILING_BYTES,
-    _measure_headers,
+    close_record,
+    open_record,
+    read_size,
+    timestamp_in,
 )
-from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong, size_of, write
+from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint, read_varlong, size_of, write
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -80,53 +75,33 @@ def read_keys(
     """
     row = state[ROWS]
     is_hashing = len(hashes) > 0
-    one, two = secret[0], secret[1]
     for b in range(len(batches)):
         at = batches[b, START]
-        stop = batches[b, STOP]
-        is_append_time = batches[b, TIMESTAMP_TYPE] == 1
         for i in range(batches[b, COUNT]):
             state[FAILED_RECORD] = i
-            length, at = read_varint(source, at, stop)
+            reason, at, end = open_record(source, at, batches[b, STOP])
+            if reason != FINE:
+                return b, reason
+            timestamp_delta, rest = read_varlong(source, at, end)
+            offset_delta, at = read_varint(source, rest, end)
+            key_size, at = read_size(source, at, end)
             if at < 0:
-                return b, BAD_VARINT if at == TOO_LONG else RECORD_CUT
-            if length < 0 or length > stop - at:
-                return b, BAD_LENGTH if length < 0 else RECORD_CUT
-            end = at + length
-            timestamp_delta, at = read_varlong(source, at + 1, end)
-            rest = at
-            offset_delta, at = read_varint(source, at, end) if at >= 0 else (timestamp_delta, at)
-            key_size, at = read_varint(source, at, end) if at >= 0 else (offset_delta, at)
-            if at < 0 or key_size > end - at:
                 return b, BAD_STRUCTURE
-            has_key[row] = key_size >= 0
             if is_hashing and key_size >= 0:
-                first, second = siphash(source, at, key_size, one, two)
-                hashes[row, 0] = first
-                hashes[row, 1] = second
-            value_size, at = read_varint(source, at + bytes_behind(key_size), end)
-            if at < 0 or value_size > end - at:
-                return b, BAD_STRUCTURE
-            has_value[row] = value_size >= 0
-            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+                hashes[row, 0], hashes[row, 1] = siphash(source, at, key_size, secret[0], secret[1])
+            value_size, at = read_size(source, at + bytes_behind(key_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
-            if header_count != 0:
-                if header_count < 0 or header_count > end - at:
-                    return b, BAD_HEADER_COUNT
-                reason, at = _measure_headers(source, at, end, header_count, state)
-                if reason != FINE:
-                    return b, reason
-            if at != end:
-                return b, NOT_CONSUMED
+            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+            reason = close_record(source, at, end, header_count, state)
+            if reason != FINE:
+                return b, reason
             offsets[row] = batches[b, BASE_OFFSET] + offset_delta
-            places[row, TIMESTAMP] = (
-                batches[b, FIXED_TIMESTAMP] if is_append_time else batches[b, BASE_TIMESTAMP] + timestamp_delta
-            )
-            places[row, REST] = rest
-            places[row, REST_STOP] = end
-            row += 1
-        if at != stop:
+            has_key[row], has_value[row] = key_size >= 0, value_size >= 0
+            places[row, TIMESTAMP] = timestamp_in(batches, b, timestamp_delta)
+            places[row, REST], places[row, REST_STOP] = rest, end
+            row, at = row + 1, end
+        if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
             return b, TRAILING_BYTES
     state[ROWS] = row
