@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, rea
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
+Strings = tuple[Bytes, Int32s, npt.NDArray[np.bool_]]  # data, offsets, valid
 
 # Columns of a table of batches, one row a batch.
 START = 0  # of the records in the source
@@ -103,6 +104,7 @@ def fill(source: Bytes, batches: Int64s, columns: Columns, state: Int64s) -> tup
 @jit
 def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[int, int]:
     columns, wanted = Columns(*arrays), state[WANTED]
+    keys, values = _keys_of(columns), _values_of(columns)
     row, key_bytes, value_bytes, headers = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES], state[HEADERS]
     for b in range(len(batches)):
         at = batches[b, START]
@@ -119,9 +121,7 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             if wanted & WANT_KEYS:
                 if bytes_behind(key_size) > len(columns.key_data) - key_bytes:
                     return b, NO_ROOM
-                _put(source, at, key_size, columns.key_data, key_bytes, columns.key_valid, row)
-                key_bytes += bytes_behind(key_size)
-                columns.key_offsets[row + 1] = key_bytes
+                key_bytes = _put(source, at, key_size, keys, key_bytes, row)
                 state[NULL_KEYS] += key_size < 0
             value_size, at = read_size(source, at + bytes_behind(key_size), end)
             if at < 0:
@@ -129,9 +129,7 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             if wanted & WANT_VALUES:
                 if bytes_behind(value_size) > len(columns.value_data) - value_bytes:
                     return b, NO_ROOM
-                _put(source, at, value_size, columns.value_data, value_bytes, columns.value_valid, row)
-                value_bytes += bytes_behind(value_size)
-                columns.value_offsets[row + 1] = value_bytes
+                value_bytes = _put(source, at, value_size, values, value_bytes, row)
                 state[NULL_VALUES] += value_size < 0
             header_count, at = read_varint(source, at + bytes_behind(value_size), end)
             reason = close_record(source, at, end, header_count, state)
@@ -171,9 +169,23 @@ def read_size(source: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _put(source: Bytes, at: int, size: int, data: Bytes, to: int, valid: npt.NDArray[np.bool_], row: int) -> None:
+def _keys_of(columns: Columns) -> Strings:
+    return columns.key_data, columns.key_offsets, columns.key_valid
+
+
+@inlined
+def _values_of(columns: Columns) -> Strings:
+    return columns.value_data, columns.value_offsets, columns.value_valid
+
+
+@inlined
+def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int) -> int:
+    """Write the string of a row from ``to`` on, where there is room for it; returns its end."""
+    data, offsets, valid = strings
     valid[row] = size >= 0
     copy_bytes(data, to, source, at, bytes_behind(size))
+    offsets[row + 1] = to + bytes_behind(size)
+    return to + bytes_behind(size)
 
 
 @inlined
@@ -203,18 +215,17 @@ def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
         at = batches[b, START]
         stop = batches[b, STOP]
         for _ in range(batches[b, COUNT]):
-            length, at = read_varint(source, at, stop)
-            if at < 0 or length < 0 or length > stop - at:
+            reason, at, end = open_record(source, at, stop)
+            if reason != FINE:
                 return keys, values
-            end = at + length
-            _delta, at = read_varlong(source, at + 1, end)
+            _delta, at = read_varlong(source, at, end)
             _delta, at = read_varint(source, at, end)
-            size, at = read_varint(source, at, end)
-            if at < 0 or size > end - at:
+            size, at = read_size(source, at, end)
+            if at < 0:
                 return keys, values
             keys += bytes_behind(size)
-            size, at = read_varint(source, at + bytes_behind(size), end)
-            if at < 0 or size > end - at:
+            size, at = read_size(source, at + bytes_behind(size), end)
+            if at < 0:
                 return keys, values
             values += bytes_behind(size)
             at = end
@@ -270,28 +281,6 @@ def fill_headers(source: Bytes, first: int, last: int, columns: Columns, headers
             headers.value_offsets[i + 1] = state[HEADER_VALUE_BYTES]
 
 
-@jit
-def _append_key(source: Bytes, at: int, size: int, columns: Columns, state: Int64s) -> None:
-    if state[WANTED] & WANT_KEYS:
-        row = state[ROWS]
-        columns.key_valid[row] = size >= 0
-        state[NULL_KEYS] += size < 0
-        copy_bytes(columns.key_data, state[KEY_BYTES], source, at, bytes_behind(size))
-        state[KEY_BYTES] += bytes_behind(size)
-        columns.key_offsets[row + 1] = state[KEY_BYTES]
-
-
-@jit
-def _append_value(source: Bytes, at: int, size: int, columns: Columns, state: Int64s) -> None:
-    if state[WANTED] & WANT_VALUES:
-        row = state[ROWS]
-        columns.value_valid[row] = size >= 0
-        state[NULL_VALUES] += size < 0
-        copy_bytes(columns.value_data, state[VALUE_BYTES], source, at, bytes_behind(size))
-        state[VALUE_BYTES] += bytes_behind(size)
-        columns.value_offsets[row + 1] = state[VALUE_BYTES]
-
-
 # Columns of a table of legacy messages, one row a message, plain or from a wrapper.
 MESSAGE_START = 0  # of the message (its checksum field) in the source
 MESSAGE_STOP = 1
@@ -333,8 +322,12 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
         appended = messages[m, MESSAGE_TYPE] == 1
         columns.timestamps[row] = messages[m, MESSAGE_FIXED_TIMESTAMP] if appended else timestamp
         columns.timestamp_types[row] = messages[m, MESSAGE_TYPE]
-        _append_key(source, key_at, key_size, columns, state)
-        _append_value(source, value_at, value_size, columns, state)
+        if state[WANTED] & WANT_KEYS:
+            state[KEY_BYTES] = _put(source, key_at, key_size, _keys_of(columns), state[KEY_BYTES], row)
+            state[NULL_KEYS] += key_size < 0
+        if state[WANTED] & WANT_VALUES:
+            state[VALUE_BYTES] = _put(source, value_at, value_size, _values_of(columns), state[VALUE_BYTES], row)
+            state[NULL_VALUES] += value_size < 0
         columns.header_offsets[row + 1] = state[HEADERS]
         state[ROWS] = row + 1
     return len(messages), FINE

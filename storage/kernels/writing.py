@@ -80,6 +80,7 @@ def write_batches(source: Source, rows: Int64s, ends: Int64s, cut: Cut, target: 
     return _write_batches(rows, ends, target, batches, cut, *source)
 
 
+# The arrays go in one by one for the reason that records.py gives.
 @jit
 def _write_batches(rows: Int64s, ends: Int64s, target: Bytes, batches: Int64s, cut: Cut, *columns: Any) -> int:
     source = Source(*columns)
