@@ -104,6 +104,13 @@ def test_a_large_write_that_breaks_off_leaves_a_file_of_what_was_written(
     assert (tmp_path / "a").read_bytes() == data[:12345]
 
 
+def test_a_write_larger_than_the_system_is_given_at_once_is_whole(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes((5 << 20) + 1)
+    with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
+        file.write(3, data)
+    assert (tmp_path / "a").read_bytes() == b"\0\0\0" + data
+
+
 @pytest.mark.parametrize("fallocate", [None, lambda *_: -1])
 def test_a_large_write_needs_no_call_for_its_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fallocate: Callable[..., int] | None
