@@ -84,8 +84,7 @@ class LogSegment(SegmentReader):
 
     def is_padded_from(self, position: int) -> bool:
         """Whether preallocated zeros begin there: no batch begins with twelve of them."""
-        padding = bytes(self._file.read(position, LOG_OVERHEAD))
-        return self.context.config.preallocate and not any(padding)
+        return self.context.config.preallocate and not any(bytes(self._file.read(position, LOG_OVERHEAD)))
 
     # Appending
 
