@@ -168,6 +168,7 @@ from pyspark_commitlog.pipeline.garbage import keep_freed_memory
 
 def faults() -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    room = [np.empty(size, dtype=np.uint8) for size in (31_000_000, 30_000_000)]  # asked for, but not filled
     arrays = [np.ones(size, dtype=np.uint8) for size in (8_000_000, 7_000_000, 1_000_000, 500_000)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
