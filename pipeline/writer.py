@@ -252,13 +252,14 @@ class _Task:
         self._written: dict[tuple[str, int], Written] = {}
         self._scratch = Scratch()
         self._rows_before = 0
-        self._are_others = False  # tasks that appended between this one's last two tables
+        self._are_others = number > 0  # tasks that append beside this one; the first one may be alone
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError.
 
-        While other tasks append to the same partitions tables are as large as they may be: each append first takes in
-        what others appended, and nobody's processor waits while rows do.
+        Beside other tasks tables are as large as they may be: each append first takes in what others appended, and
+        nobody's processor waits while rows do. That it is alone the first task believes until it finds others' records
+        between its own.
         """
         least, most = table_bytes(sum(len(topic.partitions) for topic in self._plan.topics.values()))
         write_behind(batches, self._write_table, least=lambda: most if self._are_others else least, most=most)
@@ -266,7 +267,6 @@ class _Task:
 
     def _write_table(self, batch: pa.RecordBatch) -> None:
         rows, now_ms = batch.num_rows, time.time_ns() // 1_000_000
-        self._are_others = False
         bad = [
             BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 from unittest import mock
@@ -113,7 +114,7 @@ def test_error_of_the_writing_is_raised_and_nothing_is_written_after_it(at: int)
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_task_gathers_larger_tables_while_other_tasks_append_to_its_partitions(tmp_path: Path, others: bool) -> None:
+def test_a_task_gathers_larger_tables_once_other_tasks_append_to_its_partitions(tmp_path: Path, others: bool) -> None:
     tables: list[int] = []
     append = TransactionalWriter.append
     with LogManager.open(str(tmp_path), create=True) as manager:
@@ -139,13 +140,32 @@ def test_a_task_gathers_larger_tables_while_other_tasks_append_to_its_partitions
                 soon(lambda: sum(tables) == 5)
             yield value(5)
 
-        with (
-            mock.patch.object(writing, "table_bytes", return_value=TableBytes(1, 4 * value(0).nbytes)),
-            mock.patch.object(TransactionalWriter, "append", appended),
-        ):
+        with up_to_four_rows_a_table(), mock.patch.object(TransactionalWriter, "append", appended):
             [answer] = TaskWriter(plan).answers(batches())
     assert answer.records == sum(tables) == 6
     assert (tables == [1, 1, 4]) is others
+
+
+def test_a_task_that_is_not_the_first_gathers_larger_tables_from_the_start(tmp_path: Path) -> None:
+    tables: list[int] = []
+
+    def appended(_topic: str, _partition: int, batches: EncodedBatches) -> AppendInfo:
+        tables.append(int(batches.headers.table["count"].sum()))
+        return AppendInfo(0, tables[-1] - 1, 0, -1, 0)
+
+    def batches() -> Iterator[Batch]:
+        yield from map(value, range(3))
+        time.sleep(0.2)  # time to write them
+        assert not tables
+        yield from map(value, (3, 4))
+
+    with LogManager.open(str(tmp_path), create=True) as manager, up_to_four_rows_a_table():
+        writing._Task(plan_for(manager), 1, appended).write(batches())
+    assert tables == [4, 1]
+
+
+def up_to_four_rows_a_table() -> AbstractContextManager[object]:
+    return mock.patch.object(writing, "table_bytes", return_value=TableBytes(1, 4 * value(0).nbytes))
 
 
 def plan_for(manager: LogManager) -> WritePlan:
