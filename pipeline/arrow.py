@@ -6,6 +6,7 @@ Only timestamps (milliseconds in records, microseconds in Spark) and null masks 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, InvalidRecord
 
 _US_PER_MS = 1000
 CREATE_TIME = 0
+_KEPT_ROWS_MAX = 2**17  # twice the small records of 8 MiB; with the longest topic names 32 MB
 
 
 def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
@@ -63,11 +65,23 @@ def _headers(records: Records, _source: TopicPartition) -> pa.Array:
     return pa.Array.from_buffers(kind, len(records), [_bitmap(some), _buffer(headers.offsets)], children=[pairs])
 
 
+def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    """A column of one value. One for up to as many rows is made once and kept, if it is not large."""
+    if rows > _KEPT_ROWS_MAX:
+        return pa.repeat(pa.scalar(value, kind), rows)
+    return _repeated(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=4)
+def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
 _TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
     "key": lambda records, _: _column_or_nulls(records.keys, len(records)),
     "value": lambda records, _: _column_or_nulls(records.values, len(records)),
-    "topic": lambda records, source: pa.repeat(pa.scalar(source.topic), len(records)),
-    "partition": lambda records, source: pa.array(np.full(len(records), source.partition, dtype=np.int32)),
+    "topic": lambda records, source: _constant(source.topic, pa.string(), len(records)),
+    "partition": lambda records, source: _constant(source.partition, pa.int32(), len(records)),
     "offset": lambda records, _: pa.array(records.offsets),
     "timestamp": lambda records, _: pa.array(records.timestamps * _US_PER_MS).view(pa.timestamp("us", tz="UTC")),
     "timestampType": lambda records, _: pa.array(records.timestamp_types.astype(np.int32)),
