@@ -215,9 +215,10 @@ class SegmentReader:
         Neighbours that are so large are one window, with an empty buffer. Ends quietly at such a batch that is older.
         """
         while position < end:
-            buffer = np.frombuffer(self._file.read(position, min(SKIM_BYTES, end - position)), dtype=np.uint8)
-            if formats.leading_size(buffer) > SKIM_BYTES:
-                window = Window(position, buffer[:0], self._large_batches(position, end, buffer))
+            data = self._file.read(position, min(SKIM_BYTES, end - position))
+            buffer = np.frombuffer(data, dtype=np.uint8)
+            if formats.leading_size(data) > SKIM_BYTES:
+                window = Window(position, buffer[:0], self._large_batches(position, end, data))
             else:
                 window = Window(position, buffer, formats.scan(buffer).headers)
             if not len(window.headers):
@@ -225,15 +226,15 @@ class SegmentReader:
             yield window
             position += window.headers.end
 
-    def _large_batches(self, position: int, end: int, buffer: Bytes) -> BatchHeaders:
-        """Headers of large neighbours from ``position`` on, where ``buffer`` begins."""
+    def _large_batches(self, position: int, end: int, data: memoryview) -> BatchHeaders:
+        """Headers of large neighbours from ``position`` on, where ``data`` begins."""
         found, sizes = [], []
         at = position
-        while (size := formats.leading_size(buffer)) > SKIM_BYTES and size <= end - at:
-            found.append(buffer[: v2.LAYOUT.itemsize])
+        while (size := formats.leading_size(data)) > SKIM_BYTES and size <= end - at:
+            found.append(data[: v2.LAYOUT.itemsize])
             sizes.append(size)
             at += size
-            buffer = np.frombuffer(self._file.read(at, min(v2.LAYOUT.itemsize, end - at)), dtype=np.uint8)
+            data = self._file.read(at, min(v2.LAYOUT.itemsize, end - at))
         return formats.gathered_headers(found, sizes)
 
     def position_before(self, offset: int) -> int:

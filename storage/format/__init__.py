@@ -93,17 +93,17 @@ def _headers(source: Bytes, walk: Walk) -> np.ndarray:
     return table
 
 
-def leading_size(buffer: Bytes) -> int:
-    """Bytes of the batch of magic 2 whose header begins the buffer; 0 where none does."""
-    if len(buffer) < v2.LAYOUT.itemsize or buffer[MAGIC_AT] != v2.MAGIC:
+def leading_size(data: memoryview) -> int:
+    """Bytes of the batch of magic 2 whose header begins the data; 0 where none does."""
+    if len(data) < v2.LAYOUT.itemsize or data[MAGIC_AT] != v2.MAGIC:
         return 0
-    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+    return int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
 
 
-def gathered_headers(found: list[Bytes], sizes: list[int]) -> BatchHeaders:
+def gathered_headers(found: list[memoryview], sizes: list[int]) -> BatchHeaders:
     """The headers of batches of magic 2 that follow one another, of which only the header bytes were read."""
     starts = np.arange(len(found), dtype=np.int64) * v2.LAYOUT.itemsize
-    table = v2.headers(np.concatenate([*found, np.empty(0, np.uint8)]), starts, np.array(sizes, dtype=np.int64))
+    table = v2.headers(np.frombuffer(b"".join(found), np.uint8), starts, np.array(sizes, dtype=np.int64))
     table["position"] = np.cumsum(table["size"]) - table["size"]
     return BatchHeaders(table)
 
