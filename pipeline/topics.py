@@ -21,9 +21,11 @@ from pyspark_commitlog.storage import (
     target_compression,
 )
 
-# Bytes of records in a batch (a producer's batch.size). Kafka's 16 KiB is for producers that wait for records one by
-# one; here whole tables arrive, and batches of this size cost a reader no more memory and a sixteenth of the headers.
-BATCH_SIZE_BYTES = 256 << 10
+# Bytes of records in a batch (a producer's batch.size), or what a topic takes, which by default is as much. Kafka's
+# 16 KiB is for producers that wait for records one by one; here whole tables arrive. Each batch costs whoever appends
+# beside its writer a read of its header: 2,000,000 rows of 116 bytes in batches of 256 KiB took 50 ms longer of 1,000.
+# Ten records by offset are found in 2.2 ms instead of 1.7.
+BATCH_SIZE_BYTES = 1 << 20
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 _LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
@@ -53,8 +55,8 @@ class ProducerSettings:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Self:
-        """``batch.size`` (262144), ``compression.type`` (``none``) and its levels, ``partitioner.class`` (``default``),
-        ``transaction.timeout.ms`` (900000).
+        """``batch.size`` (1048576), ``compression.type`` (``none``) and its levels, ``partitioner.class``
+        (``default``), ``transaction.timeout.ms`` (900000).
 
         Raises InvalidConfigError naming the setting that is unknown or wrong.
         """
