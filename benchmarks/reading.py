@@ -37,7 +37,7 @@ FIRST_MS = 1_700_000_000_000
 ROWS_A_MS = 10  # of a partition
 CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records say that they are old
 MICRO_BATCHES = 8
-WARM_UP = 4  # rounds of the long reads until the JVM has compiled what they run
+WARM_UP = 8  # rounds of the long reads until the JVM has compiled what they run
 NEAR_ROUNDS = 3  # times the rounds of the long reads: two that lie as near take more to tell apart
 LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many to warm up
 
