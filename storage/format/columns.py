@@ -15,7 +15,7 @@ import numpy as np
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Bytes, HeadersColumn, Int32s, Int64s, Records
-from pyspark_commitlog.storage.kernels import frozen, reasons
+from pyspark_commitlog.storage.kernels import frozen
 from pyspark_commitlog.storage.kernels import records as kernel
 
 ALL_COLUMNS = ("key", "value", "headers")
@@ -36,18 +36,18 @@ class Part(NamedTuple):
 
 def describe(reason: int, record: int) -> str:
     """A kernel's reason as a sentence about a record."""
-    sentences = {
-        reasons.RECORD_CUT: "the records end before it does",
-        reasons.BAD_VARINT: "its length is a varint of more than 5 bytes",
-        reasons.BAD_LENGTH: "its length cannot be right",
-        reasons.BAD_STRUCTURE: "one of its fields reaches beyond its end",
-        reasons.NOT_CONSUMED: "it is longer than its fields",
-        reasons.BAD_HEADER_COUNT: "its header count cannot be right",
-        reasons.NULL_HEADER_KEY: "a header of it has no key",
-        reasons.TRAILING_BYTES: "bytes are left behind the records that the header counts",
-        reasons.NESTED: "a compressed message inside a compressed one",
+    reasons = {
+        kernel.RECORD_CUT: "the records end before it does",
+        kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
+        kernel.BAD_LENGTH: "its length cannot be right",
+        kernel.BAD_STRUCTURE: "one of its fields reaches beyond its end",
+        kernel.NOT_CONSUMED: "it is longer than its fields",
+        kernel.BAD_HEADER_COUNT: "its header count cannot be right",
+        kernel.NULL_HEADER_KEY: "a header of it has no key",
+        kernel.TRAILING_BYTES: "bytes are left behind the records that the header counts",
+        kernel.NESTED: "a compressed message inside a compressed one",
     }
-    return f"record {record} does not decode: {sentences[reason]}"
+    return f"record {record} does not decode: {reasons[reason]}"
 
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
@@ -71,9 +71,9 @@ def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_b
         firsts.append(int(state[kernel.ROWS]))
         loop = kernel.fill_messages if part.is_legacy else kernel.fill
         done, why = loop(frozen(part.source), part.table, arrays, state)
-        if why == reasons.NO_ROOM:
+        if why == kernel.NO_ROOM:
             return None
-        if why != reasons.FINE:
+        if why != kernel.FINE:
             raise InvalidRecordError(
                 describe(why, int(state[kernel.FAILED_RECORD])), position=int(part.positions[done])
             )

@@ -38,7 +38,7 @@ from pyspark_commitlog.storage.format.tables import (
     Records,
     put_rows_at,
 )
-from pyspark_commitlog.storage.kernels import frozen, keyed, offset_map, reasons
+from pyspark_commitlog.storage.kernels import frozen, keyed, offset_map
 from pyspark_commitlog.storage.kernels import records as reading
 
 NO_HORIZON = -1
@@ -107,7 +107,7 @@ def read(
     for part in parts:
         arrays = (hashes, offsets, has_key, has_value, places)
         done, why = keyed.read_keys(frozen(part.source), part.table, asked, *arrays, state)
-        if why != reasons.FINE:
+        if why != reading.FINE:
             reason = describe(why, int(state[reading.FAILED_RECORD]))
             raise InvalidRecordError(reason, position=int(part.positions[done]))
     found = slice(int(state[reading.ROWS]))

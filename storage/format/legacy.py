@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.format.fields import (
     Codec,
 )
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes, Int64s, Records, rows_at
-from pyspark_commitlog.storage.kernels import frozen, reasons
+from pyspark_commitlog.storage.kernels import frozen
 from pyspark_commitlog.storage.kernels import records as reading
 
 UNKNOWN_COUNT = -1
@@ -112,7 +112,7 @@ def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:
     room = len(inner) // ENTRY_BYTES_MIN + 1
     starts, sizes, offsets = (np.empty(room, dtype=np.int64) for _ in range(3))
     found, reason = reading.walk_messages(frozen(inner), starts, sizes, offsets)
-    if reason != reasons.FINE:
+    if reason != reading.FINE:
         raise InvalidRecordError(describe(reason, found))
     if not found:
         raise InvalidRecordError("a wrapper without messages")

@@ -11,21 +11,24 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import jit
-from pyspark_commitlog.storage.kernels.locating import locate
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
 from pyspark_commitlog.storage.kernels.offset_map import siphash
-from pyspark_commitlog.storage.kernels.reasons import FINE, TRAILING_BYTES
 from pyspark_commitlog.storage.kernels.records import (
+    BAD_STRUCTURE,
     BASE_OFFSET,
     COUNT,
     FAILED_RECORD,
+    FINE,
     ROWS,
     START,
     STOP,
-    check_headers,
+    TRAILING_BYTES,
+    close_record,
+    open_record,
+    read_size,
     timestamp_in,
 )
-from pyspark_commitlog.storage.kernels.varint import size_of, write
+from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint, read_varlong, size_of, write
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -75,19 +78,29 @@ def read_keys(
     for b in range(len(batches)):
         at = batches[b, START]
         for i in range(batches[b, COUNT]):
-            reason, record = locate(source, at, batches[b, STOP])
-            if reason == FINE:
-                reason = check_headers(source, record, state)
+            state[FAILED_RECORD] = i
+            reason, at, end = open_record(source, at, batches[b, STOP])
             if reason != FINE:
-                state[FAILED_RECORD] = i
                 return b, reason
-            if is_hashing and record.key_size >= 0:
-                hashes[row, 0], hashes[row, 1] = siphash(source, record.key_at, record.key_size, secret[0], secret[1])
-            offsets[row] = batches[b, BASE_OFFSET] + record.offset_delta
-            has_key[row], has_value[row] = record.key_size >= 0, record.value_size >= 0
-            places[row, TIMESTAMP] = timestamp_in(batches, b, record.timestamp_delta)
-            places[row, REST], places[row, REST_STOP] = record.rest, record.end
-            row, at = row + 1, record.end
+            timestamp_delta, rest = read_varlong(source, at, end)
+            offset_delta, at = read_varint(source, rest, end)
+            key_size, at = read_size(source, at, end)
+            if at < 0:
+                return b, BAD_STRUCTURE
+            if is_hashing and key_size >= 0:
+                hashes[row, 0], hashes[row, 1] = siphash(source, at, key_size, secret[0], secret[1])
+            value_size, at = read_size(source, at + bytes_behind(key_size), end)
+            if at < 0:
+                return b, BAD_STRUCTURE
+            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+            reason = close_record(source, at, end, header_count, state)
+            if reason != FINE:
+                return b, reason
+            offsets[row] = batches[b, BASE_OFFSET] + offset_delta
+            has_key[row], has_value[row] = key_size >= 0, value_size >= 0
+            places[row, TIMESTAMP] = timestamp_in(batches, b, timestamp_delta)
+            places[row, REST], places[row, REST_STOP] = rest, end
+            row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
             return b, TRAILING_BYTES

@@ -13,22 +13,9 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.locating import Located, locate
 from pyspark_commitlog.storage.kernels.memory import copy_bytes
-from pyspark_commitlog.storage.kernels.reasons import (
-    BAD_HEADER_COUNT,
-    BAD_LENGTH,
-    BAD_STRUCTURE,
-    FINE,
-    NESTED,
-    NO_ROOM,
-    NOT_CONSUMED,
-    NULL_HEADER_KEY,
-    RECORD_CUT,
-    TRAILING_BYTES,
-)
 from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
-from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint
+from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -61,6 +48,19 @@ STATE_CELLS = 11
 WANT_KEYS = 1
 WANT_VALUES = 2
 WANT_HEADERS = 4
+
+# Why a record does not decode; the text for each is in format/columns.py.
+FINE = 0
+RECORD_CUT = 1  # the records end before the count is reached, or inside a record
+BAD_VARINT = 2
+BAD_LENGTH = 3  # a record length below zero or beyond the records
+BAD_STRUCTURE = 4  # a field reaches beyond its record
+NOT_CONSUMED = 5  # a record is longer than its fields
+BAD_HEADER_COUNT = 6
+NULL_HEADER_KEY = 7
+TRAILING_BYTES = 8  # bytes left behind the last record
+NESTED = 9  # legacy: a compressed message inside a wrapper
+NO_ROOM = 10  # not the record's fault: the array for keys or that for values is too short
 
 
 class Columns(NamedTuple):
@@ -109,30 +109,40 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
     for b in range(len(batches)):
         at = batches[b, START]
         for i in range(batches[b, COUNT]):
-            reason, record = locate(source, at, batches[b, STOP])
-            if reason == FINE:
-                reason = check_headers(source, record, state)
+            state[FAILED_RECORD] = i
+            reason, at, end = open_record(source, at, batches[b, STOP])
             if reason != FINE:
-                state[FAILED_RECORD] = i
                 return b, reason
+            timestamp_delta, at = read_varlong(source, at, end)
+            offset_delta, at = read_varint(source, at, end)
+            key_size, at = read_size(source, at, end)
+            if at < 0:
+                return b, BAD_STRUCTURE
             if wanted & WANT_KEYS:
-                if bytes_behind(record.key_size) > len(columns.key_data) - key_bytes:
+                if bytes_behind(key_size) > len(columns.key_data) - key_bytes:
                     return b, NO_ROOM
-                key_bytes = _put(source, record.key_at, record.key_size, keys, key_bytes, row)
-                state[NULL_KEYS] += record.key_size < 0
+                key_bytes = _put(source, at, key_size, keys, key_bytes, row)
+                state[NULL_KEYS] += key_size < 0
+            value_size, at = read_size(source, at + bytes_behind(key_size), end)
+            if at < 0:
+                return b, BAD_STRUCTURE
             if wanted & WANT_VALUES:
-                if bytes_behind(record.value_size) > len(columns.value_data) - value_bytes:
+                if bytes_behind(value_size) > len(columns.value_data) - value_bytes:
                     return b, NO_ROOM
-                value_bytes = _put(source, record.value_at, record.value_size, values, value_bytes, row)
-                state[NULL_VALUES] += record.value_size < 0
-            if record.header_count != 0:
-                columns.header_positions[row] = record.headers_at
-                headers += record.header_count
+                value_bytes = _put(source, at, value_size, values, value_bytes, row)
+                state[NULL_VALUES] += value_size < 0
+            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+            reason = close_record(source, at, end, header_count, state)
+            if reason != FINE:
+                return b, reason
+            if header_count != 0:
+                columns.header_positions[row] = at
+                headers += header_count
             columns.header_offsets[row + 1] = headers
-            columns.offsets[row] = batches[b, BASE_OFFSET] + record.offset_delta
-            columns.timestamps[row] = timestamp_in(batches, b, record.timestamp_delta)
+            columns.offsets[row] = batches[b, BASE_OFFSET] + offset_delta
+            columns.timestamps[row] = timestamp_in(batches, b, timestamp_delta)
             columns.timestamp_types[row] = batches[b, TIMESTAMP_TYPE]
-            row, at = row + 1, record.end
+            row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
             return b, TRAILING_BYTES
@@ -141,14 +151,21 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
 
 
 @inlined
-def check_headers(source: Bytes, record: Located, state: Int64s) -> int:
-    """Whether headers end the record; their sizes are added to the state. Returns a reason."""
-    at = record.headers_at
-    if record.header_count != 0:
-        reason, at = _measure_headers(source, at, record.end, record.header_count, state)
-        if reason != FINE:
-            return reason
-    return FINE if at == record.end else NOT_CONSUMED
+def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
+    """Begin with a record of a batch that ends at ``stop``: a reason, the position of its timestamp, and its end."""
+    length, at = read_varint(source, at, stop)
+    if at < 0:
+        return BAD_VARINT if at == TOO_LONG else RECORD_CUT, at, at
+    if length < 0 or length > stop - at:
+        return BAD_LENGTH if length < 0 else RECORD_CUT, at, at
+    return FINE, at + 1, at + length
+
+
+@inlined
+def read_size(source: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The size of a string, and its position: below zero where it does not end by ``end``."""
+    size, at = read_varint(source, at, end)
+    return size, at if size <= end - at else np.int64(-1)
 
 
 @inlined
@@ -172,6 +189,18 @@ def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int)
 
 
 @inlined
+def close_record(source: Bytes, at: int, end: int, header_count: int, state: Int64s) -> int:
+    """Whether headers, from ``at`` on, end the record; a position below zero says that their number cannot be read."""
+    if at < 0:
+        return BAD_STRUCTURE
+    if header_count != 0:
+        reason, at = _measure_headers(source, at, end, header_count, state)
+        if reason != FINE:
+            return reason
+    return FINE if at == end else NOT_CONSUMED
+
+
+@inlined
 def timestamp_in(batches: Int64s, batch: int, delta: int) -> int:
     """As a reader sees it."""
     is_append_time = batches[batch, TIMESTAMP_TYPE] == 1
@@ -186,12 +215,20 @@ def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
         at = batches[b, START]
         stop = batches[b, STOP]
         for _ in range(batches[b, COUNT]):
-            reason, record = locate(source, at, stop)
+            reason, at, end = open_record(source, at, stop)
             if reason != FINE:
                 return keys, values
-            keys += bytes_behind(record.key_size)
-            values += bytes_behind(record.value_size)
-            at = record.end
+            _delta, at = read_varlong(source, at, end)
+            _delta, at = read_varint(source, at, end)
+            size, at = read_size(source, at, end)
+            if at < 0:
+                return keys, values
+            keys += bytes_behind(size)
+            size, at = read_size(source, at + bytes_behind(size), end)
+            if at < 0:
+                return keys, values
+            values += bytes_behind(size)
+            at = end
     return keys, values
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import inlined, jit
+from pyspark_commitlog.storage.kernels.compiling import jit
 
 CUT = -1  # the bytes end inside the number
 TOO_LONG = -2  # a continuation bit on the last byte it may have
@@ -42,17 +42,6 @@ def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
             raw = (byte & 0x7F) | (np.int64(source[at + 1]) << 7)
             return (raw >> 1) ^ -(raw & 1), at + 2
     return _read_long_varlong(source, at, end)
-
-
-@inlined
-def read_short(source: Bytes, at: int) -> tuple[int, int, bool]:
-    """A number of one byte or two, the position behind it, and whether it ends there; looks at two bytes, unchecked."""
-    byte = np.int64(source[at])
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1, True
-    second = np.int64(source[at + 1])
-    raw = (byte & 0x7F) | (second << 7)
-    return (raw >> 1) ^ -(raw & 1), at + 2, second < 0x80
 
 
 @jit

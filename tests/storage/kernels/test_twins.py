@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import StopReason, v0, v1, v2, walking
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, HeadersColumn, Records
-from pyspark_commitlog.storage.kernels import frozen, locating, murmur2, reasons, varint
+from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
 from tests.support import reference
 
 Walking = Callable[[Bytes, int, int], walking.Walk]
@@ -112,25 +112,6 @@ def test_of_spoiled_bytes_behind_a_right_checksum_both_make_the_same(records, ra
     except InvalidRecordError:
         found = None
     assert found == expected
-
-
-SMALL = st.integers(-3, 70) | st.integers(0, 20_000)
-TEXT_OR_NULL = st.none() | TEXT
-
-
-@given(st.lists(SMALL, min_size=5, max_size=5), TEXT_OR_NULL, TEXT_OR_NULL, st.data())
-def test_a_record_is_located_like_the_long_way_locates_it(numbers, key, value, data) -> None:
-    """Whether its numbers are short, its length right and its end there, or not."""
-    delta, offset, count, spare, missing = numbers
-    strings = b"".join(reference.varint(-1 if text is None else len(text)) + (text or b"") for text in (key, value))
-    body = b"\0" + reference.varint(delta) + reference.varint(offset) + strings + reference.varint(count)
-    record = reference.varint(len(body) + data.draw(st.sampled_from([0, 0, 0, 1, -1, spare, -missing]))) + body
-    source = frozen(as_array(record + b"\0" * data.draw(st.integers(0, 3))))
-    stop = data.draw(st.just(len(source)) | st.integers(0, len(source)))
-    reason, found = locating.locate(source, 0, stop)
-    expected_reason, expected = locating.locate_any(source, 0, stop)
-    assert reason == expected_reason
-    assert reason != reasons.FINE or found == expected
 
 
 @given(RECORDS, st.data())
