@@ -41,7 +41,6 @@ from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s, last_sequence
 
 BATCHES_CACHED: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
-_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # to look at each is quicker than to find those that matter
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
@@ -411,10 +410,9 @@ class _Change:
 def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
     """Those that have a producer id; for REPLICATION without those that leave no trace."""
     table = headers.table
-    if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
-        rows = leaving_a_trace(headers)
-    else:
-        rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
+    rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
+    if origin is Origin.REPLICATION and not (table["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)).any():
+        rows = rows[_last_of_each(table["producer_id"][rows], BATCHES_CACHED)]
     return map(_Batch, *(table[field][rows].tolist() for field in _Batch._fields))
 
 
