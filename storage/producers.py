@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_commitlog.storage.errors import (
     InvalidProducerEpochError,
@@ -41,6 +42,7 @@ from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s, last_sequence
 
 BATCHES_CACHED: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
+_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # to look at each is quicker than to find those that matter
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
@@ -410,44 +412,39 @@ class _Change:
 def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
     """Those that have a producer id; for REPLICATION without those that leave no trace."""
     table = headers.table
-    rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
-    if origin is Origin.REPLICATION and not (table["attributes"][rows] & (TRANSACTIONAL_MASK | CONTROL_MASK)).any():
-        rows = rows[_last_of_each(table["producer_id"][rows], BATCHES_CACHED)]
+    if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
+        rows = leaving_a_trace(headers)
+    else:
+        rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
     return map(_Batch, *(table[field][rows].tolist() for field in _Batch._fields))
 
 
 def leaving_a_trace(headers: BatchHeaders) -> Int64s:
     """The rows, ascending, without which replaying the others comes to the same state and the same ended transactions.
 
-    Of each producer: markers, what begins a transaction or an epoch, and the last batches.
+    Of each producer: markers, what begins a transaction or an epoch, and the last batches with data. A log may hold
+    millions of others.
     """
     table = headers.table
     rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
     order = np.argsort(table["producer_id"][rows], kind="stable")
     told = table[rows[order]]
-    begins = np.ones(len(rows), dtype=np.bool_)
-    for field in ("producer_id", "producer_epoch"):
-        begins[1:] &= told[field][1:] == told[field][:-1]
     kinds = told["attributes"] & (TRANSACTIONAL_MASK | CONTROL_MASK)
-    begins[1:] &= kinds[1:] == kinds[:-1]
-    begins[1:] = ~begins[1:]
-    is_kept = np.zeros(len(rows), dtype=np.bool_)
-    is_kept[order] = begins | ((kinds & CONTROL_MASK) != 0)
-    is_kept[_last_of_each(table["producer_id"][rows], BATCHES_CACHED)] = True
-    return rows[is_kept]
+    begins = np.zeros(len(rows), dtype=np.bool_)
+    begins[:1] = True
+    for values in (told["producer_id"], told["producer_epoch"], kinds):
+        begins[1:] |= values[1:] != values[:-1]
+    has_data = (kinds & CONTROL_MASK) == 0
+    is_kept = begins | ~has_data
+    is_kept[has_data] |= _are_last(told["producer_id"][has_data], BATCHES_CACHED)
+    return np.sort(rows[order[is_kept]])
 
 
-def _last_of_each(producer_ids: Int64s, count: int) -> Int64s:
-    """The places, ascending, of the last ``count`` occurrences of every producer id; shape (n,) -> (at most n,).
-
-    Plain batches before those leave no trace in the state, and a log may hold millions.
-    """
-    order = np.argsort(producer_ids, kind="stable")
-    ids = producer_ids[order]
-    has_followers = np.zeros(len(ids), dtype=np.bool_)
-    if len(ids) > count:
-        has_followers[:-count] = ids[count:] == ids[:-count]
-    return np.sort(order[~has_followers])
+def _are_last(producer_ids: Int64s, count: int) -> npt.NDArray[np.bool_]:
+    """Of ascending producer ids, whether each is among the last ``count`` of its kind; shape (n,) -> (n,)."""
+    are_last = np.ones(len(producer_ids), dtype=np.bool_)
+    are_last[:-count] = producer_ids[count:] != producer_ids[:-count]
+    return are_last
 
 
 def _txn_first_offset(state: ProducerState) -> int:

@@ -251,29 +251,26 @@ def content(disk: MemoryFileSystem, path: str) -> bytes:
 
 
 PLAIN, OPEN, MARKER = 0, 0x10, 0x30  # attributes of a batch
+RUNS = st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([PLAIN, OPEN, OPEN, MARKER]), st.integers(1, 8))
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([PLAIN, OPEN, OPEN, MARKER])), max_size=60
-    )
-)
-def test_what_leaves_no_trace_changes_nothing_of_the_state(rows: list[tuple[int, int, int]]) -> None:
-    """Replayed whole, and replayed without, in windows of seven batches as a walk through a segment has them."""
+@given(st.lists(RUNS, max_size=12))
+def test_what_leaves_no_trace_changes_nothing_of_the_state(runs: list[tuple[int, int, int, int]]) -> None:
+    """Replayed batch by batch, at once, and in windows of seven as a walk through a segment has them."""
+    rows = [(producer_id, epoch, attributes) for producer_id, epoch, attributes, count in runs for _ in range(count)]
     table = np.zeros(len(rows), HEADERS)
     table["magic"], table["count"] = 2, 1
     table["base_offset"] = table["last_offset"] = table["max_timestamp"] = table["base_sequence"] = np.arange(len(rows))
-    for row, (producer_id, epoch, attributes) in enumerate(rows):
-        table[row]["producer_id"], table[row]["producer_epoch"], table[row]["attributes"] = (
-            producer_id,
-            epoch,
-            attributes,
-        )
+    for field, values in zip(("producer_id", "producer_epoch", "attributes"), zip(*rows, strict=True), strict=False):
+        table[field] = values
     headers = BatchHeaders(table)
     markers = {offset: Marker(offset % 2 == 0, 0, offset) for offset in np.flatnonzero(headers.is_control).tolist()}
     windows = [headers[at : at + 7] for at in range(0, len(rows), 7)]
     traces = [window[leaving_a_trace(window)].table for window in windows]
-    whole, without = ProducerStateManager(), ProducerStateManager()
-    completed = whole.replay(headers, markers)
-    assert without.replay(BatchHeaders(np.concatenate([np.empty(0, HEADERS), *traces])), markers) == completed
-    assert without.producers == whole.producers
+    singly, whole, without = ProducerStateManager(), ProducerStateManager(), ProducerStateManager()
+    completed = [txn for n in range(len(rows)) for txn in singly.replay(headers[n : n + 1], markers)]
+    assert list(whole.replay(headers, markers)) == completed
+    assert list(without.replay(BatchHeaders(np.concatenate([np.empty(0, HEADERS), *traces])), markers)) == completed
+    for shortened in (whole, without):
+        assert list(shortened.producers.items()) == list(singly.producers.items())
+        assert shortened.ongoing == singly.ongoing
