@@ -2,7 +2,8 @@
 
 Uncompressed, 16-byte keys and 100-byte values in batches of 16 KiB, segments of 256 MiB, nothing known to be synced: so
 both look at each batch and make the indexes anew. Ours is one process without Spark. Kafka's time is the one that the
-broker logs for this log, with the JVM options of its start script; it is killed each time, and its checkpoint removed.
+broker logs for this log, with the JVM options of its start script. Each has the machine to itself: the broker is
+killed as soon as it has started, and its checkpoint removed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     with WarmBroker(setting.directory / "broker") as broker:
         broker.start()
         mount(broker, setting.directory / "source", {TOPIC: {"segment.bytes": str(logs.SEGMENT_BYTES)}})
+        broker.kill()
         peers = {"ours": partial(recover, mine), "theirs": partial(let_recover, broker)}
         found = alternate_told(peers, setting.rounds)
     yield Comparison(
@@ -48,9 +50,9 @@ def recover(directory: Path) -> float:
 
 def let_recover(broker: Broker) -> float:
     """Seconds that the broker logs for loading the log after a crash."""
-    broker.kill()
     (broker.log_dir / RECOVERY_POINTS).unlink(missing_ok=True)
     broker.start()
+    broker.kill()
     told = re.search(TOLD, broker.log_text())
     if told is None:
         raise ValueError(f"the broker says nothing of {TOPIC}: {broker.problems()}")
