@@ -420,7 +420,7 @@ def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_B
 
 
 def leaving_a_trace(headers: BatchHeaders) -> Int64s:
-    """The rows, ascending, without which replaying the others comes to the same state and the same ended transactions.
+    """The rows, ascending, that are enough to replay: they come to the same state and the same ended transactions.
 
     Of each producer: markers, what begins a transaction or an epoch, and the last batches with data. A log may hold
     millions of others.
