@@ -24,7 +24,7 @@ from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, ReadyBatches
 from benchmarks.rows import records
-from benchmarks.timing import alternate
+from benchmarks.timing import NEAR_ROUNDS, alternate
 from pyspark_commitlog import read_table
 from pyspark_commitlog.pipeline.session import spark_session
 from pyspark_commitlog.storage import LogManager
@@ -38,7 +38,6 @@ ROWS_A_MS = 10  # of a partition
 CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records say that they are old
 MICRO_BATCHES = 8
 WARM_UP = 8  # rounds of the long reads until the JVM has compiled what they run
-NEAR_ROUNDS = 3  # times the rounds of the long reads: two that lie as near take more to tell apart
 LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many to warm up
 
 # What of the consumer's settings helps Spark's Kafka source most, one by one and together: fetches that hold many

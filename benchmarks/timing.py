@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+NEAR_ROUNDS = 3  # times the rounds, of what is beside its floor: two that lie so near take more to tell apart
+
 
 class Timing(NamedTuple):
     """Seconds of one peer, over the rounds that count; or bytes, where a comparison says so."""
