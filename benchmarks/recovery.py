@@ -20,7 +20,7 @@ from benchmarks import logs
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.timing import alternate_told, time_call
-from tests.support.kafka import Broker, mount
+from tests.support.kafka import CLEAN_SHUTDOWN, Broker, move_in
 
 RECORDS = 8_000_000
 TOPIC = "recovery"
@@ -35,8 +35,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     mine = shutil.copytree(partition, setting.directory / "mine")
     with WarmBroker(setting.directory / "broker") as broker:
         broker.start()
-        mount(broker, setting.directory / "source", {TOPIC: {"segment.bytes": str(logs.SEGMENT_BYTES)}})
-        broker.kill()
+        move_in(broker, setting.directory / "source", {TOPIC: {"segment.bytes": str(logs.SEGMENT_BYTES)}})
         peers = {"ours": partial(recover, mine), "theirs": partial(let_recover, broker)}
         found = alternate_told(peers, setting.rounds)
     yield Comparison(
@@ -50,7 +49,8 @@ def recover(directory: Path) -> float:
 
 def let_recover(broker: Broker) -> float:
     """Seconds that the broker logs for loading the log after a crash."""
-    (broker.log_dir / RECOVERY_POINTS).unlink(missing_ok=True)
+    for told_sound in (CLEAN_SHUTDOWN, RECOVERY_POINTS):
+        (broker.log_dir / told_sound).unlink(missing_ok=True)
     broker.start()
     broker.kill()
     told = re.search(TOLD, broker.log_text())
