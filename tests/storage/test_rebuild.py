@@ -261,8 +261,7 @@ def test_what_leaves_no_trace_changes_nothing_of_the_state(runs: list[tuple[int,
     table = np.zeros(len(rows), HEADERS)
     table["magic"], table["count"] = 2, 1
     table["base_offset"] = table["last_offset"] = table["max_timestamp"] = table["base_sequence"] = np.arange(len(rows))
-    for field, values in zip(("producer_id", "producer_epoch", "attributes"), zip(*rows, strict=True), strict=False):
-        table[field] = values
+    table["producer_id"], table["producer_epoch"], table["attributes"] = np.array(rows, np.int64).reshape(-1, 3).T
     headers = BatchHeaders(table)
     markers = {offset: Marker(offset % 2 == 0, 0, offset) for offset in np.flatnonzero(headers.is_control).tolist()}
     windows = [headers[at : at + 7] for at in range(0, len(rows), 7)]
