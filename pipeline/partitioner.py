@@ -7,15 +7,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_commitlog.pipeline.topics import Partitioner
-from pyspark_commitlog.storage import BinaryColumn, Refused, Shares, partitions_of
+from pyspark_commitlog.storage import BinaryColumn, Refused, partitions_of
 
 Partitions = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
 UNKNOWN = -1  # what partitions_of answers for a null key, and what a row has that names no partition
 
 
 class Chooser:
-    """The partitions of rows that come table by table, for one topic.
+    """The partitions of rows that come batch by batch, for one topic.
 
     A row goes where its column ``partition`` says, whatever the partitioner; the others as ``Partitioner`` tells. Tasks
     begin at different partitions, so that what goes round goes round evenly.
@@ -42,8 +41,12 @@ class Chooser:
         wrong = np.flatnonzero((chosen < 0) | (chosen >= self._count)).tolist()
         return [Refused(row, self._reason(int(chosen[row]))) for row in wrong]
 
+    def move_on(self) -> None:
+        """Rows without a key stayed together, as those of a batch of Kafka's producer do; now they go elsewhere."""
+        if self._partitioner is Partitioner.DEFAULT:
+            self._turn += 1
+
     def _chosen(self, keys: BinaryColumn, rows: int) -> Partitions:
-        """A row without a key goes where all such rows of its table go, as Kafka's producer does for a batch."""
         if self._partitioner is Partitioner.COLUMN:
             return np.full(rows, UNKNOWN, dtype=np.int32)
         if self._partitioner is Partitioner.ROUND_ROBIN:
@@ -52,18 +55,9 @@ class Chooser:
             return turns.astype(np.int32)
         chosen = partitions_of(keys, self._count)
         chosen[chosen == UNKNOWN] = self._turn % self._count
-        self._turn += 1
         return chosen
 
     def _reason(self, partition: int) -> str:
         if partition == UNKNOWN and self._partitioner is Partitioner.COLUMN:
             return "column partition is null, and partitioner.class = column finds no other"
         return f"column partition holds {partition}, and the topic has the partitions 0 to {self._count - 1}"
-
-
-def shares(chosen: Partitions, count: int, rows: Rows | None = None) -> Shares:
-    """All rows, or some, by their partition; those of each one in their order."""
-    taken = chosen if rows is None else chosen[rows]
-    narrow = np.uint16 if count <= 1 << 16 else np.int32  # NumPy sorts 16 bits by radix, four times as fast
-    order = np.argsort(taken.astype(narrow), kind="stable")
-    return Shares(order if rows is None else rows[order], np.cumsum(np.bincount(taken, minlength=count)))

@@ -31,7 +31,7 @@ SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Rows a task gets at once: few enough to begin and to end soon. The writer joins them.
+    # Rows a task gets at once: few enough to begin and to end soon. The writer takes many together.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     # A user's own options, the extra ones, stay beside these.
     "spark.driver.defaultJavaOptions": _UNCHECKED,

@@ -9,23 +9,24 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from pyspark.taskcontext import TaskContext  # pyspark itself does not name it where only Connect's client is installed
 
 from pyspark_commitlog.pipeline.arrow import to_records
 from pyspark_commitlog.pipeline.bad_records import BadRow, Origin, keyless_headers, to_bad_records
-from pyspark_commitlog.pipeline.partitioner import UNKNOWN, Chooser, Rows, shares
+from pyspark_commitlog.pipeline.partitioner import UNKNOWN, Chooser
 from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings, Targets, manager_for
 from pyspark_commitlog.storage import (
     AppendInfo,
     BatchFields,
+    Divided,
     EncodedBatches,
     InvalidRecordError,
     LogConfig,
     Records,
     Scratch,
-    Shares,
     TopicDescription,
     Transaction,
     TransactionalWriter,
@@ -88,7 +89,7 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Small Arrow batches are joined: an append takes a millisecond, whatever is in it.
+# An append takes a millisecond, whatever is in it, so a table is many Arrow batches.
 TABLE_BYTES_MIN = 4 * 2**20
 TABLE_BYTES_MAX = 16 * 2**20  # a few of them are in a worker's memory
 # But each partition gets its part of a table: else its record batches are small.
@@ -96,6 +97,8 @@ PART_BYTES = 2**16
 PARTS_BYTES_MAX = 32 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
+Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
+NOWHERE = -1  # in place of a partition
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,7 @@ def table_bytes(partitions: int) -> TableBytes:
 
 def write_behind(
     batches: Iterator[pa.RecordBatch],
-    write: Callable[[pa.RecordBatch], None],
+    write: Callable[[list[pa.RecordBatch]], None],
     *,
     least: Callable[[], int],
     most: int,
@@ -222,21 +225,13 @@ def write_behind(
     A table is what came while the one before was written, its bytes as ``gathered`` says. Where rows come slowly tables
     stay small, and little is left to do behind the last row; where writing is slow they grow, and it takes less time.
     """
-    taken = gathered(filter(len, batches), _bytes_of, least=least, most=most)
-    with closing(taken):
-        for table in map(_joined, taken):
+    with closing(gathered(filter(len, batches), _bytes_of, least=least, most=most)) as tables:
+        for table in tables:
             write(table)
 
 
 def _bytes_of(batch: pa.RecordBatch) -> int:
     return batch.nbytes  # type: ignore[no-any-return]
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    [table] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return table
 
 
 class _Task:
@@ -265,30 +260,38 @@ class _Task:
         write_behind(batches, self._write_table, least=lambda: most if self._are_others else least, most=most)
         return list(self._written.values())
 
-    def _write_table(self, batch: pa.RecordBatch) -> None:
-        rows, now_ms = batch.num_rows, time.time_ns() // 1_000_000
-        bad = [
-            BadRow(index, self._topic_of(batch, index), None, "a header has no key") for index in keyless_headers(batch)
-        ]
-        if bad:
-            self._give_away(batch, bad, now_ms)
-            rest = np.setdiff1d(np.arange(batch.num_rows), [each.row for each in bad])
-            batch = batch.take(pa.array(rest))
-        records = to_records(batch, now_ms)
-        bad = self._write_records(batch, records, now_ms)
-        if bad:
-            self._give_away(batch, bad, now_ms)
-        self._rows_before += rows
+    def _write_table(self, batches: list[pa.RecordBatch]) -> None:
+        """Append the rows of some Arrow batches, topic by topic."""
+        tables: dict[str, list[Divided]] = {}
+        for batch in batches:
+            for topic, table in self._divided(batch, time.time_ns() // 1_000_000):
+                tables.setdefault(topic, []).append(table)
+            self._rows_before += batch.num_rows
+        for topic, divided in tables.items():
+            self._append_tables(topic, divided)
 
-    def _write_records(self, batch: pa.RecordBatch, records: Records, now_ms: int) -> list[BadRow]:
-        """Append the rows that can be; those that cannot."""
-        asked = batch.column("partition") if "partition" in batch.schema.names else None
+    def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
+        """The rows of an Arrow batch by topic, those that cannot be written in the topic for them."""
         bad: list[BadRow] = []
+        keyless = keyless_headers(batch)
+        if keyless:
+            rest = np.setdiff1d(np.arange(batch.num_rows), keyless)
+            yield from self._good(batch.take(pa.array(rest)), bad, now_ms)
+            bad = [each._replace(row=int(rest[each.row])) for each in bad]
+            bad += [BadRow(row, self._topic_of(batch, row), None, "a header has no key") for row in keyless]
+        else:
+            yield from self._good(batch, bad, now_ms)
+        if bad:
+            yield self._given_away(batch, sorted(bad), now_ms)
+
+    def _good(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> Iterator[tuple[str, Divided]]:
+        """The rows that can be written, by topic; the others are added to ``bad``."""
+        records = to_records(batch, now_ms)
+        asked = batch.column("partition") if "partition" in batch.schema.names else None
         for topic, rows in self._by_topic(batch, bad):
-            good, refused = self._topics[topic].sort_out(records, asked, rows, now_ms)
+            table, refused = self._topics[topic].divide(records, asked, rows, now_ms)
             bad += refused
-            self._append_shares(topic, records, good)
-        return sorted(bad)
+            yield topic, table
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
         """The rows of each topic; None for all of them. Rows that name none of the topics are added to ``bad``."""
@@ -312,9 +315,9 @@ class _Task:
         topic: str | None = batch.column("topic")[index].as_py()
         return topic
 
-    def _append_shares(self, topic: str, records: Records, shares: Shares) -> None:
+    def _append_tables(self, topic: str, tables: list[Divided]) -> None:
         """Tasks begin with different partitions: one that is appended to is locked."""
-        encoded = list(self._topics[topic].encode(records, shares, self._scratch))
+        encoded = list(self._topics[topic].encode(tables, self._scratch))
         first = self._number % max(len(encoded), 1)
         for partition, batches in encoded[first:] + encoded[:first]:
             self._append_to(topic, partition, batches)
@@ -329,18 +332,17 @@ class _Task:
 
     # Rows that cannot be written
 
-    def _give_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> None:
-        """To the topic for them. Raises UnwritableRowError for the first, where there is none or it refuses it too."""
+    def _given_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
+        """For the topic for them. Raises UnwritableRowError for the first, where there is none or it refuses it too."""
         topic = self._plan.bad_records
         if topic is None:
             raise self._unwritable(bad[0])
         origin = Origin(self._plan.app_id, self._plan.version, self._number, self._rows_before)
-        records = to_bad_records(batch, bad, origin, now_ms)
-        good, refused = self._topics[topic].sort_out(records, None, None, now_ms)
+        table, refused = self._topics[topic].divide(to_bad_records(batch, bad, origin, now_ms), None, None, now_ms)
         if refused:
             first = bad[refused[0].row]
             raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
-        self._append_shares(topic, records, good)
+        return topic, table
 
     def _unwritable(self, bad: BadRow) -> UnwritableRowError:
         return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
@@ -359,25 +361,28 @@ class _TopicWriter:
         self._fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
         self._chooser = Chooser(producer.partitioner, self._count, first=task)
 
-    def sort_out(
+    def divide(
         self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
-    ) -> tuple[Shares, list[BadRow]]:
-        """Of ``rows`` (None: all): those of each partition, and those the topic refuses."""
+    ) -> tuple[Divided, list[BadRow]]:
+        """Of ``rows`` (None: all) those that the topic takes, by partition, and those that it refuses."""
         assert records.keys is not None  # a missing column is one of nulls
         chosen = self._chooser.choose(records.keys, asked)
         reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
         reasons |= dict(self._chooser.refused(chosen))
-        if not reasons:
-            return shares(chosen, self._count, rows), []
+        if rows is None and not reasons:
+            return Divided(records, chosen), []
         mine = np.arange(len(records)) if rows is None else rows
         is_bad = np.isin(mine, list(reasons))
+        taken = np.full(len(records), NOWHERE, dtype=np.int32)
+        taken[mine[~is_bad]] = chosen[mine[~is_bad]]
         named = {row: int(chosen[row]) for row in mine[is_bad].tolist()}
         bad = [
             BadRow(row, self._name, None if partition == UNKNOWN else partition, reasons[row])
             for row, partition in named.items()
         ]
-        return shares(chosen, self._count, mine[~is_bad]), bad
+        return Divided(records, taken), bad
 
-    def encode(self, records: Records, shares: Shares, scratch: Scratch) -> Iterator[tuple[int, EncodedBatches]]:
+    def encode(self, tables: list[Divided], scratch: Scratch) -> Iterator[tuple[int, EncodedBatches]]:
         """The partitions that get rows, and these; to be appended before the next ones are encoded."""
-        return encode_shares(records, self._fields, shares, batch_bytes_max=self._batch_bytes_max, scratch=scratch)
+        self._chooser.move_on()
+        return encode_shares(tables, self._count, self._fields, batch_bytes_max=self._batch_bytes_max, scratch=scratch)

@@ -79,14 +79,14 @@ def _oversized(records: Records, config: LogConfig, compression: Compression) ->
     """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
     room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
     contents = _content_bytes_max(records)
-    near = np.flatnonzero(contents > room)
-    if not len(near):  # the usual case
+    near = contents > room
+    if not near.any():  # the usual case
         return []
     fields = v2.BatchFields(codec=compression.codec, level=compression.level)
-    sizes = v2.encode_batches(records, fields, rows=near, batch_bytes_max=0).headers.table["size"]
+    sizes = v2.encode_batches(records, fields, only=near, batch_bytes_max=0).headers.table["size"]
     limit, decompressed_max = config.max_message_bytes, config.max_decompressed_bytes
     found = []
-    for row, size in zip(near.tolist(), sizes.tolist(), strict=True):
+    for row, size in zip(np.flatnonzero(near).tolist(), sizes.tolist(), strict=True):
         decompressed = int(contents[row]) + v2.RECORD_OVERHEAD_MAX
         if size > limit:
             found.append(Refused(row, f"alone makes a batch of {size} bytes, max.message.bytes allows {limit}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -89,20 +89,16 @@ class EncodedBatches(NamedTuple):
     headers: BatchHeaders
 
 
-class Shares(NamedTuple):
-    """Rows of a table in shares, one for each partition; some may be empty."""
+class Divided(NamedTuple):
+    """A table, and which share each of its rows goes to: a partition's, for example."""
 
-    rows: Int64s  # their indexes, share by share, each in the order in which it is written
-    ends: Int64s  # shape (shares,): where in ``rows`` each one ends; the last ends them
+    records: Records
+    shares: Int32s  # shape (rows,); below zero: to none
 
     @classmethod
-    def single(cls, rows: Int64s) -> Self:
-        """All rows for one partition."""
-        return cls(rows, np.array([len(rows)]))
-
-    @property
-    def starts(self) -> Int64s:
-        return np.concatenate(([0], self.ends[:-1]))
+    def single(cls, records: Records, only: Bools | None = None) -> Self:
+        """All rows, or some, for one share."""
+        return cls(records, np.zeros(len(records), dtype=np.int32) if only is None else only.astype(np.int32) - 1)
 
 
 class Scratch:
@@ -140,8 +136,7 @@ def encode(
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
     scratch = Scratch()
-    shares = Shares.single(np.arange(len(records)))
-    target, batches = _write(records, shares, base, fields, 2**62, scratch)
+    target, batches = _write([Divided.single(records)], 1, base, fields, 2**62, scratch)
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
@@ -164,33 +159,29 @@ def encode_batches(
     records: Records,
     fields: BatchFields,
     *,
-    rows: Int64s | None = None,
+    only: Bools | None = None,
     batch_bytes_max: int,
 ) -> EncodedBatches:
-    """Rows of a table, in their order, as batches of at most ``batch_bytes_max`` bytes of records before compression.
+    """The rows of a table, or those of ``only``, as batches of at most ``batch_bytes_max`` bytes of records before
+    compression.
 
     A larger record gets a batch of its own. Offsets count from 0, sequences from ``fields.base_sequence`` where there
     is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
     :func:`set_append_time`.
     """
-    shares = Shares.single(np.arange(len(records)) if rows is None else rows)
-    encoded, _ = _encode_shares(records, fields, shares, batch_bytes_max, Scratch())
+    encoded, _ = _encode_shares([Divided.single(records, only)], 1, fields, batch_bytes_max, Scratch())
     return _signed(encoded)
 
 
 def encode_shares(
-    records: Records, fields: BatchFields, shares: Shares, *, batch_bytes_max: int, scratch: Scratch
+    tables: Sequence[Divided], count: int, fields: BatchFields, *, batch_bytes_max: int, scratch: Scratch
 ) -> Iterator[tuple[int, EncodedBatches]]:
-    """The index of each share that has rows, and what :func:`encode_batches` makes of these, without its checksum:
-    :func:`stamp_producer` computes that of everything it changes.
+    """Of ``count`` shares the index of each that has rows, and what :func:`encode_batches` makes of these, table by
+    table in one go, without its checksum: :func:`stamp_producer` computes that of everything it changes.
 
-    All lies in ``scratch``, and is good until more is taken of it. Raises IndexError for shares that are not of
-    ``shares.rows``.
+    All lies in ``scratch``, and is good until more is taken of it. Raises IndexError for rows of other shares.
     """
-    rows, ends = shares
-    if (np.diff(ends, prepend=0) < 0).any() or ends[-1] != len(rows):
-        raise IndexError(f"shares of {len(rows)} rows that end at {ends.tolist()}")
-    (buffer, headers), share_of = _encode_shares(records, fields, shares, batch_bytes_max, scratch)
+    (buffer, headers), share_of = _encode_shares(tables, count, fields, batch_bytes_max, scratch)
     found, firsts = np.unique(share_of, return_index=True)
     for share, (first, last) in zip(found.tolist(), pairwise([*firsts, len(share_of)]), strict=True):
         part = headers[first:last]
@@ -200,49 +191,50 @@ def encode_shares(
 
 
 def _encode_shares(
-    records: Records, fields: BatchFields, shares: Shares, batch_bytes_max: int, scratch: Scratch
+    tables: Sequence[Divided], count: int, fields: BatchFields, batch_bytes_max: int, scratch: Scratch
 ) -> tuple[EncodedBatches, Int64s]:
     """All shares, one behind the other, not signed, and the index of the share that each batch is of."""
-    target, batches = _write(records, shares, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)
+    target, batches = _write(tables, count, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)
+    share_of, counts = batches[:, writing.SHARE], batches[:, writing.COUNT]
+    before = np.cumsum(counts) - counts
+    firsts = before - before[np.searchsorted(share_of, share_of)]
     raw = _raw_headers(fields, batches)
-    share_of = np.searchsorted(shares.ends, batches[:, writing.FIRST_ROW], side="right")
-    raw["base_offset"] = firsts = batches[:, writing.FIRST_ROW] - shares.starts[share_of]
-    raw["last_offset_delta"] = batches[:, writing.COUNT] - 1
+    raw["base_offset"], raw["last_offset_delta"] = firsts, counts - 1
     if fields.producer_id != NO_PRODUCER_ID:
         raw["base_sequence"] = sequences(fields.base_sequence, firsts)
     return _finish(target, batches, raw, fields, scratch), share_of
 
 
 def _write(
-    records: Records, shares: Shares, base_offset: int, fields: BatchFields, batch_bytes_max: int, scratch: Scratch
+    tables: Sequence[Divided], count: int, base_offset: int, fields: BatchFields, batch_bytes_max: int, scratch: Scratch
 ) -> tuple[Bytes, Int64s]:
-    """Record bytes with room for a header before each batch, and the table of batches."""
-    rows = shares.rows.astype(np.int64, copy=False)
-    if len(rows) and not 0 <= rows.min() <= rows.max() < len(records):
-        raise IndexError(f"rows {rows.min()} to {rows.max()} of a table of {len(records)}")
+    """Record bytes with room for a header before each batch, and the table of batches, share by share."""
+    sources = [(source_of(table.records), _checked(table, count)) for table in tables]
+    sizes = np.zeros((count, 2), dtype=np.int64)
+    for source, shares in sources:
+        writing.add_sizes(source, shares, sizes)
+    rows, record_bytes = sizes.T
+    # Any two neighbours hold more than ``batch_bytes_max``.
+    most = np.minimum(rows, 2 * (record_bytes // max(batch_bytes_max, 1)) + 1)
+    room = record_bytes + most * LAYOUT.itemsize
+    target = scratch.take(int(room.sum()))
+    batches = np.empty((count + int(most.sum()), writing.BATCH_FIELDS), dtype=np.int64)
+    batches[:count], opened = 0, np.arange(count)
+    batches[:count, writing.END], batches[:count, writing.FULL_AT] = np.cumsum(room) - room, -1
     base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
-    source = source_of(records)
-    target = scratch.take(room_for(source, rows))
-    batches = np.empty((len(rows), writing.BATCH_FIELDS), dtype=np.int64)
-    cut = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
-    found = writing.write_batches(source, frozen(rows), frozen(shares.ends), cut, target, batches)
-    return target, batches[:found]
+    cut, found = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max), count
+    for source, shares in sources:
+        found = writing.write_batches(source, shares, cut, target, batches, opened, found)
+    written = batches[count:found]
+    return target, written[np.argsort(written[:, writing.SHARE], kind="stable")]
 
 
-def room_for(source: writing.Source, rows: Int64s) -> int:
-    """Bytes that the rows take at most, however they are cut into batches."""
-    room = len(rows) * (RECORD_OVERHEAD_MAX + LAYOUT.itemsize) + LAYOUT.itemsize
-    room += writing.bytes_at(source.key_offsets, frozen(rows)) + writing.bytes_at(source.value_offsets, frozen(rows))
-    return room + _header_bytes_of(source, rows)
-
-
-def _header_bytes_of(source: writing.Source, rows: Int64s) -> int:
-    if not len(source.header_offsets):
-        return 0
-    first, last = source.header_offsets[rows], source.header_offsets[rows + 1]
-    keys = source.header_key_offsets[last].astype(np.int64) - source.header_key_offsets[first]
-    values = source.header_value_offsets[last].astype(np.int64) - source.header_value_offsets[first]
-    return int((keys + values + HEADER_OVERHEAD_MAX * (last - first)).sum())
+def _checked(table: Divided, count: int) -> Int32s:
+    """The shares of a table's rows, for the kernels, which look at nothing."""
+    records, shares = table
+    if len(shares) != len(records) or (len(shares) and shares.max() >= count):
+        raise IndexError(f"{len(records)} records in {len(shares)} shares up to {max(shares, default=-1)} of {count}")
+    return frozen(shares.astype(np.int32, copy=False))
 
 
 def source_of(records: Records) -> writing.Source:

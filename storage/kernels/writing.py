@@ -1,4 +1,4 @@
-"""Columns to the records of magic 2: one loop cuts rows into batches and leaves room for a header before each."""
+"""Columns to the records of magic 2: one loop sorts rows by share, cuts them into batches, leaves room for headers."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.memory import copy_bytes, prefetch
+from pyspark_commitlog.storage.kernels.memory import copy_bytes
 from pyspark_commitlog.storage.kernels.varint import size_of, write
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
-# Columns of the table of batches that were written.
+# Columns of the table of batches that are written.
 START = 0  # of the room for the header, in the target
 END = 1  # behind the last record
-FIRST_ROW = 2  # place in ``rows`` of the first record
+SHARE = 2  # that its rows are of
 COUNT = 3
 BASE_TIMESTAMP = 4
 MAX_TIMESTAMP = 5
-BATCH_FIELDS = 6
+FULL_AT = 6  # where it must end
+BATCH_FIELDS = 7
 
-AHEAD = 8  # rows: theirs lie apart, where the processor does not look by itself; without it this takes twice as long
-CACHE_LINE_BYTES = 64
+DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and what depends on its batch
 
 # In place of a base.
 CONSECUTIVE = -(2**63)
@@ -61,72 +61,66 @@ class Source(NamedTuple):
     header_value_valid: Bools
 
 
-@jit
-def bytes_at(offsets: Int32s, rows: Int64s) -> int:
-    """Bytes of the strings at ``rows``; one named twice is written twice."""
-    size = np.int64(0)
-    for i in range(len(rows)):
-        size += np.int64(offsets[rows[i] + 1]) - offsets[rows[i]]
-    return size
-
-
-def write_batches(source: Source, rows: Int64s, ends: Int64s, cut: Cut, target: Bytes, batches: Int64s) -> int:
-    """Write the rows in their order; a batch ends before the record that would take it above ``cut.batch_bytes_max``,
-    and before each of ``ends``: places in ``rows`` that do not fall, the last behind all of them.
-
-    ``target`` has room for everything, ``batches``, shape (at least rows, BATCH_FIELDS), for a batch a row, and is zero
-    at START. Returns the batches written.
-    """
-    return _write_batches(rows, ends, target, batches, cut, *source)
+def add_sizes(source: Source, shares: Int32s, sizes: Int64s) -> None:
+    """Add to ``sizes``, shape (shares, 2), the rows of each share and the bytes that their records take at most."""
+    _add_sizes(shares, sizes, *source)
 
 
 # The arrays go in one by one for the reason that records.py gives.
 @jit
-def _write_batches(rows: Int64s, ends: Int64s, target: Bytes, batches: Int64s, cut: Cut, *columns: Any) -> int:
+def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> None:
     source = Source(*columns)
-    found, first, share = -1, 0, 0
-    at, base, share_end = np.int64(0), np.int64(0), np.int64(0)
-    full_at = np.int64(-1)  # where the open batch must end; below ``at``: there is none
-    for i in range(len(rows)):
-        if i == share_end:
-            while ends[share] == i:
-                share += 1
-            share_end = ends[share]
-            full_at = np.int64(-1)
-        row = rows[i]
-        _look_at(source, rows[min(i + AHEAD, len(rows) - 1)])
-        fixed = _fixed_size(source, row)
-        timestamp = source.timestamps[row]
-        delta = i - first if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
+    for row in range(len(shares)):
+        share = shares[row]
+        if share >= 0:
+            sizes[share, 0] += 1
+            sizes[share, 1] += _fixed_size(source, row) + DELTAS_BYTES_MAX
+
+
+def write_batches(
+    source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s, found: int
+) -> int:
+    """Write each row behind those of its share, which ``shares`` tells; below zero: it is left out.
+
+    A batch ends before the record that would take it above ``cut.batch_bytes_max``. Of each share ``opened`` holds
+    which of ``batches``, shape (enough, BATCH_FIELDS), is open: at first one without records that is full, and ends
+    where the share's room in ``target`` begins. ``found`` batches are there, and as many are in the end as it returns:
+    what comes in several tables is written by several calls.
+    """
+    return _write_batches(shares, target, batches, opened, found, cut, *source)
+
+
+@jit
+def _write_batches(
+    shares: Int32s, target: Bytes, batches: Int64s, opened: Int64s, found: int, cut: Cut, *columns: Any
+) -> int:
+    source = Source(*columns)
+    for row in range(len(shares)):
+        share = shares[row]
+        if share < 0:
+            continue
+        open_ = opened[share]
+        at, count, base = batches[open_, END], batches[open_, COUNT], batches[open_, BASE_TIMESTAMP]
+        fixed, timestamp = _fixed_size(source, row), source.timestamps[row]
+        delta = count if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
         body = fixed + size_of(timestamp - base) + size_of(delta)
-        if at + size_of(body) + body > full_at:
-            found += 1
-            first = i
-            batches[found, START] = at
-            at += cut.header_bytes
-            full_at = at + cut.batch_bytes_max
+        if at + size_of(body) + body > batches[open_, FULL_AT]:
+            open_, found = found, found + 1
+            opened[share] = open_
+            batches[open_, START], batches[open_, SHARE] = at, share
+            at, count = at + cut.header_bytes, np.int64(0)
             base = timestamp if cut.base_timestamp == OF_FIRST else np.int64(cut.base_timestamp)
-            delta = 0 if cut.base_offset == CONSECUTIVE else delta
+            batches[open_, FULL_AT] = at + cut.batch_bytes_max
+            batches[open_, BASE_TIMESTAMP], batches[open_, MAX_TIMESTAMP] = base, timestamp
+            delta = count if cut.base_offset == CONSECUTIVE else delta
             body = fixed + size_of(timestamp - base) + size_of(delta)
-            batches[found, FIRST_ROW] = i
-            batches[found, BASE_TIMESTAMP] = base
-            batches[found, MAX_TIMESTAMP] = timestamp
         at = write(target, at, body)
         target[at] = 0  # attributes
         at = write(target, at + 1, timestamp - base)
         at = _write_content(source, row, target, write(target, at, delta))
-        batches[found, MAX_TIMESTAMP] = max(batches[found, MAX_TIMESTAMP], timestamp)
-        batches[found, COUNT] = i - first + 1
-        batches[found, END] = at
-    return found + 1
-
-
-@inlined
-def _look_at(source: Source, row: int) -> None:
-    """Bring the content of a row into the cache."""
-    prefetch(source.key_data, np.int64(source.key_offsets[row]))
-    prefetch(source.value_data, np.int64(source.value_offsets[row]))
-    prefetch(source.value_data, np.int64(source.value_offsets[row]) + CACHE_LINE_BYTES)
+        batches[open_, MAX_TIMESTAMP] = max(batches[open_, MAX_TIMESTAMP], timestamp)
+        batches[open_, COUNT], batches[open_, END] = count + 1, at
+    return found
 
 
 @inlined

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_commitlog.pipeline import writer as writing
+from pyspark_commitlog.pipeline.read_table import read_table
 from pyspark_commitlog.pipeline.topics import Targets
 from pyspark_commitlog.pipeline.writer import (
     PART_BYTES,
@@ -41,6 +42,10 @@ def batch(*rows: int) -> Batch:
     return Batch.from_pydict({"value": pa.array(rows, pa.int64())})
 
 
+def rows(table: list[Batch]) -> list[int]:
+    return [row for part in table for row in part.column("value").to_pylist()]
+
+
 class Slow:
     """Writes nothing until it may; what it was given."""
 
@@ -48,8 +53,8 @@ class Slow:
         self.tables: list[list[int]] = []
         self.began, self.may_go_on = threading.Event(), threading.Event()
 
-    def __call__(self, table: Batch) -> None:
-        self.tables.append(table.column("value").to_pylist())
+    def __call__(self, table: list[Batch]) -> None:
+        self.tables.append(rows(table))
         self.began.set()
         assert self.may_go_on.wait(CAME_IN_TIME_S)
 
@@ -57,7 +62,7 @@ class Slow:
 ROW = batch(1).nbytes
 
 
-def write_all(batches: Iterator[Batch], write: Callable[[Batch], None]) -> None:
+def write_all(batches: Iterator[Batch], write: Callable[[list[Batch]], None]) -> None:
     """Tables of two rows at least; no more than four are to wait."""
     write_behind(batches, write, least=lambda: 2 * ROW, most=4 * ROW)
 
@@ -103,8 +108,8 @@ def test_rows_that_come_slowly_are_waited_for_until_they_make_a_table() -> None:
 def test_error_of_the_writing_is_raised_and_nothing_is_written_after_it(at: int) -> None:
     tried: list[list[int]] = []
 
-    def write(table: Batch) -> None:
-        tried.append(table.column("value").to_pylist())
+    def write(table: list[Batch]) -> None:
+        tried.append(rows(table))
         if at in tried[-1]:
             raise OSError(f"no space for {at}")
 
@@ -164,16 +169,40 @@ def test_a_task_that_is_not_the_first_gathers_larger_tables_from_the_start(tmp_p
     assert tables == [4, 1]
 
 
+def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_before_them(tmp_path: Path) -> None:
+    fine, keyless = [{"key": "h", "value": b"1"}], [{"key": None, "value": b"1"}]
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    first, second = (
+        Batch.from_pydict(
+            {
+                "value": pa.array([b"a", b"b", b"c", b"d"], pa.binary()),
+                "partition": pa.array([0, 0, wrong, 0], pa.int32()),
+                "headers": pa.array([keyless, fine, fine, fine], headers),
+            }
+        )
+        for wrong in (7, 8)
+    )
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        TaskWriter(plan_for(manager, bad_records="bad")).answers(iter([first, second]))
+    good = read_table(tmp_path, "t", isolation="read_uncommitted")
+    assert good.column("value").to_pylist() == [b"b", b"d"] * 2
+    bad = read_table(tmp_path, "bad", columns=["value", "headers"], isolation="read_uncommitted")
+    told = [dict(map(tuple, map(dict.values, headers))) for headers in bad.column("headers").to_pylist()]
+    assert bad.column("value").to_pylist() == [b"a", b"c"] * 2
+    assert [each["commitlog.error.row"] for each in told] == [b"0", b"2", b"4", b"6"]
+    assert [b"7" in told[1]["commitlog.error.reason"], b"8" in told[3]["commitlog.error.reason"]] == [True, True]
+
+
 def up_to_four_rows_a_table() -> AbstractContextManager[object]:
     return mock.patch.object(writing, "table_bytes", return_value=TableBytes(1, 4 * value(0).nbytes))
 
 
-def plan_for(manager: LogManager) -> WritePlan:
-    """For one partition of one topic, in a transaction that has begun."""
-    targets = Targets.parse(manager.directory, topic="t")
+def plan_for(manager: LogManager, bad_records: str | None = None) -> WritePlan:
+    """For one partition of one topic, and of that for bad records, in a transaction that has begun."""
+    targets = Targets.parse(manager.directory, topic="t", bad_records=bad_records)
     topics = targets.prepare(manager)
     with TransactionCoordinator.open(manager, "app") as coordinator:
-        transaction = coordinator.begin([("t", 0)])
+        transaction = coordinator.begin([(topic, 0) for topic in topics])
     return WritePlan.of(targets, topics, frozenset(), transaction, 0)
 
 

@@ -158,25 +158,25 @@ class TestCutting:
         headers = v2.encode_batches(records(list(range(6))), fields, batch_bytes_max=2 * self.SIZE).headers
         assert headers.table["base_sequence"].tolist() == [2**31 - 4, 2**31 - 2, 0]
 
-    def test_rows_may_come_in_any_order_and_twice(self) -> None:
-        rows = np.array([4, 0, 4, 4, 2])
-        encoded = v2.encode_batches(records(list(range(5))), v2.BatchFields(), rows=rows, batch_bytes_max=10**6)
+    def test_some_rows_of_a_table_are_written_without_the_others(self) -> None:
+        only = np.array([True, False, True, False, False])
+        encoded = v2.encode_batches(records(list(range(5))), v2.BatchFields(), only=only, batch_bytes_max=10**6)
         keys = decoded(encoded.buffer).keys
         assert keys is not None
-        assert keys.to_list() == [b"4", b"0", b"4", b"4", b"2"]
+        assert keys.to_list() == [b"0", b"2"]
 
-    @pytest.mark.parametrize("rows", [[-1], [3], [0, 2**40], [0, -(2**40)]])
-    def test_rows_that_are_not_there_are_refused(self, rows: list[int]) -> None:
-        with pytest.raises(IndexError, match="of a table of 3"):
-            v2.encode_batches(records([0, 1, 2]), v2.BatchFields(), rows=np.array(rows), batch_bytes_max=100)
-
-    @pytest.mark.parametrize("ends", [[2], [4], [2, 1, 3], [-1, 3]])
-    def test_shares_that_are_not_of_the_rows_are_refused(self, ends: list[int]) -> None:
-        shares = v2.Shares(np.arange(3), np.array(ends))
-        with pytest.raises(IndexError, match="shares of 3 rows"):
-            list(
-                v2.encode_shares(records([0, 1, 2]), v2.BatchFields(), shares, batch_bytes_max=1, scratch=v2.Scratch())
-            )
+    @pytest.mark.parametrize(
+        "shares",
+        [
+            pytest.param([0, 1, 2], id="a share above those there are"),
+            pytest.param([0, 1], id="fewer than rows"),
+            pytest.param([0, 1, 0, 1], id="more than rows"),
+        ],
+    )
+    def test_shares_that_are_not_of_the_rows_are_refused(self, shares: list[int]) -> None:
+        table = v2.Divided(records([0, 1, 2]), np.array(shares, dtype=np.int32))
+        with pytest.raises(IndexError, match=f"3 records in {len(shares)} shares"):
+            list(v2.encode_shares([table], 2, v2.BatchFields(), batch_bytes_max=1, scratch=v2.Scratch()))
 
     def test_a_slice_of_a_table_is_written_without_the_rest(self) -> None:
         part = records(list(range(100))).slice(40, 43)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -116,14 +116,14 @@ def test_of_spoiled_bytes_behind_a_right_checksum_both_make_the_same(records, ra
 
 @given(RECORDS, st.data())
 def test_rows_are_cut_into_batches_that_hold_no_more_than_asked(records: list[reference.Record], data) -> None:
-    chosen = data.draw(st.lists(st.integers(0, len(records) - 1), min_size=1))
+    only = np.array(data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records))))
     bound = data.draw(st.integers(1, 2000))
     fields = v2.BatchFields(producer_id=7, producer_epoch=0, base_sequence=2**31 - 3)
-    encoded = v2.encode_batches(table(records), fields, rows=np.array(chosen), batch_bytes_max=bound)
+    encoded = v2.encode_batches(table(records), fields, only=only, batch_bytes_max=bound)
     told = encoded.headers.table
     expected = [
         (i, record.timestamp, record.key, record.value, record.headers)
-        for i, record in enumerate(records[row] for row in chosen)
+        for i, record in enumerate(records[row] for row in np.flatnonzero(only))
     ]
     found = rows(formats.decode(encoded.buffer, encoded.headers).records)
     assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == expected
@@ -133,23 +133,20 @@ def test_rows_are_cut_into_batches_that_hold_no_more_than_asked(records: list[re
         assert header["size"] - v2.LAYOUT.itemsize <= bound or header["count"] == 1
 
 
-@given(RECORDS, st.sampled_from(Codec), st.data())
-def test_shares_are_encoded_as_each_would_be_alone(records: list[reference.Record], codec: Codec, data) -> None:
-    chosen = data.draw(st.lists(st.integers(0, len(records) - 1)))
-    inner = data.draw(st.lists(st.integers(0, len(chosen)), max_size=5))
-    shares = v2.Shares(np.array(chosen, dtype=np.int64), np.array([*sorted(inner), len(chosen)]))
+@given(st.lists(RECORDS, max_size=3), st.sampled_from(Codec), st.data())
+def test_shares_are_encoded_as_each_would_be_alone(
+    sets: list[list[reference.Record]], codec: Codec, data: st.DataObject
+) -> None:
+    sorts = [data.draw(st.lists(st.integers(-1, 4), min_size=len(each), max_size=len(each))) for each in sets]
+    divided = [v2.Divided(table(each), np.array(sort, np.int32)) for each, sort in zip(sets, sorts, strict=True)]
+    whole = [*zip(chain(*sets), chain(*sorts), strict=True)]
     fields, bound, scratch = v2.BatchFields(codec=codec), data.draw(st.integers(1, 2000)), v2.Scratch()
     for _ in range(2):  # in memory that others were written to
-        found = {
-            share: signed(encoded)
-            for share, encoded in v2.encode_shares(
-                table(records), fields, shares, batch_bytes_max=bound, scratch=scratch
-            )
-        }
-        assert found == {
-            share: signed(v2.encode_batches(table(records), fields, rows=rows, batch_bytes_max=bound))
-            for share, rows in enumerate(np.split(shares.rows, shares.ends[:-1]))
-            if len(rows)
+        shares = v2.encode_shares(divided, 5, fields, batch_bytes_max=bound, scratch=scratch)
+        assert {share: signed(encoded) for share, encoded in shares} == {
+            share: signed(v2.encode_batches(table(alone), fields, batch_bytes_max=bound))
+            for share in range(5)
+            if (alone := [record for record, of in whole if of == share])
         }
 
 
