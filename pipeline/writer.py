@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -91,7 +92,7 @@ _ARROW_ANSWER = pa.schema(
 
 # An append takes a millisecond, whatever is in it, so a table is many Arrow batches.
 TABLE_BYTES_MIN = 4 * 2**20
-TABLE_BYTES_MAX = 16 * 2**20  # a few of them are in a worker's memory
+TABLE_BYTES_MAX = 24 * 2**20  # a few of them are in a worker's memory
 # But each partition gets its part of a table: else its record batches are small.
 PART_BYTES = 2**16
 PARTS_BYTES_MAX = 32 * 2**20
@@ -234,6 +235,16 @@ def _bytes_of(batch: pa.RecordBatch) -> int:
     return batch.nbytes  # type: ignore[no-any-return]
 
 
+_kept = threading.local()
+
+
+def _kept_scratch() -> Scratch:
+    """One for all tasks of a thread, which come one after the other: fresh memory costs as much as writing to it."""
+    if not hasattr(_kept, "scratch"):
+        _kept.scratch = Scratch()
+    return _kept.scratch  # type: ignore[no-any-return]
+
+
 class _Task:
     """One task's rows on their way into the log."""
 
@@ -245,16 +256,17 @@ class _Task:
             name: _TopicWriter(topic, plan.settings_for(name), number) for name, topic in plan.topics.items()
         }
         self._written: dict[tuple[str, int], Written] = {}
-        self._scratch = Scratch()
+        self._scratch = _kept_scratch()
         self._rows_before = 0
-        self._are_others = number > 0  # tasks that append beside this one; the first one may be alone
+        self._are_others = number > 0  # tasks that append beside this one; at first only the first one may be alone
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError.
 
         Beside other tasks tables are as large as they may be: each append first takes in what others appended, and
-        nobody's processor waits while rows do. That it is alone the first task believes until it finds others' records
-        between its own.
+        nobody's processor waits while rows do. A task that is alone leaves less to do behind its last row. The first
+        one believes to be alone and all others not to be, until the second table tells, and each one after it: others'
+        records lie between its own, or do not.
         """
         least, most = table_bytes(sum(len(topic.partitions) for topic in self._plan.topics.values()))
         write_behind(batches, self._write_table, least=lambda: most if self._are_others else least, most=most)
@@ -327,7 +339,8 @@ class _Task:
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
         before = self._written.get((topic, partition))
-        self._are_others |= before is not None and added.first_offset > before.last_offset + 1
+        if before is not None:
+            self._are_others = added.first_offset > before.last_offset + 1
         self._written[topic, partition] = added if before is None else before.plus(added)
 
     # Rows that cannot be written
