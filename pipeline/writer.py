@@ -258,18 +258,18 @@ class _Task:
         self._written: dict[tuple[str, int], Written] = {}
         self._scratch = _kept_scratch()
         self._rows_before = 0
-        self._are_others = number > 0  # tasks that append beside this one; at first only the first one may be alone
+        self._bytes = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
+        self._least = min(2 * self._bytes.least, self._bytes.most) if number else self._bytes.least
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError.
 
         Beside other tasks tables are as large as they may be: each append first takes in what others appended, and
-        nobody's processor waits while rows do. A task that is alone leaves less to do behind its last row. The first
-        one believes to be alone and all others not to be, until the second table tells, and each one after it: others'
-        records lie between its own, or do not.
+        nobody's processor waits while rows do. A task that is alone leaves less to do behind its last row. From the
+        second table on each one tells which of the two it is: others' records lie between its own, or do not. Until
+        then the first task may be alone, and of the others nothing is known.
         """
-        least, most = table_bytes(sum(len(topic.partitions) for topic in self._plan.topics.values()))
-        write_behind(batches, self._write_table, least=lambda: most if self._are_others else least, most=most)
+        write_behind(batches, self._write_table, least=lambda: self._least, most=self._bytes.most)
         return list(self._written.values())
 
     def _write_table(self, batches: list[pa.RecordBatch]) -> None:
@@ -340,7 +340,8 @@ class _Task:
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
         before = self._written.get((topic, partition))
         if before is not None:
-            self._are_others = added.first_offset > before.last_offset + 1
+            are_others = added.first_offset > before.last_offset + 1
+            self._least = self._bytes.most if are_others else self._bytes.least
         self._written[topic, partition] = added if before is None else before.plus(added)
 
     # Rows that cannot be written
