@@ -76,6 +76,7 @@ class _Waiting(Generic[Item]):
         self._size_of, self._most = size, most
         self._items: list[Item] = []
         self._size = 0
+        self._wanted = 0  # by who waits; woken for less, it would only wait on
         self._is_over = False
         self._changed = Condition()
 
@@ -90,13 +91,15 @@ class _Waiting(Generic[Item]):
                         return
                     self._items.append(item)
                     self._size += size
-                    self._changed.notify()
+                    if self._size >= self._wanted:
+                        self._changed.notify()
         finally:
             self.stop()
 
     def are_some(self, least: int) -> bool:
         """Whether there is anything to take, once that is ``least`` in size, or no more will come."""
         with self._changed:
+            self._wanted = least
             self._changed.wait_for(lambda: self._size >= least or self._is_over)
             return bool(self._items)
 
