@@ -33,10 +33,11 @@ def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
     """
     rows = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    offsets, timestamp_types = _same_for_all(rows)
     return Records(
-        offsets=np.arange(rows, dtype=np.int64),
+        offsets=offsets,
         timestamps=_timestamps(columns.get("timestamp"), rows, now_ms),
-        timestamp_types=np.full(rows, CREATE_TIME, dtype=np.int8),
+        timestamp_types=timestamp_types,
         keys=_binary_column(columns["key"]) if "key" in columns else _nulls(rows),
         values=_binary_column(columns["value"]),
         headers=_headers_column(columns["headers"]) if "headers" in columns else None,
@@ -87,6 +88,14 @@ _TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
     "timestampType": lambda records, _: pa.array(records.timestamp_types.astype(np.int32)),
     "headers": _headers,
 }
+
+
+@lru_cache(maxsize=1)
+def _same_for_all(rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
+    """The offsets and timestamp types of every table of so many rows; not to be written to."""
+    offsets, timestamp_types = np.arange(rows, dtype=np.int64), np.full(rows, CREATE_TIME, dtype=np.int8)
+    offsets.flags.writeable = timestamp_types.flags.writeable = False
+    return offsets, timestamp_types
 
 
 def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[np.int64]:

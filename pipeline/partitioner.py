@@ -38,6 +38,8 @@ class Chooser:
 
     def refused(self, chosen: Partitions) -> list[Refused]:
         """Rows whose partition the topic does not have."""
+        if not len(chosen) or 0 <= chosen.min() <= chosen.max() < self._count:  # the usual case
+            return []
         wrong = np.flatnonzero((chosen < 0) | (chosen >= self._count)).tolist()
         return [Refused(row, self._reason(int(chosen[row]))) for row in wrong]
 
@@ -54,7 +56,8 @@ class Chooser:
             self._turn = (self._turn + rows) % self._count
             return turns.astype(np.int32)
         chosen = partitions_of(keys, self._count)
-        chosen[chosen == UNKNOWN] = self._turn % self._count
+        if keys.valid is not None:
+            chosen[chosen == UNKNOWN] = self._turn % self._count
         return chosen
 
     def _reason(self, partition: int) -> str:

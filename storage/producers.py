@@ -136,9 +136,10 @@ class ProducerState(NamedTuple):
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
         """The cached batch with these sequences."""
-        return next(
-            (b for b in self.batches if (b.first_sequence, b.last_sequence) == (first_sequence, last_sequence)), None
-        )
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
 
 
 class CompletedTxn(NamedTuple):

@@ -44,7 +44,7 @@ def find_refused(records: Records, *, now_ms: int, config: LogConfig, compressio
     ``compression`` is what they will be encoded with: a record may be too large that would fit compressed.
     """
     found = dict(_oversized(records, config, compression))
-    found |= dict(_invalid(records, np.zeros(len(records), dtype=np.bool_), now_ms, config))
+    found |= dict(_invalid(records, None, now_ms, config))
     return [Refused(index, found[index]) for index in sorted(found)]
 
 
@@ -72,15 +72,17 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
     """
     for index, reason in _oversized(records, config, target_compression(config, source_codec))[:1]:
         raise RecordTooLargeError(f"record {index} {reason}")
-    check_records(records, flagged=np.zeros(len(records), dtype=np.bool_), now_ms=now_ms, config=config)
+    check_records(records, flagged=None, now_ms=now_ms, config=config)
 
 
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
     """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
     room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
+    if _largest_content_max(records) <= room:  # the usual case
+        return []
     contents = _content_bytes_max(records)
     near = contents > room
-    if not near.any():  # the usual case
+    if not near.any():
         return []
     fields = v2.BatchFields(codec=compression.codec, level=compression.level)
     sizes = v2.encode_batches(records, fields, only=near, batch_bytes_max=0).headers.table["size"]
@@ -104,6 +106,14 @@ def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
     return max(room, 0)
 
 
+def _largest_content_max(records: Records) -> int:
+    """What no record's content exceeds: the largest key and the largest value together, in two quick passes."""
+    if records.headers is not None:
+        return int(_content_bytes_max(records).max(initial=0))
+    columns = [column for column in (records.keys, records.values) if column is not None]
+    return sum(int(np.diff(column.offsets).max(initial=0)) for column in columns)
+
+
 def _content_bytes_max(records: Records) -> Int64s:
     """What key, value and headers of each record take at most."""
     sizes = np.zeros(len(records), dtype=np.int64)
@@ -118,14 +128,16 @@ def _content_bytes_max(records: Records) -> Int64s:
     return sizes
 
 
-def check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogConfig) -> None:
-    """Refuse null keys on a compacted topic, times outside the limits, and records that are ``flagged`` LogAppendTime.
+def check_records(records: Records, *, flagged: Bools | None, now_ms: int, config: LogConfig) -> None:
+    """Refuse null keys on a compacted topic, times outside the limits, and records that are ``flagged`` LogAppendTime
+    (None: none is).
 
     Raises as :func:`validate_columns` does.
     """
     refused = _invalid(records, flagged, now_ms, config)
     if refused:
-        are_keyless = _keyless(records, config)[[each.row for each in refused]].all()
+        keyless = _keyless(records, config)
+        are_keyless = keyless is not None and keyless[[each.row for each in refused]].all()
         kind = RecordValidationError if are_keyless else InvalidTimestampError
         raise kind(
             f"{len(refused)} of {len(records)} records refused, the first is record {refused[0].row}: "
@@ -134,33 +146,31 @@ def check_records(records: Records, *, flagged: Bools, now_ms: int, config: LogC
         )
 
 
-def _invalid(records: Records, flagged: Bools, now_ms: int, config: LogConfig) -> list[Refused]:
+def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogConfig) -> list[Refused]:
     """Of a record Kafka tells the key first."""
     low, high = _timestamp_limits(now_ms, config)
-    keyless = _keyless(records, config)
-    untimely = _outside(records.timestamps, low, high)
+    reasons = [
+        (_keyless(records, config), "the topic is compacted and takes no record without a key"),
+        (flagged, "its timestamp type is LogAppendTime, which a producer may not set"),
+        (_outside(records.timestamps, low, high), f"its timestamp {{timestamp}} lies outside {low} to {high}"),
+    ]
+    found: dict[int, str] = {}
+    for rows, reason in reasons:
+        for row in [] if rows is None else np.flatnonzero(rows).tolist():
+            found.setdefault(row, reason)
+    return [Refused(row, found[row].format(timestamp=records.timestamps[row])) for row in sorted(found)]
 
-    def reason(index: int) -> str:
-        if keyless[index]:
-            return "the topic is compacted and takes no record without a key"
-        if flagged[index]:
-            return "its timestamp type is LogAppendTime, which a producer may not set"
-        return f"its timestamp {records.timestamps[index]} lies outside {low} to {high}"
 
-    return [Refused(index, reason(index)) for index in np.flatnonzero(keyless | untimely | flagged).tolist()]
-
-
-def _keyless(records: Records, config: LogConfig) -> Bools:
-    """Records that lack the key that the topic wants."""
+def _keyless(records: Records, config: LogConfig) -> Bools | None:
+    """Records that lack the key that the topic wants; None: no record does."""
     valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
-    if valid is None or not config.compact:
-        return np.zeros(len(records), dtype=np.bool_)
-    return ~valid
+    return None if valid is None or not config.compact else ~valid
 
 
-def _outside(timestamps: Int64s, low: int, high: int) -> Bools:
+def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
+    """Timestamps that are outside; None: none is."""
     if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
-        return np.zeros(len(timestamps), dtype=np.bool_)
+        return None
     outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
     return outside
 

@@ -240,25 +240,22 @@ def _checked(table: Divided, count: int) -> Int32s:
 def source_of(records: Records) -> writing.Source:
     """The columns as the kernels take them."""
     count = len(records)
-    keys = _nulls(count) if records.keys is None else records.keys
-    values = _nulls(count) if records.values is None else records.values
-    headers = records.headers or _NO_HEADERS
-    header_key_data, header_key_offsets, _ = _strings(headers.keys)
-    return writing.Source(
+    columns = (
         frozen(records.offsets),
         frozen(records.timestamps),
-        *_strings(keys),
-        *_strings(values),
-        frozen(headers.offsets),
-        header_key_data,
-        header_key_offsets,
-        *_strings(headers.values),
+        *_strings(_nulls(count) if records.keys is None else records.keys),
+        *_strings(_nulls(count) if records.values is None else records.values),
     )
+    return writing.Source(*columns, *(_NO_HEADERS if records.headers is None else _header_columns(records.headers)))
+
+
+def _header_columns(headers: HeadersColumn) -> tuple[Int32s, Bytes, Int32s, Bytes, Int32s, Bools]:
+    key_data, key_offsets, _ = _strings(headers.keys)
+    return frozen(headers.offsets), key_data, key_offsets, *_strings(headers.values)
 
 
 def _strings(column: BinaryColumn) -> tuple[Bytes, Int32s, Bools]:
-    valid = np.empty(0, dtype=np.bool_) if column.valid is None else column.valid
-    return frozen(column.data), frozen(column.offsets), frozen(valid)
+    return frozen(column.data), frozen(column.offsets), _NO_NULLS if column.valid is None else frozen(column.valid)
 
 
 def _nulls(count: int) -> BinaryColumn:
@@ -267,7 +264,8 @@ def _nulls(count: int) -> BinaryColumn:
     )
 
 
-_NO_HEADERS = HeadersColumn(np.empty(0, dtype=np.int32), _nulls(0), _nulls(0))
+_NO_NULLS = frozen(np.empty(0, dtype=np.bool_))
+_NO_HEADERS = _header_columns(HeadersColumn(np.empty(0, dtype=np.int32), _nulls(0), _nulls(0)))
 
 
 def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:

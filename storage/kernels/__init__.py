@@ -58,11 +58,13 @@ def are_imported() -> bool:
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """A read-only, contiguous view.
+    """The array itself, or a view or copy of it, read-only and contiguous.
 
     Numba compiles a kernel once for each combination of argument types, and read-only is part of an array's type.
     Sources are always passed frozen, so that a buffer mapped from a file and one in memory meet the same machine code.
     """
+    if array.flags.c_contiguous and not array.flags.writeable:
+        return array
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
