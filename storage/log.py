@@ -145,7 +145,9 @@ class Log(SharedLog):
         with self._writing():
             repeated = self._find_repeated(headers)
             left = headers[len(repeated) :]
-            info = self._write_encoded(buffer, left) if len(left) else _repeated(repeated)
+            if len(left):
+                left = v2.stamp(buffer, left, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+            info = self._write_stamped(buffer, left) if len(left) else _repeated(repeated)
             if sync:
                 self._acknowledge(headers)
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info
@@ -170,12 +172,14 @@ class Log(SharedLog):
             headers = v2.stamp_producer(
                 buffer,
                 headers,
+                base_offset=self._log_end_offset,
+                leader_epoch=self.leader_epoch,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
                 base_sequence=self.next_sequence(producer),
                 transactional=True,
             )
-            return self._write_encoded(buffer, headers)
+            return self._write_stamped(buffer, headers)
 
     def next_sequence(self, producer: Producer) -> int:
         """How many records the producer wrote in its epoch, modulo 2^31."""
@@ -213,8 +217,7 @@ class Log(SharedLog):
             repeated.append(duplicate)
         return repeated
 
-    def _write_encoded(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
-        headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+    def _write_stamped(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
         log_append_time_ms = NO_TIMESTAMP
         if self.context.config.message_timestamp_type == "LogAppendTime":
             log_append_time_ms = self.context.clock.now_ms()

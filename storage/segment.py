@@ -10,6 +10,7 @@ import random
 
 import numpy as np
 
+from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptIndexError, SegmentOffsetOverflowError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
@@ -176,11 +177,13 @@ class LogSegment(SegmentReader):
             return 1
         table, config = headers.table, self.context.config
         first = self.first_timestamp if self.size else int(table["max_timestamp"][0])
-        is_late = (table["max_timestamp"] - first > config.max_segment_ms - self.roll_jitter_ms) & (first >= 0)
-        is_full = np.cumsum(table["size"]) > config.segment_bytes - self.size
-        is_far = table["last_offset"] - self.base_offset > INT32_MAX
-        too_much = np.flatnonzero(is_late | is_full | is_far)
-        count = int(too_much[0]) if len(too_much) else len(headers)
+        latest = first + config.max_segment_ms - self.roll_jitter_ms if first >= 0 else INT64_MAX
+        room, farthest = config.segment_bytes - self.size, self.base_offset + INT32_MAX
+        count = len(headers)
+        if table["size"].sum() > room or table["last_offset"][-1] > farthest or table["max_timestamp"].max() > latest:
+            is_full = np.cumsum(table["size"]) > room
+            is_late, is_far = table["max_timestamp"] > latest, table["last_offset"] > farthest
+            count = int(np.argmax(is_late | is_full | is_far))
         return max(1, min(count, self.offset_index.room, self.time_index.room))
 
     def _waited_ms(self, max_timestamp: int) -> int:

@@ -104,10 +104,7 @@ def empty_batch(headers: BatchHeaders) -> Bytes:
 def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoch: int) -> BatchHeaders:
     """Shift the batches so that the first begins at ``base_offset``, and set their leader epoch (not checksummed)."""
     table = _changeable(buffer, headers)
-    shift = base_offset - int(table["base_offset"][0]) if len(table) else 0
-    table["base_offset"] += shift
-    table["last_offset"] += shift
-    table["leader_epoch"] = leader_epoch
+    _place(table, base_offset, leader_epoch)
     _put(buffer, table, "base_offset", "leader_epoch")
     return BatchHeaders(table)
 
@@ -116,18 +113,22 @@ def stamp_producer(
     buffer: Bytes,
     headers: BatchHeaders,
     *,
+    base_offset: int,
+    leader_epoch: int,
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
     transactional: bool,
 ) -> BatchHeaders:
-    """Say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
+    """As :func:`stamp`, and say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
     table = _changeable(buffer, headers)
+    _place(table, base_offset, leader_epoch)
     table["producer_id"], table["producer_epoch"] = producer_id, producer_epoch
     spans = table["last_offset"] - table["base_offset"] + 1
     table["base_sequence"] = sequences(base_sequence, np.cumsum(spans) - spans)
     table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
-    _put(buffer, table, "producer_id", "producer_epoch", "base_sequence", "attributes")
+    of_producer = ("producer_id", "producer_epoch", "base_sequence", "attributes")
+    _put(buffer, table, "base_offset", "leader_epoch", *of_producer)
     return signed(buffer, table)
 
 
@@ -165,6 +166,13 @@ def _changeable(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
     if len(table) and (table["position"].min() < 0 or (table["position"] + table["size"]).max() > len(buffer)):
         raise ValueError("the headers are not of this buffer")
     return table
+
+
+def _place(table: np.ndarray, base_offset: int, leader_epoch: int) -> None:
+    shift = base_offset - int(table["base_offset"][0]) if len(table) else 0
+    table["base_offset"] += shift
+    table["last_offset"] += shift
+    table["leader_epoch"] = leader_epoch
 
 
 def _put(buffer: Bytes, table: np.ndarray, *names: str) -> None:

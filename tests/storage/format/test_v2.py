@@ -79,6 +79,8 @@ def test_a_producer_is_stamped_with_sequences_that_span_the_offsets(three_batche
     told = v2.stamp_producer(
         three_batches,
         formats.scan(three_batches).headers,
+        base_offset=2**40,
+        leader_epoch=9,
         producer_id=7,
         producer_epoch=1,
         base_sequence=2**31 - 3,
@@ -87,6 +89,7 @@ def test_a_producer_is_stamped_with_sequences_that_span_the_offsets(three_batche
     found = formats.scan(three_batches).headers
     assert found.table.tolist() == told.table.tolist()
     assert found.table["base_sequence"].tolist() == [2**31 - 3, 0, 1]
+    assert (found.table["base_offset"][0], set(found.table["leader_epoch"].tolist())) == (2**40, {9})
     assert found.is_transactional.all()
     formats.verify(three_batches, found)
 

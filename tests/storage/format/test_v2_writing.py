@@ -213,7 +213,14 @@ def test_a_batch_larger_than_its_length_field_can_say_is_refused() -> None:
 CHANGES = {
     "stamp": lambda buffer, headers: v2.stamp(buffer, headers, base_offset=5, leader_epoch=1),
     "stamp_producer": lambda buffer, headers: v2.stamp_producer(
-        buffer, headers, producer_id=1, producer_epoch=0, base_sequence=0, transactional=False
+        buffer,
+        headers,
+        base_offset=int(headers.table["base_offset"][0]),
+        leader_epoch=int(headers.table["leader_epoch"][0]),
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=False,
     ),
     "set_append_time": lambda buffer, headers: v2.set_append_time(buffer, headers, 5),
     "set_max_timestamp": lambda buffer, headers: v2.set_max_timestamp(buffer, headers, np.array([5])),
@@ -265,6 +272,8 @@ class TestChangingInPlace:
         told = v2.stamp_producer(
             buffer,
             formats.scan(buffer).headers,
+            base_offset=0,
+            leader_epoch=0,
             producer_id=-1,
             producer_epoch=-1,
             base_sequence=-1,

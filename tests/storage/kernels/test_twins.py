@@ -152,7 +152,14 @@ def test_shares_are_encoded_as_each_would_be_alone(
 
 def signed(encoded: v2.EncodedBatches) -> tuple[bytes, list[tuple[int, ...]]]:
     """Bytes and headers, once a producer has stamped them."""
-    of_producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5, "transactional": True}
+    of_producer = {
+        "base_offset": 9,
+        "leader_epoch": 2,
+        "producer_id": 7,
+        "producer_epoch": 1,
+        "base_sequence": 5,
+        "transactional": True,
+    }
     stamped = v2.stamp_producer(*encoded, **of_producer)
     return encoded.buffer.tobytes(), stamped.table.tolist()
 
