@@ -13,7 +13,7 @@ import os
 from functools import cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-_KEPT_BYTES = 128 * 2**20  # of addresses that are free; a task of ours asks for 64 and more, and fills a third
+_KEPT_BYTES = 128 * 2**20  # of addresses that are free: more than a task of ours gives back
 _FROM_THE_HEAP_BYTES = 32 * 2**20  # the most that glibc takes: what is larger is the system's again once it is free
 
 

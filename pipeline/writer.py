@@ -266,8 +266,8 @@ class _Task:
 
         Beside other tasks tables are as large as they may be: each append first takes in what others appended, and
         nobody's processor waits while rows do. A task that is alone leaves less to do behind its last row. From the
-        second table on each one tells which of the two it is: others' records lie between its own, or do not. Until
-        then the first task may be alone, and of the others nothing is known.
+        second table on a task knows which it is: others' records lie between its own once, or do not. Until then the
+        first one may be alone, and of the others nothing is known.
         """
         write_behind(batches, self._write_table, least=lambda: self._least, most=self._bytes.most)
         return list(self._written.values())
@@ -339,7 +339,7 @@ class _Task:
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
         before = self._written.get((topic, partition))
-        if before is not None:
+        if before is not None and self._least < self._bytes.most:
             are_others = added.first_offset > before.last_offset + 1
             self._least = self._bytes.most if are_others else self._bytes.least
         self._written[topic, partition] = added if before is None else before.plus(added)

@@ -41,6 +41,7 @@ from pyspark_commitlog.storage.kernels import frozen, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
+SCRATCH_BYTES_MAX = 64 * 2**20
 _BITS = {"leader_epoch": 32, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32}
 
 
@@ -108,7 +109,9 @@ class Scratch:
         self._memory = np.empty(0, dtype=np.uint8)
 
     def take(self, size: int) -> Bytes:
-        """``size`` bytes, whatever is in them; good until the next call."""
+        """``size`` bytes, whatever is in them; good until the next call. What a few large records take is not kept."""
+        if size > SCRATCH_BYTES_MAX:
+            return np.empty(size, dtype=np.uint8)
         if len(self._memory) < size:
             self._memory = np.empty(size, dtype=np.uint8)
         return self._memory[:size]
