@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage import kernels
 from pyspark_commitlog.storage.clock import Clock
 from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
 from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, SegmentRemovedError
@@ -260,6 +261,13 @@ class SegmentReader:
             self._last_seen.sound = (position, int(window.headers.table["base_offset"][0]))
         return self._last_seen.sound[1] <= offset
 
+    def is_sound(self, position: int, header: BatchHeaders) -> bool:
+        """Whether the batch with that header, the only one given, lies at ``position`` as a whole and unharmed."""
+        table = header.table.copy()
+        table["position"] = 0
+        buffer = np.frombuffer(self._file.read(position, int(table["size"][0])), dtype=np.uint8)
+        return len(buffer) == table["size"][0] and bool(formats.checksums_match(buffer, BatchHeaders(table))[0])
+
     def check_order(self, window: Window) -> None:
         """Raise CorruptRecordError where a batch does not end above the one before it: a read would not end."""
         table = window.headers.table
@@ -433,12 +441,10 @@ class SegmentReader:
 
 def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
     """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
-    timestamps = np.concatenate(([before.timestamp], headers.table["max_timestamp"]))
-    offsets = np.concatenate(([before.offset], headers.table["last_offset"]))
-    running = np.maximum.accumulate(timestamps)
-    reached = np.arange(len(running))
-    reached[1:][running[1:] == running[:-1]] = 0
-    return running[1:], offsets[np.maximum.accumulate(reached)][1:]
+    timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
+    running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
+    kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
+    return running, reached
 
 
 def _largest_of(headers: BatchHeaders) -> TimestampOffset:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
@@ -209,19 +208,19 @@ class SharedLog(LogReader):
         Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: only
         the last batch may be there in part, and preallocated zeros may hide that from the header.
         """
-        position = active.size
+        position, last = active.size, None
         for window in active.skim(position, file_size):
             if window.headers.is_control.any() and window.headers.end > len(window.buffer):
                 return False  # no transaction marker is that large
-            position = window.position + int(window.headers.table["position"][-1])
+            last = window.headers[-1:]
+            position = window.position + int(last.table["position"][0])
             replay(active, window, self.producers, index_aborts=False)
             assign_epochs(self.epochs, window.headers)
             active.pass_over(window.headers)
-            self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+            self._log_end_offset = int(last.table["last_offset"][0]) + 1
             self.producers.on_high_watermark(self._log_end_offset)
             self._is_synced = False
-        last = next(active.batches(position, file_size), None)
-        return last is not None and bool(formats.checksums_match(last.buffer, last.headers).all())
+        return last is not None and active.is_sound(position, last)
 
     # Flushing (spec 8)
 

@@ -7,7 +7,7 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.kernels import scan
+from pyspark_commitlog.storage.kernels import frozen, scan
 from pyspark_commitlog.storage.kernels.murmur2 import partitions_of
 
 
@@ -22,4 +22,6 @@ def load_kernels() -> None:
     buffer = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=1 << 10).buffer
     found = formats.scan(buffer).headers
     formats.decode(buffer, found)
-    scan.spaced(found.table["position"].astype(np.int64), 0, 1, np.zeros(len(found), np.int64))
+    numbers, results = frozen(found.table["position"]), np.zeros(len(found), np.int64)
+    scan.spaced(found.table["position"].astype(np.int64), 0, 1, results)
+    scan.running_largest(numbers, numbers, 0, 0, results, results.copy())

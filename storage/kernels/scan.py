@@ -88,3 +88,21 @@ def spaced(starts: npt.NDArray[np.int64], after: int, interval: int, rows: npt.N
             found += 1
             after = starts[i] + interval
     return found
+
+
+@jit
+def running_largest(
+    timestamps: npt.NDArray[np.int64],
+    last_offsets: npt.NDArray[np.int64],
+    largest: int,
+    offset: int,
+    running: npt.NDArray[np.int64],
+    reached: npt.NDArray[np.int64],
+) -> None:
+    """After each batch, the largest timestamp so far and the last offset of the first batch that has it; before the
+    first one these are ``largest`` and ``offset``. All arrays are of one length.
+    """
+    for i in range(len(timestamps)):
+        if timestamps[i] > largest:
+            largest, offset = timestamps[i], last_offsets[i]
+        running[i], reached[i] = largest, offset
