@@ -147,7 +147,9 @@ class Log(SharedLog):
             left = headers[len(repeated) :]
             if len(left):
                 left = v2.stamp(buffer, left, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
-            info = self._write_stamped(buffer, left) if len(left) else _repeated(repeated)
+                info = self._write_stamped(buffer, left)
+            else:
+                info = _repeated(repeated)
             if sync:
                 self._acknowledge(headers)
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info

@@ -41,7 +41,7 @@ from pyspark_commitlog.storage.kernels import frozen, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
-SCRATCH_BYTES_MAX = 64 * 2**20
+SCRATCH_BYTES_MAX = 64 * 2**20  # kept by whoever encodes again and again: twice what common tables take
 _BITS = {"leader_epoch": 32, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32}
 
 
