@@ -44,6 +44,16 @@ def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
     )
 
 
+def as_binary(array: pa.Array) -> pa.Array:
+    """A column of bytes or text as the bytes it has, which need not be UTF-8; they are not copied.
+
+    Its offsets have 64 bits where ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
+    """
+    if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        return array.view(pa.large_binary()).cast(pa.binary())
+    return array.view(pa.binary())
+
+
 def _binary(column: BinaryColumn, kind: pa.DataType) -> pa.Array:
     buffers = [_bitmap(column.valid), _buffer(column.offsets), _buffer(column.data)]
     return pa.Array.from_buffers(kind, len(column), buffers)
@@ -106,7 +116,8 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[n
 
 
 def _binary_column(array: pa.Array) -> BinaryColumn:
-    """``array`` is binary or string, perhaps a slice of a longer one."""
+    """``array`` is perhaps a slice of a longer one."""
+    array = as_binary(array)
     mask, offsets, data = array.buffers()
     first, rows = array.offset, len(array)
     return BinaryColumn(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_commitlog.pipeline.arrow import CREATE_TIME
+from pyspark_commitlog.pipeline.arrow import CREATE_TIME, as_binary
 from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, Records
 
 REASON = "commitlog.error.reason"
@@ -54,15 +54,15 @@ class Origin(NamedTuple):
 
 def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:
     """The records of some rows of a table, in their order; row by row, since there are few."""
-    rows = batch.take(pa.array([each.row for each in bad])).to_pylist()
+    rows = _with_bytes(batch.take(pa.array([each.row for each in bad]))).to_pylist()
     headers = [[*_given(row), *_told(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
     flat = [header for each in headers for header in each]
     return Records(
         offsets=np.arange(len(rows), dtype=np.int64),
         timestamps=np.full(len(rows), now_ms, dtype=np.int64),
         timestamp_types=np.full(len(rows), CREATE_TIME, dtype=np.int8),
-        keys=BinaryColumn.from_list([_bytes(row.get("key")) for row in rows]),
-        values=BinaryColumn.from_list([_bytes(row["value"]) for row in rows]),
+        keys=BinaryColumn.from_list([row.get("key") for row in rows]),
+        values=BinaryColumn.from_list([row["value"] for row in rows]),
         headers=HeadersColumn(
             offsets=np.cumsum([0, *map(len, headers)]).astype(np.int32),
             keys=BinaryColumn.from_list([key.encode() for key, _ in flat]),
@@ -112,7 +112,10 @@ def _milliseconds(timestamp: object) -> int:
     return int(pa.scalar(timestamp, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()) // 1000
 
 
-def _bytes(value: object) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+def _with_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Key and value as bytes, where they are text too."""
+    columns = {
+        name: as_binary(column) if name in ("key", "value") else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,30 @@ class TestAsForeachBatch:
 
 
 # A row of each kind that cannot be written, the settings under which it cannot, and what is told of it.
+@pytest.fixture(params=["offsets of 32 bits", "offsets of 64 bits"])
+def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """How wide the offsets are of what Spark hands over."""
+    large_types = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(large_types, str(request.param == "offsets of 64 bits").lower())
+    yield
+    spark.conf.unset(large_types)
+
+
+@pytest.mark.usefixtures("offset_bits")
+def test_bytes_that_are_no_text_stay_what_they_are(spark: SparkSession, log_dir: str) -> None:
+    """In good rows and in bad ones, however wide the offsets are."""
+    octets = bytes(range(256)) + b"\xc3\x28\xed\xa0\x80"
+    rows = [(octets, octets[::-1], 0, [("h", octets)]), (None, b"", 0, None), (octets[::-1], octets, 9, [])]
+    schema = "key binary, value binary, partition int, headers array<struct<key: string, value: binary>>"
+    sink(log_dir, badRecords="bad")(spark.createDataFrame(rows, schema).coalesce(1), 0)
+    read = spark.read.format("commitlog").option("includeHeaders", "true")
+    good = read.option("subscribe", "t").load(log_dir).collect()
+    assert [(row.key, row.value) for row in good] == [(octets, octets[::-1]), (None, b"")]
+    assert [(header.key, header.value) for header in good[0].headers] == [("h", octets)]
+    (bad,) = read.option("subscribe", "bad").load(log_dir).collect()
+    assert (bad.key, bad.value) == (octets[::-1], octets)
+
+
 BAD_ROWS = [
     pytest.param(
         "'k' as key, repeat('x', 2000) as value",
