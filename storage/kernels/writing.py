@@ -1,4 +1,7 @@
-"""Columns to the records of magic 2: one loop sorts rows by share, cuts them into batches, leaves room for headers."""
+"""Columns to the records of magic 2: one loop sorts rows by share, cuts them into batches, leaves room for headers.
+
+Places are unsigned for the reason that varint.py gives.
+"""
 
 from __future__ import annotations
 
@@ -99,14 +102,14 @@ def _write_batches(
         share = shares[row]
         if share < 0:
             continue
-        open_ = opened[share]
+        open_ = np.uint64(opened[np.uint64(share)])
         at, count, base = batches[open_, END], batches[open_, COUNT], batches[open_, BASE_TIMESTAMP]
-        fixed, timestamp = _fixed_size(source, row), source.timestamps[row]
+        fixed, timestamp = _fixed_size(source, row), source.timestamps[np.uint64(row)]
         delta = count if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
         body = fixed + size_of(timestamp - base) + size_of(delta)
         if at + size_of(body) + body > batches[open_, FULL_AT]:
-            open_, found = found, found + 1
-            opened[share] = open_
+            open_, found = np.uint64(found), found + 1
+            opened[np.uint64(share)] = open_
             batches[open_, START], batches[open_, SHARE] = at, share
             at, count = at + cut.header_bytes, np.int64(0)
             base = timestamp if cut.base_timestamp == OF_FIRST else np.int64(cut.base_timestamp)
@@ -115,7 +118,7 @@ def _write_batches(
             delta = count if cut.base_offset == CONSECUTIVE else delta
             body = fixed + size_of(timestamp - base) + size_of(delta)
         at = write(target, at, body)
-        target[at] = 0  # attributes
+        target[np.uint64(at)] = 0  # attributes
         at = write(target, at + 1, timestamp - base)
         at = _write_content(source, row, target, write(target, at, delta))
         batches[open_, MAX_TIMESTAMP] = max(batches[open_, MAX_TIMESTAMP], timestamp)
@@ -142,7 +145,7 @@ def _fixed_size(source: Source, row: int) -> int:
 def _string_size(offsets: Int32s, valid: Bools, row: int) -> int:
     if len(valid) > 0 and not valid[row]:
         return 1
-    size = np.int64(offsets[row + 1]) - offsets[row]
+    size = np.int64(offsets[np.uint64(row + 1)]) - offsets[np.uint64(row)]
     return size_of(size) + size
 
 
@@ -152,7 +155,7 @@ def _write_content(source: Source, row: int, target: Bytes, at: int) -> int:
     at = _write_string(source.key_data, source.key_offsets, source.key_valid, row, target, at)
     at = _write_string(source.value_data, source.value_offsets, source.value_valid, row, target, at)
     if len(source.header_offsets) == 0:
-        target[at] = 0
+        target[np.uint64(at)] = 0
         return at + 1
     first, last = np.int64(source.header_offsets[row]), np.int64(source.header_offsets[row + 1])
     at = write(target, at, last - first)
@@ -167,8 +170,8 @@ def _write_content(source: Source, row: int, target: Bytes, at: int) -> int:
 def _write_string(data: Bytes, offsets: Int32s, valid: Bools, row: int, target: Bytes, at: int) -> int:
     if len(valid) > 0 and not valid[row]:
         return write(target, at, -1)
-    start = np.int64(offsets[row])
-    size = np.int64(offsets[row + 1]) - start
+    start = np.int64(offsets[np.uint64(row)])
+    size = np.int64(offsets[np.uint64(row + 1)]) - start
     at = write(target, at, size)
     copy_bytes(target, at, data, start, size)
     return at + size
