@@ -226,7 +226,6 @@ class TestAsForeachBatch:
             self.run(spark, tmp_path, twice)
 
 
-# A row of each kind that cannot be written, the settings under which it cannot, and what is told of it.
 @pytest.fixture(params=["offsets of 32 bits", "offsets of 64 bits"])
 def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """How wide the offsets are of what Spark hands over."""
@@ -251,6 +250,7 @@ def test_bytes_that_are_no_text_stay_what_they_are(spark: SparkSession, log_dir:
     assert (bad.key, bad.value) == (octets[::-1], octets)
 
 
+# A row of each kind that cannot be written, the settings under which it cannot, and what is told of it.
 BAD_ROWS = [
     pytest.param(
         "'k' as key, repeat('x', 2000) as value",
