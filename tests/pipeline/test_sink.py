@@ -226,11 +226,11 @@ class TestAsForeachBatch:
             self.run(spark, tmp_path, twice)
 
 
-@pytest.fixture(params=["offsets of 32 bits", "offsets of 64 bits"])
+@pytest.fixture(params=["false", "true"], ids=["offsets of 32 bits", "offsets of 64 bits"])
 def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """How wide the offsets are of what Spark hands over."""
     large_types = "spark.sql.execution.arrow.useLargeVarTypes"
-    spark.conf.set(large_types, str(request.param == "offsets of 64 bits").lower())
+    spark.conf.set(large_types, request.param)
     yield
     spark.conf.unset(large_types)
 
