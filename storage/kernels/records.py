@@ -2,6 +2,8 @@
 
 Both fill the same :class:`Columns`, batch after batch, each batch behind what the one before left; ``state`` carries
 how far they are from one call to the next, so a run of batches may lie in many sources (each decompressed one is one).
+
+Where a row is written its place is unsigned, for the reason that varint.py gives.
 """
 
 from __future__ import annotations
@@ -135,13 +137,14 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             reason = close_record(source, at, end, header_count, state)
             if reason != FINE:
                 return b, reason
+            place = np.uint64(row)
             if header_count != 0:
-                columns.header_positions[row] = at
+                columns.header_positions[place] = at
                 headers += header_count
-            columns.header_offsets[row + 1] = headers
-            columns.offsets[row] = batches[b, BASE_OFFSET] + offset_delta
-            columns.timestamps[row] = timestamp_in(batches, b, timestamp_delta)
-            columns.timestamp_types[row] = batches[b, TIMESTAMP_TYPE]
+            columns.header_offsets[np.uint64(row + 1)] = headers
+            columns.offsets[place] = batches[b, BASE_OFFSET] + offset_delta
+            columns.timestamps[place] = timestamp_in(batches, b, timestamp_delta)
+            columns.timestamp_types[place] = batches[b, TIMESTAMP_TYPE]
             row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
@@ -182,9 +185,9 @@ def _values_of(columns: Columns) -> Strings:
 def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int) -> int:
     """Write the string of a row from ``to`` on, where there is room for it; returns its end."""
     data, offsets, valid = strings
-    valid[row] = size >= 0
+    valid[np.uint64(row)] = size >= 0
     copy_bytes(data, to, source, at, bytes_behind(size))
-    offsets[row + 1] = to + bytes_behind(size)
+    offsets[np.uint64(row + 1)] = to + bytes_behind(size)
     return to + bytes_behind(size)
 
 
