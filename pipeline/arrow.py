@@ -26,6 +26,18 @@ def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def check_nulls(batch: pa.RecordBatch, where: str) -> None:
+    """Raise InvalidRecordError for a null in a column that is NOT NULL: Spark believes that there is none, and does not
+    look. ``where`` is what the error calls the records.
+    """
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise InvalidRecordError(
+                f"{where}: column {field.name!r} is null in {column.null_count} of {batch.num_rows} records, "
+                "and the schema given says NOT NULL: leave that out of it"
+            )
+
+
 def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
     """The rows of a batch with the columns of ``schema.WriteColumns``; offsets count from 0, as an append wants them.
 

@@ -36,7 +36,7 @@ from pyspark_commitlog.pipeline.offsets import (
     timestamps_from_json,
 )
 from pyspark_commitlog.pipeline.planning import TaskLimits
-from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema, schema_with
+from pyspark_commitlog.pipeline.schema import arrow_schema, nullable_as, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
 from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig
 
@@ -156,7 +156,7 @@ class Columns(NamedTuple):
                     f"with option decode there is no column {field.name} of type {field.dataType.simpleString()}; "
                     f"there are {every.simpleString()}"
                 )
-        return pa.schema([(field.name, columns[field.name]) for field in schema.fields])
+        return nullable_as(schema, pa.schema([(field.name, columns[field.name]) for field in schema.fields]))
 
 
 @dataclass(frozen=True)

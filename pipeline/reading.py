@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
-from pyspark_commitlog.pipeline.arrow import to_batch
+from pyspark_commitlog.pipeline.arrow import check_nulls, to_batch
 from pyspark_commitlog.pipeline.columns import IN_RECORDS
 from pyspark_commitlog.pipeline.decoding import DECODED_FROM
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
@@ -29,12 +29,16 @@ ALL_TIMES = Timespan()
 def batches_of(
     log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`."""
+    """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`, and raises
+    InvalidRecordError for a null in a column that is NOT NULL.
+    """
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
     make = decode.to_batch if decode else to_batch
     for records in records_of(log, part, options, asked, timespan):
-        yield make(records, part.source, schema)
+        batch = make(records, part.source, schema)
+        check_nulls(batch, f"offsets {records.offsets[0]} to {records.offsets[-1]} of {part.source}")
+        yield batch
 
 
 def records_of(

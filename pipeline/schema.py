@@ -58,7 +58,7 @@ def schema_with(names: Iterable[str]) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema Spark expects for ``schema``, whose columns must be some of the source's.
+    """The Arrow schema Spark expects for ``schema``, whose columns must be some of the source's, NOT NULL or not.
 
     Raises InvalidConfigError for a column the source does not have, or another type than it has.
     """
@@ -70,7 +70,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 f"column {field.name!r} of the commitlog source is {expected.simpleString()}, "
                 f"not {field.dataType.simpleString()}: cast it after reading"
             )
-    return schema_of(field.name for field in schema.fields)
+    return nullable_as(schema, schema_of(field.name for field in schema.fields))
+
+
+def nullable_as(schema: StructType, columns: pa.Schema) -> pa.Schema:
+    """The same columns, each NOT NULL where ``schema`` says so of the column in its place."""
+    return pa.schema([each.with_nullable(field.nullable) for each, field in zip(columns, schema.fields, strict=True)])
 
 
 @dataclass(frozen=True)

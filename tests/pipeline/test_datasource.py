@@ -95,6 +95,26 @@ def test_schema_of_the_reader_may_leave_columns_out(spark: SparkSession, log: st
     assert [row.offset for row in frame.orderBy("offset").collect()] == list(range(7))
 
 
+NOT_NULL = """key binary, value binary not null, topic string not null, partition int not null, offset bigint not null,
+              timestamp timestamp not null, timestampType int not null"""
+
+
+def test_schema_of_the_reader_may_say_which_columns_are_never_null(spark: SparkSession, log: str) -> None:
+    frame = spark.read.schema(NOT_NULL).format("commitlog").option("subscribe", "a").load(log)
+    assert [field.nullable for field in frame.schema] == [True, *[False] * 6]
+    assert_df_equality(frame, read(spark, log, subscribe="a"), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_null_in_a_column_that_the_schema_calls_not_null_is_an_error_that_says_where(
+    spark: SparkSession, log_dir: str
+) -> None:
+    rows = spark.sql("select * from values ('k', 'v'), ('k', null) as rows(key, value)")
+    commitlog_sink(topic="n", log_dir=log_dir, txnAppId="n", partitions=1)(rows, 0)
+    frame = spark.read.schema(NOT_NULL).format("commitlog").option("subscribe", "n").load(log_dir)
+    with pytest.raises(PySparkException, match=r"offsets 0 to 1 of n-0: column 'value' is null in 1 of 2 records"):
+        frame.collect()
+
+
 def test_headers_come_back_and_are_null_where_there_are_none(spark: SparkSession, log_dir: str) -> None:
     rows = spark.sql(
         """select 'a' as value, array(struct('trace' as key, cast('1' as binary) as value),
