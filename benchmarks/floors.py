@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.rows import records
-from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema
+from pyspark_commitlog.pipeline.schema import read_schema
 from pyspark_commitlog.storage import BinaryColumn
 
 PARTITIONS = 4
@@ -48,28 +49,33 @@ class ReadyBatches(DataSource):
         return read_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _ReadyReader(int(self.options["rows"]), schema)
+        return _ReadyReader(int(self.options["rows"]))
 
 
 class _ReadyReader(DataSourceReader):
-    def __init__(self, rows: int, schema: StructType) -> None:
+    def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(number) for number in range(PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        held = records(np.arange(READY_ROWS), seed=partition.value)
-        columns = {
-            "key": binary_array(held.keys),
-            "value": binary_array(held.values),
-            "topic": pa.array(["bench"] * READY_ROWS),
-            "partition": pa.array(np.full(READY_ROWS, partition.value, dtype=np.int32)),
-            "offset": pa.array(held.offsets),
-            "timestamp": pa.array(held.timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
-            "timestampType": pa.array(np.zeros(READY_ROWS, dtype=np.int32)),
-        }
-        batch = pa.RecordBatch.from_pydict(columns, schema=self._schema)
+        batch = _ready_batch(partition.value)
         for start in range(0, self._rows, READY_ROWS):
             yield batch.slice(0, min(READY_ROWS, self._rows - start))
+
+
+@lru_cache(maxsize=PARTITIONS)
+def _ready_batch(partition: int) -> pa.RecordBatch:
+    """Made by a worker's first task of the partition, and kept for those that follow."""
+    held = records(np.arange(READY_ROWS), seed=partition)
+    columns = {
+        "key": binary_array(held.keys),
+        "value": binary_array(held.values),
+        "topic": pa.array(["bench"] * READY_ROWS),
+        "partition": pa.array(np.full(READY_ROWS, partition, dtype=np.int32)),
+        "offset": pa.array(held.offsets),
+        "timestamp": pa.array(held.timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
+        "timestampType": pa.array(np.zeros(READY_ROWS, dtype=np.int32)),
+    }
+    return pa.RecordBatch.from_pydict(columns)

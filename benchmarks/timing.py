@@ -41,6 +41,12 @@ def alternate_told(peers: Mapping[str, Callable[[], float]], rounds: int = 5, wa
     return {name: Timing.of(each[warm_up:]) for name, each in seconds.items()}
 
 
+def time_second_call(run: Callable[[], object]) -> float:
+    """Seconds of a call behind another: what it finds, garbage above all, is what its own kind has left."""
+    run()
+    return time_call(run)
+
+
 def time_call(run: Callable[[], object]) -> float:
     """Seconds of one call."""
     began = time.perf_counter()
