@@ -88,23 +88,23 @@ def _headers(records: Records, _source: TopicPartition) -> pa.Array:
     return pa.Array.from_buffers(kind, len(records), [_bitmap(some), _buffer(headers.offsets)], children=[pairs])
 
 
-def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    """A column of one value. One for up to as many rows is made once and kept, if it is not large."""
+def _topics(topic: str, rows: int) -> pa.Array:
+    """A column of one topic. One for up to as many rows is made once and kept, if it is not large."""
     if rows > _KEPT_ROWS_MAX:
-        return pa.repeat(pa.scalar(value, kind), rows)
-    return _repeated(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+        return pa.repeat(topic, rows)
+    return _repeated(topic, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 @lru_cache(maxsize=4)
-def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
+def _repeated(topic: str, rows: int) -> pa.Array:
+    return pa.repeat(topic, rows)
 
 
 _TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
     "key": lambda records, _: _column_or_nulls(records.keys, len(records)),
     "value": lambda records, _: _column_or_nulls(records.values, len(records)),
-    "topic": lambda records, source: _constant(source.topic, pa.string(), len(records)),
-    "partition": lambda records, source: _constant(source.partition, pa.int32(), len(records)),
+    "topic": lambda records, source: _topics(source.topic, len(records)),
+    "partition": lambda records, source: pa.array(np.full(len(records), source.partition, np.int32)),
     "offset": lambda records, _: pa.array(records.offsets),
     "timestamp": lambda records, _: pa.array(records.timestamps * _US_PER_MS).view(pa.timestamp("us", tz="UTC")),
     "timestampType": lambda records, _: pa.array(records.timestamp_types.astype(np.int32)),
