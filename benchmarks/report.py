@@ -23,8 +23,8 @@ _HEAD = """\
 
 This project beside what one would take instead, on the same rows, in the same run: in turn (A B A B …), warm, the
 median of the rounds that count and in brackets the fastest and the slowest. Ratios count; seconds belong to the machine
-below. Unless said otherwise: 2,000,000 rows of 16-byte keys and 100-byte values, 4 partitions, Spark `local[2]`. Writes
-that are tuned, and those in streams, are set beside ours tuned (docs/tuning.md), all others beside ours as it comes.
+below. Unless said otherwise: 2,000,000 rows of 16-byte keys and 100-byte values, 4 partitions, Spark `local[2]`. What
+is tuned, and writes in streams, is set beside ours tuned (docs/tuning.md), all else beside ours as it comes.
 
 ```
 make bench                                   everything, and this page; about half an hour
