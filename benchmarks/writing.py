@@ -9,6 +9,9 @@ Before each write the system's own writing is waited for, so that nobody pays fo
 the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
 the memory for the pages of new files is asked back of the host: a virtual machine gives away what it does not use, and
 here a page of that costs twelve times the write into it.
+
+The JVM compiles what plans a query for hundreds of queries, which takes a core for up to half a second each time; so
+that it has done so before, the same writes are first done many times with a few rows.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -38,6 +41,8 @@ from pyspark_commitlog import commitlog_sink
 from tests.support.kafka import Topic, create_topics
 
 FILES, ROWS_A_FILE = 8, 250_000
+FEW_ROWS_A_FILE = 10
+WARM_UP_WRITES = 50  # of a few rows, of each kind
 NEW_FILES_BYTES = 512 * 2**20  # at most, of what is timed once
 ZEROS = bytes(2**20)
 CODECS = ("none", "lz4")
@@ -63,6 +68,7 @@ class Prepared:
     directory: Path
     broker: WarmBroker
     numbers: Iterator[int]  # of everything that needs a name of its own
+    source: str = "input"  # the folder of the rows
 
     @property
     def log(self) -> str:
@@ -70,7 +76,7 @@ class Prepared:
 
     @property
     def rows(self) -> DataFrame:
-        return self.spark.read.parquet(str(self.directory / "input"))
+        return self.spark.read.parquet(str(self.directory / self.source))
 
     def stream(self, files: int, times: int) -> DataFrame:
         """Micro-batches of so many files."""
@@ -111,6 +117,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 @contextmanager
 def prepared(setting: Setting) -> Iterator[Prepared]:
     write_input(setting.directory, setting.sized(ROWS_A_FILE))
+    write_files(setting.directory / "input-few", FEW_ROWS_A_FILE)
     with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
         broker.start(props={"log.retention.check.interval.ms": "3600000"})
         create_topics(broker.bootstrap, {codec: Topic(PARTITIONS) for codec in CODECS})
@@ -119,19 +126,27 @@ def prepared(setting: Setting) -> Iterator[Prepared]:
 
 def write_input(directory: Path, rows: int) -> None:
     """``input``, and by links the same files once (``input-1``) and twice (``input-2``) for streams."""
-    for name in ("input", "input-1", "input-2"):
+    files = write_files(directory / "input", rows)
+    for name in ("input-1", "input-2"):
         (directory / name).mkdir()
-    for number in range(FILES):
+    for file in files:
+        for link in (f"input-1/{file.stem}", f"input-2/{file.stem}", f"input-2/{file.stem}-again"):
+            os.link(file, directory / f"{link}.parquet")
+
+
+def write_files(directory: Path, rows: int) -> list[Path]:
+    """``FILES`` new files of so many rows each."""
+    directory.mkdir()
+    files = [directory / f"{number}.parquet" for number in range(FILES)]
+    for number, file in enumerate(files):
         table = records(np.arange(number * rows, (number + 1) * rows), seed=number)
-        file = directory / "input" / f"{number}.parquet"
         pq.write_table(
             pa.table({"key": binary_array(table.keys), "value": binary_array(table.values)}),
             file,
             compression="none",
             use_dictionary=False,
         )
-        for link in (f"input-1/{number}", f"input-2/{number}", f"input-2/{number}-again"):
-            os.link(file, directory / f"{link}.parquet")
+    return files
 
 
 # Batch
@@ -139,12 +154,10 @@ def write_input(directory: Path, rows: int) -> None:
 
 def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
     """One write of all rows."""
-    peers: Peers = {"delta": partial(_write_delta, to_write)}
-    for codec in CODECS:
-        peers[f"ours, {codec}"] = partial(_write_ours, to_write, codec)
-        peers[f"ours as it comes, {codec}"] = partial(_write_ours_as_it_comes, to_write, codec)
-        peers[f"tuned, {codec}"] = partial(_write_kafka, to_write, codec, TUNED)
-        peers[f"defaults, {codec}"] = partial(_write_kafka, to_write, codec, DEFAULTS)
+    few = replace(to_write, source="input-few")
+    for run in [*_peers(few).values(), partial(_count, few)] * WARM_UP_WRITES:
+        run()
+    peers = _peers(to_write)
     found = _alternate(to_write, peers, rounds)
     near: Peers = {"ours": peers["ours, none"], "floor": partial(_count, to_write)}
     beside_floor = _alternate(to_write, near, rounds * NEAR_ROUNDS)
@@ -158,6 +171,16 @@ def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
         ours, as_it_comes = found[f"ours, {codec}"], found[f"ours as it comes, {codec}"]
         yield Comparison(told, "Spark's Kafka sink, tuned", ours, tuned, 1.1, 1.5, work=least)
         yield Comparison(told, "Spark's Kafka sink, defaults", as_it_comes, defaults, 1.4, 2, work=least)
+
+
+def _peers(to_write: Prepared) -> Peers:
+    peers: Peers = {"delta": partial(_write_delta, to_write)}
+    for codec in CODECS:
+        peers[f"ours, {codec}"] = partial(_write_ours, to_write, codec)
+        peers[f"ours as it comes, {codec}"] = partial(_write_ours_as_it_comes, to_write, codec)
+        peers[f"tuned, {codec}"] = partial(_write_kafka, to_write, codec, TUNED)
+        peers[f"defaults, {codec}"] = partial(_write_kafka, to_write, codec, DEFAULTS)
+    return peers
 
 
 def _count(to_write: Prepared) -> None:
