@@ -137,14 +137,11 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             reason = close_record(source, at, end, header_count, state)
             if reason != FINE:
                 return b, reason
-            place = np.uint64(row)
             if header_count != 0:
-                columns.header_positions[place] = at
+                columns.header_positions[np.uint64(row)] = at
                 headers += header_count
-            columns.header_offsets[np.uint64(row + 1)] = headers
-            columns.offsets[place] = batches[b, BASE_OFFSET] + offset_delta
-            columns.timestamps[place] = timestamp_in(batches, b, timestamp_delta)
-            columns.timestamp_types[place] = batches[b, TIMESTAMP_TYPE]
+            offset, timestamp = batches[b, BASE_OFFSET] + offset_delta, timestamp_in(batches, b, timestamp_delta)
+            _put_numbers(columns, row, offset, timestamp, batches[b, TIMESTAMP_TYPE], headers)
             row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
@@ -189,6 +186,15 @@ def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int)
     copy_bytes(data, to, source, at, bytes_behind(size))
     offsets[np.uint64(row + 1)] = to + bytes_behind(size)
     return to + bytes_behind(size)
+
+
+@inlined
+def _put_numbers(columns: Columns, row: int, offset: int, timestamp: int, timestamp_type: int, headers: int) -> None:
+    """Write what of a row is numbers; ``headers`` are those of all rows up to it."""
+    columns.offsets[np.uint64(row)] = offset
+    columns.timestamps[np.uint64(row)] = timestamp
+    columns.timestamp_types[np.uint64(row)] = timestamp_type
+    columns.header_offsets[np.uint64(row + 1)] = headers
 
 
 @inlined
@@ -321,17 +327,15 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
         if value_at + bytes_behind(value_size) > stop:
             return m, BAD_STRUCTURE
         row = state[ROWS]
-        columns.offsets[row] = messages[m, MESSAGE_OFFSET]
-        appended = messages[m, MESSAGE_TYPE] == 1
-        columns.timestamps[row] = messages[m, MESSAGE_FIXED_TIMESTAMP] if appended else timestamp
-        columns.timestamp_types[row] = messages[m, MESSAGE_TYPE]
+        if messages[m, MESSAGE_TYPE] == 1:
+            timestamp = messages[m, MESSAGE_FIXED_TIMESTAMP]
+        _put_numbers(columns, row, messages[m, MESSAGE_OFFSET], timestamp, messages[m, MESSAGE_TYPE], state[HEADERS])
         if state[WANTED] & WANT_KEYS:
             state[KEY_BYTES] = _put(source, key_at, key_size, _keys_of(columns), state[KEY_BYTES], row)
             state[NULL_KEYS] += key_size < 0
         if state[WANTED] & WANT_VALUES:
             state[VALUE_BYTES] = _put(source, value_at, value_size, _values_of(columns), state[VALUE_BYTES], row)
             state[NULL_VALUES] += value_size < 0
-        columns.header_offsets[row + 1] = state[HEADERS]
         state[ROWS] = row + 1
     return len(messages), FINE
 
