@@ -6,8 +6,7 @@ its start script. The floor is a Python data source that yields batches it holds
 tuned, whose schema says that nothing is null (docs/tuning.md); all else beside ours as it comes.
 
 The long reads are timed behind one of their own: Kafka's source leaves buffers of its fetches to the garbage collector,
-which goes on into whatever follows. The JVM compiles what plans a query for hundreds of queries, a core for up to half
-a second each time; so that it has done so before, the same queries are run over ten records first.
+which goes on into whatever follows. The same queries are run over ten records first.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, ReadyBatches
 from benchmarks.rows import records
-from benchmarks.timing import NEAR_ROUNDS, Timing, alternate, alternate_told, time_second_call
+from benchmarks.timing import NEAR_ROUNDS, Timing, alternate, alternate_told, run_often, time_second_call
 from pyspark_commitlog import read_table
 from pyspark_commitlog.pipeline.session import spark_session
 from pyspark_commitlog.storage import LogManager
@@ -199,9 +198,9 @@ def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
 
 def _warm_up(topic: Prepared, run: Callable[[DataFrame], None]) -> None:
     few = topic.lookup.by_offset()
-    for _ in range(WARM_UP_QUERIES):
-        for frame in (topic.commitlog(few), topic.tuned(few), topic.kafka(few), topic.ready(PARTITIONS * ROWS_A_MS)):
-            run(frame)
+    kinds = [partial(load, few) for load in (topic.commitlog, topic.tuned, topic.kafka)]
+    kinds.append(partial(topic.ready, PARTITIONS * ROWS_A_MS))
+    run_often([lambda load=load: run(load()) for load in kinds], WARM_UP_QUERIES)
 
 
 def _alternate_pairs(peers: Peers, rounds: int) -> dict[str, Timing]:

@@ -41,6 +41,14 @@ def alternate_told(peers: Mapping[str, Callable[[], float]], rounds: int = 5, wa
     return {name: Timing.of(each[warm_up:]) for name, each in seconds.items()}
 
 
+def run_often(runs: Iterable[Callable[[], object]], times: int) -> None:
+    """Small queries, in turn, before those that are timed: the JVM compiles what plans a query for hundreds of queries,
+    and takes a core for up to half a second each time.
+    """
+    for run in [*runs] * times:
+        run()
+
+
 def time_second_call(run: Callable[[], object]) -> float:
     """Seconds of a call behind another: what it finds, garbage above all, is what its own kind has left."""
     run()

@@ -8,10 +8,7 @@ defaults beside defaults; of ours, and of the floor, it is how Spark hands small
 Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
 the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
 the memory for the pages of new files is asked back of the host: a virtual machine gives away what it does not use, and
-here a page of that costs twelve times the write into it.
-
-The JVM compiles what plans a query for hundreds of queries, which takes a core for up to half a second each time; so
-that it has done so before, the same writes are first done many times with a few rows.
+here a page of that costs twelve times the write into it. The same writes are first done many times with a few rows.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from benchmarks.floors import PARTITIONS, binary_array, count_rows
 from benchmarks.limits import FLOOR
 from benchmarks.reading import closing_session
 from benchmarks.rows import records
-from benchmarks.timing import NEAR_ROUNDS, Timing, alternate_told, time_call
+from benchmarks.timing import NEAR_ROUNDS, Timing, alternate_told, run_often, time_call
 from pyspark_commitlog import commitlog_sink
 from tests.support.kafka import Topic, create_topics
 
@@ -155,8 +152,7 @@ def write_files(directory: Path, rows: int) -> list[Path]:
 def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
     """One write of all rows."""
     few = replace(to_write, source="input-few")
-    for run in [*_peers(few).values(), partial(_count, few)] * WARM_UP_WRITES:
-        run()
+    run_often([*_peers(few).values(), partial(_count, few)], WARM_UP_WRITES)
     peers = _peers(to_write)
     found = _alternate(to_write, peers, rounds)
     near: Peers = {"ours": peers["ours, none"], "floor": partial(_count, to_write)}
