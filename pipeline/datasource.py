@@ -26,8 +26,8 @@ class CommitLogDataSource(DataSource):
     Options: ``path`` (the log directory), one of ``subscribe`` (``a,b``), ``assign`` (``{"a": [0, 1]}``) and
     ``subscribePattern``, and those of Spark's Kafka source (``options.ReadOptions``).
     A schema given with ``spark.read.schema`` may leave columns out: keys and values left out are not even built. The
-    option ``columns`` does the same where no schema can be given. It may also say NOT NULL, of a key or a value at the
-    risk of an error: Spark then asks no value whether it is null.
+    option ``columns`` does the same where no schema can be given. A schema may also say NOT NULL, and Spark asks no
+    value whether it is null: a key or a value that is one raises InvalidRecordError.
     """
 
     @classmethod
