@@ -277,6 +277,7 @@ class LogReader:
         if window is None or (len(window.buffer) > max_bytes and not min_one_message):
             return None
         segment.check_order(window)
+        segment.remember_end(window)
         return self.fetch_data(segment, window, isolation)
 
     def _find(self, offset: int) -> tuple[LogSegment, int] | None:
@@ -337,6 +338,7 @@ class LogReader:
         fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
             records = data.records(start, end, columns, timespan)
+            del data  # the next fetch then gets its memory, which is in the cache
             if len(records):
                 yield records
 
@@ -351,19 +353,25 @@ class LogReader:
     ) -> Iterator[FetchData]:
         """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``.
 
-        Files of segments that were read to their end are given back: a log has more than a process may have open.
+        Files of segments that were read to their end are given back: a log has more than a process may have open. What
+        was fetched is not kept here: once the caller lets go of it, the next fetch gets its memory.
         """
-        offset = start
-        before: LogSegment | None = None
-        while offset < min(end, bound):
+        offset, before = start, None
+
+        def fetch() -> FetchData | None:
+            nonlocal offset, before
+            if before is not None:
+                offset = self._passing_over(offset, timespan)
+            if offset >= min(end, bound):
+                return None
             data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes))
-            if data is None:
-                return
-            if before is not None and before is not data.segment:
-                before.give_back()
-            before = data.segment
-            yield data
-            offset = self._passing_over(data.next_offset, timespan)
+            if data is not None:
+                if before is not None and before is not data.segment:
+                    before.give_back()
+                offset, before = data.next_offset, data.segment
+            return data
+
+        return iter(fetch, None)
 
     def _passing_over(self, offset: int, timespan: Timespan) -> int:
         """Where to read on: behind the segments from ``offset`` on whose records are all older than ``timespan``."""

@@ -77,6 +77,7 @@ class LastSeen:
 
     sound: tuple[int, int] = (-1, -1)  # position and base offset of one whose checksum is right
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
+    behind: tuple[int, int] = (-1, -1)  # the offset and the position behind what was read: where a reader goes on
 
 
 class SegmentReader:
@@ -271,10 +272,11 @@ class SegmentReader:
     def check_order(self, window: Window) -> None:
         """Raise CorruptRecordError where a batch does not end above the one before it: a read would not end."""
         table = window.headers.table
-        for row in np.flatnonzero(np.diff(table["last_offset"]) <= 0)[:1].tolist():
-            offsets = f"{table['base_offset'][row + 1]} to {table['last_offset'][row + 1]}"
+        last_offsets = table["last_offset"]
+        for row in np.flatnonzero(last_offsets[1:] <= last_offsets[:-1])[:1].tolist():
+            offsets = f"{table['base_offset'][row + 1]} to {last_offsets[row + 1]}"
             raise CorruptRecordError(
-                f"offsets {offsets} follow {table['last_offset'][row]}",
+                f"offsets {offsets} follow {last_offsets[row]}",
                 path=self.path(names.LOG),
                 position=window.position + int(table["position"][row + 1]),
             )
@@ -351,8 +353,24 @@ class SegmentReader:
         else:
             self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
 
+    def remember_end(self, window: Window) -> None:
+        """Whoever read this window will ask for the batch behind it."""
+        behind = int(window.headers.table["last_offset"][-1]) + 1
+        self._last_seen.behind = (behind, window.position + window.headers.end)
+
+    def _is_behind_last(self, offset: int) -> bool:
+        """Whether the batch behind what was read begins with ``offset`` and is all there; else the index is asked."""
+        behind, position = self._last_seen.behind
+        if behind != offset or position >= self.size:
+            return False
+        start = np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8)
+        is_next = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
+        return is_next and _size_at_start(start) <= self.size - position
+
     def position_reaching(self, offset: int) -> int | None:
         """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
+        if self._is_behind_last(offset):
+            return self._last_seen.behind[1]
         for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES):
             rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
             if len(rows):

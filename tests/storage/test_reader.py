@@ -49,6 +49,29 @@ def test_every_offset_of_a_log_with_gaps_leads_to_the_next_batch(tmp_path: Path,
     assert [offset for offset, _ in rows(log)] == [*range(6), *range(10, 18), 30]
 
 
+def test_reading_on_where_batches_were_cut_and_written_anew_finds_them_by_their_offsets(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for size in (10, 20, 30):
+        append(log, b"x" * size)
+    reader = open_reader(tmp_path)
+    assert reader.read(0, max_bytes=1) is not None
+    log.truncate_to(0)
+    for size in (15, 1, 2):
+        append(log, b"y" * size)
+    data = reader.read(1, max_bytes=1)
+    assert data is not None
+    assert data.records(1, 2).values.to_list() == [b"y"]
+
+
+@pytest.mark.parametrize("fetch_bytes", [1, 200, 10**6])
+def test_a_log_with_gaps_is_read_in_fetches_of_any_size(tmp_path: Path, fetch_bytes: int) -> None:
+    log = open_log(tmp_path)
+    for base in (0, 2, 5, 6, 40, 41):
+        log.append(replicated(b"%d" % base, base_offset=base), origin=Origin.REPLICATION)
+    found = [offset for piece in log.records(0, 42, fetch_bytes=fetch_bytes) for offset in piece.offsets.tolist()]
+    assert found == [0, 2, 5, 6, 40, 41]
+
+
 def test_a_gap_between_segments_is_passed_over_where_the_topic_is_compacted_only(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for n in range(3):
