@@ -15,7 +15,7 @@ import numpy as np
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Bytes, HeadersColumn, Int32s, Int64s, Records
-from pyspark_commitlog.storage.kernels import frozen
+from pyspark_commitlog.storage.kernels import frozen, memory
 from pyspark_commitlog.storage.kernels import records as kernel
 
 ALL_COLUMNS = ("key", "value", "headers")
@@ -132,8 +132,8 @@ def _rows_at_most(part: Part) -> int:
 
 def _arrays(rows: int, key_bytes: int, value_bytes: int, columns: tuple[str, ...]) -> kernel.Columns:
     def strings(size: int, wanted: bool) -> tuple[Bytes, Int32s, Bools]:
-        data = np.empty(size if wanted else 0, dtype=np.uint8)
-        return data, _offsets(rows if wanted else 0), np.empty(rows if wanted else 0, dtype=np.bool_)
+        data = np.empty(size + memory.BLOCK_BYTES if wanted else 0, dtype=np.uint8)
+        return data, _offsets(rows if wanted else 0), np.ones(rows if wanted else 0, dtype=np.bool_)
 
     return kernel.Columns(
         np.empty(rows, dtype=np.int64),
@@ -158,11 +158,12 @@ def _records(
     cells = state.tolist()
     rows = cells[kernel.ROWS]
 
-    def strings(data: Bytes, offsets: Int32s, valid: Bools, nulls: int) -> BinaryColumn:
-        return BinaryColumn(data[: offsets[rows]], offsets[: rows + 1], valid[:rows] if nulls else None)
+    def strings(data: Bytes, offsets: Int32s, valid: Bools) -> BinaryColumn:
+        valid = valid[:rows]
+        return BinaryColumn(data[: offsets[rows]], offsets[: rows + 1], None if valid.all() else valid)
 
-    keys = (arrays.key_data, arrays.key_offsets, arrays.key_valid, cells[kernel.NULL_KEYS])
-    values = (arrays.value_data, arrays.value_offsets, arrays.value_valid, cells[kernel.NULL_VALUES])
+    keys = (arrays.key_data, arrays.key_offsets, arrays.key_valid)
+    values = (arrays.value_data, arrays.value_offsets, arrays.value_valid)
     has_headers = "headers" in columns and cells[kernel.HEADERS] > 0
     return Records(
         arrays.offsets[:rows],

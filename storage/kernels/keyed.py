@@ -26,7 +26,7 @@ from pyspark_commitlog.storage.kernels.records import (
     close_record,
     open_record,
     read_size,
-    timestamp_in,
+    timestamps_in,
 )
 from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint, read_varlong, size_of, write
 
@@ -77,6 +77,7 @@ def read_keys(
     is_hashing = len(hashes) > 0
     for b in range(len(batches)):
         at = batches[b, START]
+        base_timestamp, delta_mask = timestamps_in(batches, b)
         for i in range(batches[b, COUNT]):
             state[FAILED_RECORD] = i
             reason, at, end = open_record(source, at, batches[b, STOP])
@@ -98,7 +99,7 @@ def read_keys(
                 return b, reason
             offsets[row] = batches[b, BASE_OFFSET] + offset_delta
             has_key[row], has_value[row] = key_size >= 0, value_size >= 0
-            places[row, TIMESTAMP] = timestamp_in(batches, b, timestamp_delta)
+            places[row, TIMESTAMP] = base_timestamp + (timestamp_delta & delta_mask)
             places[row, REST], places[row, REST_STOP] = rest, end
             row, at = row + 1, end
         if at != batches[b, STOP]:

@@ -1,4 +1,4 @@
-"""Moving bytes inside kernels: memcpy, and rows of bytes put at many positions of a buffer."""
+"""Moving bytes inside kernels: memcpy, strings written one behind the other, rows put at many positions of a buffer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from numba.extending import intrinsic
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import jit
 
+BLOCK_BYTES = 32  # a key is mostly one block; smaller ones take longer, larger ones no less time
+
 if numba.config.DISABLE_JIT:
 
     def copy_bytes(target: Bytes, to: int, source: Bytes, start: int, size: int) -> None:
         target[to : to + size] = source[start : start + size]
+
+    def append_blocks(target: Bytes, to: int, source: Bytes, start: int, size: int) -> None:
+        blocks = max(-(-size // BLOCK_BYTES), 1) * BLOCK_BYTES
+        target[to : to + blocks] = source[start : start + blocks]
 
     def prefetch(array: npt.NDArray[Any], at: int) -> None:
         """Nothing: caches are no matter here."""
@@ -34,6 +40,36 @@ else:
             into_at = builder.gep(into.data, [arguments[1]])
             taken_at = builder.gep(taken.data, [arguments[3]])
             cgutils.raw_memcpy(builder, into_at, taken_at, arguments[4], 1)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+    @intrinsic
+    def append_blocks(_context: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
+        """As ``copy_bytes``, and anything into the ``BLOCK_BYTES`` behind, which both arrays must have.
+
+        For strings that are written one behind the other: takes half the time of a call of memcpy.
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            into = context.make_array(signature.args[0])(context, builder, arguments[0])
+            taken = context.make_array(signature.args[2])(context, builder, arguments[2])
+            into_at = builder.gep(into.data, [arguments[1]])
+            taken_at = builder.gep(taken.data, [arguments[3]])
+            block = ir.VectorType(ir.IntType(8), BLOCK_BYTES).as_pointer()
+            size = arguments[4]
+            before, loop = builder.block, builder.append_basic_block("block")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            done = builder.phi(size.type)
+            done.add_incoming(size.type(0), before)
+            read = builder.load(builder.bitcast(builder.gep(taken_at, [done]), block), align=1)
+            builder.store(read, builder.bitcast(builder.gep(into_at, [done]), block), align=1)
+            following = builder.add(done, size.type(BLOCK_BYTES))
+            done.add_incoming(following, loop)
+            behind = builder.append_basic_block("behind")
+            builder.cbranch(builder.icmp_signed("<", following, size), loop, behind)
+            builder.position_at_end(behind)
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64, types.int64), generate

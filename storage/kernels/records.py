@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.memory import copy_bytes
+from pyspark_commitlog.storage.kernels.memory import BLOCK_BYTES, append_blocks, copy_bytes
 from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
 from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong
 
@@ -40,12 +40,10 @@ VALUE_BYTES = 2
 HEADERS = 3  # record headers seen
 HEADER_KEY_BYTES = 4
 HEADER_VALUE_BYTES = 5
-NULL_KEYS = 6
-NULL_VALUES = 7
-NULL_HEADER_VALUES = 8
-WANTED = 9  # the bits below: columns that are filled
-FAILED_RECORD = 10  # index in its batch of the record that did not decode
-STATE_CELLS = 11
+NULL_HEADER_VALUES = 6
+WANTED = 7  # the bits below: columns that are filled
+FAILED_RECORD = 8  # index in its batch of the record that did not decode
+STATE_CELLS = 9
 
 WANT_KEYS = 1
 WANT_VALUES = 2
@@ -110,6 +108,9 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
     row, key_bytes, value_bytes, headers = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES], state[HEADERS]
     for b in range(len(batches)):
         at = batches[b, START]
+        in_blocks = batches[b, STOP] + BLOCK_BYTES <= len(source)
+        base_offset, timestamp_type = batches[b, BASE_OFFSET], batches[b, TIMESTAMP_TYPE]
+        base_timestamp, delta_mask = timestamps_in(batches, b)
         for i in range(batches[b, COUNT]):
             state[FAILED_RECORD] = i
             reason, at, end = open_record(source, at, batches[b, STOP])
@@ -121,18 +122,16 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             if at < 0:
                 return b, BAD_STRUCTURE
             if wanted & WANT_KEYS:
-                if bytes_behind(key_size) > len(columns.key_data) - key_bytes:
+                if bytes_behind(key_size) > len(columns.key_data) - BLOCK_BYTES - key_bytes:
                     return b, NO_ROOM
-                key_bytes = _put(source, at, key_size, keys, key_bytes, row)
-                state[NULL_KEYS] += key_size < 0
+                key_bytes = _put(source, at, key_size, keys, key_bytes, row, in_blocks)
             value_size, at = read_size(source, at + bytes_behind(key_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
             if wanted & WANT_VALUES:
-                if bytes_behind(value_size) > len(columns.value_data) - value_bytes:
+                if bytes_behind(value_size) > len(columns.value_data) - BLOCK_BYTES - value_bytes:
                     return b, NO_ROOM
-                value_bytes = _put(source, at, value_size, values, value_bytes, row)
-                state[NULL_VALUES] += value_size < 0
+                value_bytes = _put(source, at, value_size, values, value_bytes, row, in_blocks)
             header_count, at = read_varint(source, at + bytes_behind(value_size), end)
             reason = close_record(source, at, end, header_count, state)
             if reason != FINE:
@@ -140,8 +139,8 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             if header_count != 0:
                 columns.header_positions[np.uint64(row)] = at
                 headers += header_count
-            offset, timestamp = batches[b, BASE_OFFSET] + offset_delta, timestamp_in(batches, b, timestamp_delta)
-            _put_numbers(columns, row, offset, timestamp, batches[b, TIMESTAMP_TYPE], headers)
+            timestamp = base_timestamp + (timestamp_delta & delta_mask)
+            _put_numbers(columns, row, base_offset + offset_delta, timestamp, timestamp_type, headers)
             row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
@@ -179,11 +178,15 @@ def _values_of(columns: Columns) -> Strings:
 
 
 @inlined
-def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int) -> int:
-    """Write the string of a row from ``to`` on, where there is room for it; returns its end."""
+def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int, in_blocks: bool) -> int:
+    """Write the string of a row from ``to`` on, where there is room for it, and for a block behind; returns its end."""
     data, offsets, valid = strings
-    valid[np.uint64(row)] = size >= 0
-    copy_bytes(data, to, source, at, bytes_behind(size))
+    if size < 0:
+        valid[np.uint64(row)] = False
+    if in_blocks:
+        append_blocks(data, to, source, at, bytes_behind(size))
+    else:
+        copy_bytes(data, to, source, at, bytes_behind(size))
     offsets[np.uint64(row + 1)] = to + bytes_behind(size)
     return to + bytes_behind(size)
 
@@ -210,10 +213,11 @@ def close_record(source: Bytes, at: int, end: int, header_count: int, state: Int
 
 
 @inlined
-def timestamp_in(batches: Int64s, batch: int, delta: int) -> int:
-    """As a reader sees it."""
-    is_append_time = batches[batch, TIMESTAMP_TYPE] == 1
-    return batches[batch, FIXED_TIMESTAMP] if is_append_time else batches[batch, BASE_TIMESTAMP] + delta
+def timestamps_in(batches: Int64s, batch: int) -> tuple[int, int]:
+    """A base and a mask: a reader sees ``base + (delta & mask)`` of each record."""
+    if batches[batch, TIMESTAMP_TYPE] == 1:
+        return batches[batch, FIXED_TIMESTAMP], np.int64(0)
+    return batches[batch, BASE_TIMESTAMP], np.int64(-1)
 
 
 @jit
@@ -331,11 +335,9 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
             timestamp = messages[m, MESSAGE_FIXED_TIMESTAMP]
         _put_numbers(columns, row, messages[m, MESSAGE_OFFSET], timestamp, messages[m, MESSAGE_TYPE], state[HEADERS])
         if state[WANTED] & WANT_KEYS:
-            state[KEY_BYTES] = _put(source, key_at, key_size, _keys_of(columns), state[KEY_BYTES], row)
-            state[NULL_KEYS] += key_size < 0
+            state[KEY_BYTES] = _put(source, key_at, key_size, _keys_of(columns), state[KEY_BYTES], row, False)
         if state[WANTED] & WANT_VALUES:
-            state[VALUE_BYTES] = _put(source, value_at, value_size, _values_of(columns), state[VALUE_BYTES], row)
-            state[NULL_VALUES] += value_size < 0
+            state[VALUE_BYTES] = _put(source, value_at, value_size, _values_of(columns), state[VALUE_BYTES], row, False)
         state[ROWS] = row + 1
     return len(messages), FINE
 

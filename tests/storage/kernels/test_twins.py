@@ -84,6 +84,14 @@ def test_a_batch_is_read_like_the_slow_twin_reads_it(records: list[reference.Rec
     assert rows(decoded.records) == records
 
 
+@given(RECORDS, st.binary(max_size=40))
+def test_a_batch_is_read_alike_whatever_lies_behind_it(records: list[reference.Record], behind: bytes) -> None:
+    """Keys and values are copied in blocks where the bytes behind suffice."""
+    batch = reference.encode_batch(records)
+    decoded = formats.decode(as_array(batch + behind), formats.scan(as_array(batch)).headers)
+    assert rows(decoded.records) == records
+
+
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.sampled_from(Codec))
 def test_a_run_of_batches_is_read_into_one_table(sets: list[list[reference.Record]], codec: Codec) -> None:
     """Every second batch compressed, so that uncompressed neighbours and single streams meet in one run."""
