@@ -58,12 +58,13 @@ class FetchData:
         Those of a batch that has none of ``timespan`` are left out. Raises CorruptRecordError or InvalidRecordError
         with path and position.
         """
-        headers = self.window.headers
-        wanted = self.visible & (_first_possible_offsets(headers) < end)
+        headers, wanted = self.window.headers, self.visible
+        if self.next_offset > end:
+            wanted = wanted & (_first_possible_offsets(headers) < end)
         if timespan != ALL_TIMES:
-            wanted &= timespan.may_hold(headers)
-        records = self.segment.decode(self.window, np.flatnonzero(wanted), tuple(columns)).records
-        return records.between(start, end)
+            wanted = wanted & timespan.may_hold(headers)
+        rows = slice(None) if wanted.all() else np.flatnonzero(wanted)  # a slice copies no header
+        return self.segment.decode(self.window, rows, tuple(columns)).records.between(start, end)
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:

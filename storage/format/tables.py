@@ -218,9 +218,9 @@ class Records:
 
     def between(self, start_offset: int, end_offset: int) -> Records:
         """Records from the first to the last one with ``start_offset <= offset < end_offset``."""
-        inside = np.flatnonzero((self.offsets >= start_offset) & (self.offsets < end_offset))
-        if len(inside) == len(self):
+        if not len(self) or (self.offsets.min() >= start_offset and self.offsets.max() < end_offset):
             return self
+        inside = np.flatnonzero((self.offsets >= start_offset) & (self.offsets < end_offset))
         return self.slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else self.slice(0, 0)
 
 
