@@ -64,7 +64,10 @@ NO_ROOM = 10  # not the record's fault: the array for keys or that for values is
 
 
 class Columns(NamedTuple):
-    """Arrays that the loops fill. A column that is not wanted, has arrays of any length; they are not touched."""
+    """Arrays that the loops fill. A column that is not wanted, has arrays of any length; they are not touched.
+
+    What tells nulls is True at first, and key and value data end with ``BLOCK_BYTES`` that hold nothing in the end.
+    """
 
     offsets: Int64s  # shape (records,)
     timestamps: Int64s  # shape (records,)
