@@ -48,7 +48,7 @@ class FetchData:
     @property
     def next_offset(self) -> int:
         """Where to read on."""
-        return int(self.window.headers.table["last_offset"][-1]) + 1
+        return self.window.headers.next_offset
 
     def records(
         self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS, timespan: Timespan = ALL_TIMES

@@ -73,7 +73,7 @@ class LogFollower(LogReader):
         replay(active, window, self.producers, index_aborts=False)
         assign_epochs(self.epochs, window.headers)
         active.extend(window.position + window.headers.end)
-        self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+        self._log_end_offset = window.headers.next_offset
         self.producers.on_high_watermark(self._log_end_offset)
 
     def is_current(self) -> bool:

@@ -78,7 +78,7 @@ class Outcomes:
 
     def _hidden_from_behind(self, producer_id: int, segment: LogSegment, window: Window, log_end_offset: int) -> int:
         """The same for the next marker of a producer behind ``window``."""
-        behind = int(window.headers.table["last_offset"][-1]) + 1
+        behind = window.headers.next_offset
         known = self._known.get(producer_id)
         if known is None or not known.holds(behind, log_end_offset):
             found = self._find_marker(producer_id, segment, window.position + window.headers.end)

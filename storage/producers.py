@@ -258,7 +258,7 @@ class ProducerStateManager:
                 change.write(batch)
             elif batch.base_offset in markers:
                 change.end(batch, markers[batch.base_offset])
-        end_offset = int(headers.table["last_offset"][-1]) + 1 if len(headers) else self.map_end_offset
+        end_offset = headers.next_offset if len(headers) else self.map_end_offset
         return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
 
     def apply(self, update: ProducerUpdate) -> None:

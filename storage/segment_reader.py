@@ -326,7 +326,7 @@ class SegmentReader:
         self._known_size = self.position_before(self.offset_index.last_offset)
         next_offset = self.base_offset
         for window in self.take_in(flushed_offset):
-            next_offset = int(window.headers.table["last_offset"][-1]) + 1
+            next_offset = window.headers.next_offset
         return next_offset
 
     def take_in(self, flushed_offset: int = INT64_MAX) -> Iterator[Window]:
@@ -355,8 +355,7 @@ class SegmentReader:
 
     def remember_end(self, window: Window) -> None:
         """Whoever read this window will ask for the batch behind it."""
-        behind = int(window.headers.table["last_offset"][-1]) + 1
-        self._last_seen.behind = (behind, window.position + window.headers.end)
+        self._last_seen.behind = (window.headers.next_offset, window.position + window.headers.end)
 
     def _is_behind_last(self, offset: int) -> bool:
         """Whether the batch behind what was read begins with ``offset`` and is all there; else the index is asked."""

@@ -55,7 +55,7 @@ class LogWatcher(LogReader):
         self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
         for window in active.take_in(self._marks.recovery_point):
             replay(active, window, self.producers, index_aborts=False)
-            self._log_end_offset = int(window.headers.table["last_offset"][-1]) + 1
+            self._log_end_offset = window.headers.next_offset
             self.producers.on_high_watermark(self._log_end_offset)
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
             active.offset_index.close()

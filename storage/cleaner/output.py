@@ -43,7 +43,7 @@ class Output:
                 self._begin(self._next_offset)
                 continue
             fitting, left = left[:count], left[count:]
-            self._next_offset = int(fitting.table["last_offset"][-1]) + 1
+            self._next_offset = fitting.next_offset
             while entries and entries[0].last_offset < self._next_offset:
                 self.segments[-1].txn_index.append(entries.pop(0))
             self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)

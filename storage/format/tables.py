@@ -108,6 +108,11 @@ class BatchHeaders:
         """Position behind the last batch; 0 if there is none."""
         return int(self.table["position"][-1] + self.table["size"][-1]) if len(self) else 0
 
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last batch. IndexError if there is none."""
+        return int(self.table["last_offset"][-1]) + 1
+
     def _has(self, mask: int) -> Bools:
         found: Bools = ((self.table["attributes"] & mask) != 0) & (self.table["magic"] >= 2)
         return found

@@ -65,7 +65,7 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
         entries.add(window)
         markers.update(read_markers(window)[0])
         producers.append(window.headers[leaving_a_trace(window.headers)].table)
-        next_offset = int(window.headers.table["last_offset"][-1]) + 1
+        next_offset = window.headers.next_offset
     changes = tuple(_index_changes(segment, entries, is_active=is_active))
     return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)
 
@@ -154,7 +154,7 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
         if len(wrong):
             place = window.position + int(table["position"][wrong[0]])
             raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} goes back", path=path, position=place)
-        next_offset = int(table["last_offset"][-1]) + 1
+        next_offset = window.headers.next_offset
         if not fits(segment.base_offset, next_offset - 1):
             reason = f"offset {next_offset - 1} is too far from the base offset: open the log to write, which splits it"
             raise CorruptRecordError(reason, path=path, position=window.position)

@@ -137,7 +137,7 @@ class TimeIndexCheck:
     def check(self, window: Window) -> None:
         table = window.headers.table
         running = np.maximum(np.maximum.accumulate(table["max_timestamp"]), self._largest)
-        end = self._entries.below(self._done, int(table["last_offset"][-1]) + 1)
+        end = self._entries.below(self._done, window.headers.next_offset)
         offsets, timestamps, places = (column[self._done : end] for column in self._entries)
         rows = np.minimum(np.searchsorted(table["last_offset"], offsets), len(table) - 1)
         for n in np.flatnonzero((running[rows] != timestamps) & self._is_known).tolist():

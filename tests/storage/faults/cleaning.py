@@ -173,7 +173,7 @@ FAULTS = [
         (
             Mutation(
                 "cleaner.output:Output.append",
-                'int(fitting.table["last_offset"][-1]) + 1',
+                "fitting.next_offset",
                 'int(fitting.table["last_offset"][fitting.table["count"] > 0].max()) + 1',
             ),
         ),
