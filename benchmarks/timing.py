@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-NEAR_ROUNDS = 6  # times the rounds, of what is beside its floor: two that lie so near take more to tell apart
+NEAR_ROUNDS = 10  # times the rounds, of what is beside its floor: two that lie so near take more to tell apart
 
 
 class Timing(NamedTuple):

@@ -91,11 +91,10 @@ _ARROW_ANSWER = pa.schema(
 )
 
 # An append takes a millisecond, whatever is in it, so a table is many Arrow batches.
-TABLE_BYTES_MIN = 4 * 2**20
-TABLE_BYTES_MAX = 24 * 2**20  # a few of them are in a worker's memory
+TABLE_BYTES_MIN = 8 * 2**20
+TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
 # But each partition gets its part of a table: else its record batches are small.
 PART_BYTES = 2**16
-PARTS_BYTES_MAX = 32 * 2**20
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
@@ -210,8 +209,8 @@ class TableBytes(NamedTuple):
 
 def table_bytes(partitions: int) -> TableBytes:
     """Of tables that rows of so many partitions are in."""
-    parts = min(partitions * PART_BYTES, PARTS_BYTES_MAX)
-    return TableBytes(max(parts, TABLE_BYTES_MIN), max(parts, TABLE_BYTES_MAX))
+    least = min(max(partitions * PART_BYTES, TABLE_BYTES_MIN), TABLE_BYTES_MAX)
+    return TableBytes(least, TABLE_BYTES_MAX)
 
 
 def write_behind(

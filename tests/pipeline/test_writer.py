@@ -222,6 +222,6 @@ def test_where_there_are_no_rows_nothing_is_written() -> None:
 
 
 def test_many_partitions_get_larger_tables_so_that_each_part_has_much_in_it_up_to_some_size() -> None:
-    sizes = [table_bytes(partitions).least for partitions in (1, 64, 65, 400, 512, 10_000)]
-    assert sizes == [4 * 2**20, 4 * 2**20, 65 * PART_BYTES, 400 * PART_BYTES, 32 * 2**20, 32 * 2**20]
-    assert [table_bytes(partitions).most for partitions in (1, 384, 400)] == [24 * 2**20] * 2 + [400 * PART_BYTES]
+    sizes = [table_bytes(partitions) for partitions in (1, 128, 129, 400, 512, 10_000)]
+    assert [size.least for size in sizes] == [2**23, 2**23, 129 * PART_BYTES, 400 * PART_BYTES, 2**25, 2**25]
+    assert {size.most for size in sizes} == {2**25}
