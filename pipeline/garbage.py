@@ -10,16 +10,24 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-from functools import cache
+import sys
+from functools import lru_cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _KEPT_BYTES = 128 * 2**20  # of addresses that are free: more than a task of ours gives back
 _FROM_THE_HEAP_BYTES = 32 * 2**20  # the most that glibc takes: what is larger is the system's again once it is free
 
 
-@cache
 def freeze_imports() -> None:
-    """Leave what there is now out of every later collection; once in a process, when all is imported."""
+    """Leave what there is now out of every later collection; nothing happens where no module came since the last time.
+
+    To be called behind whatever may import: a question about time takes Numba, in a process that did without.
+    """
+    _freeze_with(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _freeze_with(_modules: int) -> None:
     gc.collect()
     gc.freeze()
 

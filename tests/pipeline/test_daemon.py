@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -19,9 +20,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.daemon import PLAIN_DAEMON
+from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
 from pyspark_commitlog.pipeline.session import SETTINGS
+from pyspark_commitlog.storage import LogManager, Records
 
 CONF = Path(__file__).parents[2] / "conf/spark-defaults.conf"
 OURS = "pyspark_commitlog.pipeline.daemon"
@@ -106,6 +111,19 @@ def paths_of_imports(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         yield pa.RecordBatch.from_pydict({"path": sys.path})
 
 
+class WatchedSource(CommitLogDataSource):
+    """Tells in its directory, where a query is planned, what a collection of garbage there would look through."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "watched"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        told = f"{len(gc.get_objects())} {'numba' in sys.modules}"
+        Path(self.options["path"], "told").write_text(told)
+        return super().reader(schema)
+
+
 def of_workers(spark: SparkSession) -> DataFrame:
     return spark.range(1).mapInArrow(commands_of_parents, "command string, pid long, daemon long")
 
@@ -159,6 +177,21 @@ def test_a_worker_that_spark_hangs_up_on_ends_without_a_word() -> None:
         await_end(worker)
         _, told = daemon.communicate()
     assert told == b""
+
+
+def test_what_a_question_about_time_imports_is_kept_out_of_later_collections(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log_dir = str(tmp_path)
+    with LogManager.open(log_dir, create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append_records(Records.to_append([b"k"] * 9, [b"v"] * 9, timestamp_ms=5))
+    spark.dataSource.register(WatchedSource)
+    for option, value in (("startingOffsets", "earliest"), ("startingTimestamp", "1"), ("startingOffsets", "earliest")):
+        assert spark.read.format("watched").options(subscribe="t", **{option: value}).load(log_dir).count() == 9
+    objects, has_numba = (tmp_path / "told").read_text().split()
+    assert has_numba == "True"
+    assert int(objects) < 20_000, "of 90,000 that came with it"
 
 
 FREEING = """
