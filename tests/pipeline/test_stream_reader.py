@@ -672,6 +672,18 @@ def test_first_micro_batch_is_repeated_with_the_same_records_after_it_failed(str
     assert stream.run() == [counted(70, 73), counted(73, 75)]
 
 
+def test_schema_of_a_stream_may_say_that_nothing_is_null_and_a_null_then_stops_the_query(stream: Stream) -> None:
+    reader = stream.spark.readStream.schema("value binary not null, partition int not null, offset bigint not null")
+    options = {"subscribe": "a", "startingOffsets": "earliest"}
+    frame = reader.format("commitlog").options(**options).load(stream.logs.directory)
+    assert not any(field.nullable for field in frame.schema)
+    stream.start(frame, availableNow=True).awaitTermination()
+    assert stream.batches == [counted(0, 70) + counted(0, 30)]
+    stream.logs.manager.open_log("a", 1).append_records(records([b"30", None], timestamps=1000))
+    with pytest.raises(StreamingQueryException, match=r"offsets 30 to 31 of a-1: column 'value' is null in 1 of 2"):
+        stream.start(frame, availableNow=True).awaitTermination()
+
+
 def test_once_takes_all_whatever_the_limits(stream: Stream) -> None:
     frame = stream.frame(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     stream.start(frame, once=True).awaitTermination()
