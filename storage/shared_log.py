@@ -217,7 +217,7 @@ class SharedLog(LogReader):
             replay(active, window, self.producers, index_aborts=False)
             assign_epochs(self.epochs, window.headers)
             active.pass_over(window.headers)
-            self._log_end_offset = int(last.table["last_offset"][0]) + 1
+            self._log_end_offset = window.headers.next_offset
             self.producers.on_high_watermark(self._log_end_offset)
             self._is_synced = False
         return last is not None and active.is_sound(position, last)

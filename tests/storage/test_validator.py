@@ -673,7 +673,7 @@ class TestColumns:
         for one in sent:
             long = append(bytes(8) + one[8:], config=config, start=start)
             kept += long.buffer.tobytes()
-            start = int(long.headers.table["last_offset"][-1]) + 1
+            start = long.headers.next_offset
         assert buffer[: headers.end].tobytes() == kept
         assert start == START + len(records)
 
