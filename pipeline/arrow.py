@@ -120,9 +120,17 @@ def _same_for_all(rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8
     return offsets, timestamp_types
 
 
+@lru_cache(maxsize=1)
+def _same_times(rows: int, now_ms: int) -> npt.NDArray[np.int64]:
+    """The timestamps of every table of so many rows that came at one time; not to be written to."""
+    times = np.full(rows, now_ms, dtype=np.int64)
+    times.flags.writeable = False
+    return times
+
+
 def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[np.int64]:
     if array is None:
-        return np.full(rows, now_ms, dtype=np.int64)
+        return _same_times(rows, now_ms)
     times_us: npt.NDArray[np.int64] = array.view(pa.int64()).fill_null(now_ms * _US_PER_MS).to_numpy()
     return times_us // _US_PER_MS
 

@@ -27,13 +27,12 @@ from pyspark_commitlog.storage import (
     InvalidRecordError,
     LogConfig,
     Records,
-    Scratch,
+    ShareEncoder,
     TopicDescription,
     Transaction,
     TransactionalWriter,
     TransactionRefusedError,
     bytes_in_batch,
-    encode_shares,
     find_refused,
     gathered,
 )
@@ -90,13 +89,16 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# An append takes a millisecond, whatever is in it, so a table is many Arrow batches.
-TABLE_BYTES_MIN = 8 * 2**20
-TABLE_BYTES_MAX = 32 * 2**20  # a few of them are in a worker's memory
-# But each partition gets its part of a table: else its record batches are small.
-PART_BYTES = 2**16
+TABLE_BYTES_MIN = 8 * 2**20  # of rows that come, until they are encoded: many at once take less time
+TABLE_BYTES_MAX = 12 * 2**20
+# An append takes a millisecond, whatever is in it, so that small ones take a task long; but what waits for one waits
+# for the disk too, and behind the last row everybody waits for that.
+WAITING_BYTES_MAX = 8 * 2**20
+PART_BYTES_MIN = 2**15  # but of each partition so much, on average: else its record batches are small
+PARTS_BYTES_MAX = 32 * 2**20  # and of all of them no more
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
+Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
 NOWHERE = -1  # in place of a partition
 
@@ -159,8 +161,8 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """The function for ``mapInArrow``; travels to the workers.
 
-    Appends table by table, one while the next comes in, so that a task needs memory for no more than a few, and syncs
-    every partition it touched before it answers: on the disk is then all of the answer.
+    Appends whenever enough rows came, so that a task needs memory for no more, and syncs every partition it touched
+    before it answers: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -200,48 +202,23 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-class TableBytes(NamedTuple):
-    """How large a table is: ``least``, but for the last one, and ``most`` or a batch more."""
-
-    least: int
-    most: int
-
-
-def table_bytes(partitions: int) -> TableBytes:
-    """Of tables that rows of so many partitions are in."""
-    least = min(max(partitions * PART_BYTES, TABLE_BYTES_MIN), TABLE_BYTES_MAX)
-    return TableBytes(least, TABLE_BYTES_MAX)
-
-
-def write_behind(
-    batches: Iterator[pa.RecordBatch],
-    write: Callable[[list[pa.RecordBatch]], None],
-    *,
-    least: Callable[[], int],
-    most: int,
-) -> None:
-    """``write`` every row, in order; another thread takes them meanwhile, since Spark's side waits while nobody does.
-
-    A table is what came while the one before was written, its bytes as ``gathered`` says. Where rows come slowly tables
-    stay small, and little is left to do behind the last row; where writing is slow they grow, and it takes less time.
-    """
-    with closing(gathered(filter(len, batches), _bytes_of, least=least, most=most)) as tables:
-        for table in tables:
-            write(table)
-
-
-def _bytes_of(batch: pa.RecordBatch) -> int:
-    return batch.nbytes  # type: ignore[no-any-return]
+def waiting_bytes_max(partitions: int) -> int:
+    """What may wait encoded in a task whose rows go to so many partitions."""
+    return max(WAITING_BYTES_MAX, min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX))
 
 
 _kept = threading.local()
 
 
-def _kept_scratch() -> Scratch:
-    """One for all tasks of a thread, which come one after the other: fresh memory costs as much as writing to it."""
-    if not hasattr(_kept, "scratch"):
-        _kept.scratch = Scratch()
-    return _kept.scratch  # type: ignore[no-any-return]
+def _kept_memory(size: int) -> Bytes:
+    """For all tasks of a thread, which come one after the other: fresh memory costs as much as writing to it."""
+    if not hasattr(_kept, "memory") or len(_kept.memory) < size:
+        _kept.memory = np.empty(size, dtype=np.uint8)
+    return _kept.memory[:size]  # type: ignore[no-any-return]
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    return batch.nbytes  # type: ignore[no-any-return]
 
 
 class _Task:
@@ -251,35 +228,48 @@ class _Task:
         self._plan = plan
         self._number = number
         self._append = append
+        counts = [len(topic.partitions) for topic in plan.topics.values()]
+        self._waiting_max = waiting_bytes_max(sum(counts))
+        room = 2 * self._waiting_max // sum(counts)  # twice a partition's part: rows are seldom spread evenly
+        memory = np.split(_kept_memory(room * sum(counts)), np.cumsum(counts[:-1]) * room)
         self._topics = {
-            name: _TopicWriter(topic, plan.settings_for(name), number) for name, topic in plan.topics.items()
+            name: _TopicWriter(topic, plan.settings_for(name), number, part)
+            for (name, topic), part in zip(plan.topics.items(), memory, strict=True)
         }
         self._written: dict[tuple[str, int], Written] = {}
-        self._scratch = _kept_scratch()
         self._rows_before = 0
-        self._bytes = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
-        self._least = min(2 * self._bytes.least, self._bytes.most) if number else self._bytes.least
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError.
 
-        Beside other tasks tables are as large as they may be: each append first takes in what others appended, and
-        nobody's processor waits while rows do. A task that is alone leaves less to do behind its last row. From the
-        second table on a task knows which it is: others' records lie between its own once, or do not. Until then the
-        first one may be alone, and of the others nothing is known.
+        Another thread takes rows while some are encoded, since Spark's side waits while nobody does. Once more of them
+        wait encoded than may, those of the partition that has most are appended: so the disk begins early, and appends
+        are large.
         """
-        write_behind(batches, self._write_table, least=lambda: self._least, most=self._bytes.most)
+        rows = filter(len, batches)
+        with closing(gathered(rows, _bytes_of, least=TABLE_BYTES_MIN, most=TABLE_BYTES_MAX)) as tables:
+            for table in tables:
+                self._encode(table)
+                self._append_down_to(self._waiting_max)
+        self._append_down_to(0)
         return list(self._written.values())
 
-    def _write_table(self, batches: list[pa.RecordBatch]) -> None:
-        """Append the rows of some Arrow batches, topic by topic."""
-        tables: dict[str, list[Divided]] = {}
-        for batch in batches:
-            for topic, table in self._divided(batch, time.time_ns() // 1_000_000):
-                tables.setdefault(topic, []).append(table)
+    def _encode(self, table: list[pa.RecordBatch]) -> None:
+        """Those of a kind one after the other: a step whose code is in the processor's caches takes half the time."""
+        divided: list[tuple[str, Divided]] = []
+        now_ms = time.time_ns() // 1_000_000
+        for batch in table:
+            divided += self._divided(batch, now_ms)
             self._rows_before += batch.num_rows
-        for topic, divided in tables.items():
-            self._append_tables(topic, divided)
+        for topic, part in divided:
+            for partition, batches in self._topics[topic].encode(part):
+                self._append_to(topic, partition, batches)
+
+    def _append_down_to(self, waiting_bytes: int) -> None:
+        """Append what waits of the partition that has most, then of the next, until no more than this waits."""
+        while sum(topic.waiting_bytes for topic in self._topics.values()) > waiting_bytes:
+            name, topic = max(self._topics.items(), key=lambda item: item[1].waiting_bytes_max)
+            self._append_to(name, *topic.take_fullest())
 
     def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
         """The rows of an Arrow batch by topic, those that cannot be written in the topic for them."""
@@ -326,21 +316,11 @@ class _Task:
         topic: str | None = batch.column("topic")[index].as_py()
         return topic
 
-    def _append_tables(self, topic: str, tables: list[Divided]) -> None:
-        """Tasks begin with different partitions: one that is appended to is locked."""
-        encoded = list(self._topics[topic].encode(tables, self._scratch))
-        first = self._number % max(len(encoded), 1)
-        for partition, batches in encoded[first:] + encoded[:first]:
-            self._append_to(topic, partition, batches)
-
     def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
         info = self._append(topic, partition, encoded)
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
         before = self._written.get((topic, partition))
-        if before is not None and self._least < self._bytes.most:
-            are_others = added.first_offset > before.last_offset + 1
-            self._least = self._bytes.most if are_others else self._bytes.least
         self._written[topic, partition] = added if before is None else before.plus(added)
 
     # Rows that cannot be written
@@ -364,15 +344,15 @@ class _Task:
 class _TopicWriter:
     """One topic: what it refuses, and how its records are encoded."""
 
-    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int) -> None:
+    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
         self._name = topic.name
-        self._count = len(topic.partitions)
         self._config = LogConfig.from_mapping(topic.configs)
         self._compression = producer.compression_in(self._config)
         room = bytes_in_batch(self._config.max_message_bytes, self._compression)
-        self._batch_bytes_max = min(producer.batch_bytes, room)
-        self._fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
-        self._chooser = Chooser(producer.partitioner, self._count, first=task)
+        count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
+        fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
+        self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)
+        self._chooser = Chooser(producer.partitioner, count, first=task)
 
     def divide(
         self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
@@ -395,7 +375,27 @@ class _TopicWriter:
         ]
         return Divided(records, taken), bad
 
-    def encode(self, tables: list[Divided], scratch: Scratch) -> Iterator[tuple[int, EncodedBatches]]:
-        """The partitions that get rows, and these; to be appended before the next ones are encoded."""
+    def encode(self, table: Divided) -> Iterator[tuple[int, EncodedBatches]]:
+        """Encode rows that :meth:`divide` gave; first come partitions that have no room for them, to be appended."""
+        measured = self._encoder.measure(table)
+        for partition in self._encoder.lacking(measured):
+            yield partition, self._take(partition)
+        self._encoder.add(measured)
+
+    def take_fullest(self) -> tuple[int, EncodedBatches]:
+        """The partition with the most bytes that wait, and these, to be appended before more is encoded."""
+        fullest = int(self._encoder.waiting.argmax())
+        return fullest, self._take(fullest)
+
+    def _take(self, partition: int) -> EncodedBatches:
         self._chooser.move_on()
-        return encode_shares(tables, self._count, self._fields, batch_bytes_max=self._batch_bytes_max, scratch=scratch)
+        return self._encoder.take(partition)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return int(self._encoder.waiting.sum())
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """Of a partition."""
+        return int(self._encoder.waiting.max())

@@ -59,9 +59,8 @@ from .format.tables import Records as Records
 from .format.v2 import BatchFields as BatchFields
 from .format.v2 import Divided as Divided
 from .format.v2 import EncodedBatches as EncodedBatches
-from .format.v2 import Scratch as Scratch
+from .format.v2 import ShareEncoder as ShareEncoder
 from .format.v2 import encode_batches as encode_batches
-from .format.v2 import encode_shares as encode_shares
 from .fs_check import Finding as Finding
 from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem

@@ -49,20 +49,20 @@ def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
 
 
 def gathered(
-    items: Iterable[Item], size: Callable[[Item], int], *, least: Callable[[], int], most: int
+    items: Iterable[Item], size: Callable[[Item], int], *, least: int, most: int
 ) -> Generator[list[Item], None, None]:
     """The items in lists, in order: all that a thread took while the list before was used.
 
-    A list is waited for until its items have ``least``, which is asked anew for each list, together or are the last
-    ones; the thread waits while ``most`` are there. So lists are small where items come slowly, and large where using
-    them is slow. What taking an item raises comes behind the items before it. To stop early, close the generator: an
-    item that is being taken is waited for.
+    A list is waited for until its items have ``least`` together or are the last ones; the thread waits while ``most``,
+    no less, are there. So lists are small where items come slowly, and large where using them is slow. What taking an
+    item raises comes behind the items before it. To stop early, close the generator: an item that is being taken is
+    waited for.
     """
-    waiting = _Waiting(size, most)
+    waiting = _Waiting(size, least, most)
     with ThreadPoolExecutor(1) as thread:
         taken = thread.submit(waiting.fill, items)
         try:
-            while waiting.are_some(least()):
+            while waiting.are_some():
                 yield waiting.take()  # which nobody here holds on to
             taken.result()
         finally:
@@ -72,11 +72,10 @@ def gathered(
 class _Waiting(Generic[Item]):
     """What one thread has taken and another has not used yet."""
 
-    def __init__(self, size: Callable[[Item], int], most: int) -> None:
-        self._size_of, self._most = size, most
+    def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
+        self._size_of, self._least, self._most = size, least, most
         self._items: list[Item] = []
         self._size = 0
-        self._wanted = 0  # by who waits; woken for less, it would only wait on
         self._is_over = False
         self._changed = Condition()
 
@@ -91,16 +90,15 @@ class _Waiting(Generic[Item]):
                         return
                     self._items.append(item)
                     self._size += size
-                    if self._size >= self._wanted:
+                    if self._size >= self._least:  # woken for less, who waits would only wait on
                         self._changed.notify()
         finally:
             self.stop()
 
-    def are_some(self, least: int) -> bool:
-        """Whether there is anything to take, once that is ``least`` in size, or no more will come."""
+    def are_some(self) -> bool:
+        """Whether there is anything to take, once that is enough, or no more will come."""
         with self._changed:
-            self._wanted = least
-            self._changed.wait_for(lambda: self._size >= least or self._is_over)
+            self._changed.wait_for(lambda: self._size >= self._least or self._is_over)
             return bool(self._items)
 
     def take(self) -> list[Item]:

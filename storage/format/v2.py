@@ -31,10 +31,9 @@ from pyspark_commitlog.storage.format.v2_writing import (
     BatchFields,
     Divided,
     EncodedBatches,
-    Scratch,
+    ShareEncoder,
     encode,
     encode_batches,
-    encode_shares,
 )
 from pyspark_commitlog.storage.kernels import records as reading
 
@@ -48,12 +47,11 @@ __all__ = [
     "BatchFields",
     "Divided",
     "EncodedBatches",
-    "Scratch",
+    "ShareEncoder",
     "checksums",
     "empty_batch",
     "encode",
     "encode_batches",
-    "encode_shares",
     "headers",
     "parts",
     "set_append_time",

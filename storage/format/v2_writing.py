@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -41,8 +39,10 @@ from pyspark_commitlog.storage.kernels import frozen, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
 HEADER_OVERHEAD_MAX = 5 + 5  # two lengths
-SCRATCH_BYTES_MAX = 64 * 2**20  # kept by whoever encodes again and again: twice what common tables take
 _BITS = {"leader_epoch": 32, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32}
+
+
+_NO_BYTES = np.empty(0, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,6 @@ class Divided(NamedTuple):
         return cls(records, np.zeros(len(records), dtype=np.int32) if only is None else only.astype(np.int32) - 1)
 
 
-class Scratch:
-    """Memory that one encoding after the other is written to: fresh memory costs as much as what is written there."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, dtype=np.uint8)
-
-    def take(self, size: int) -> Bytes:
-        """``size`` bytes, whatever is in them; good until the next call. What a few large records take is not kept."""
-        if size > SCRATCH_BYTES_MAX:
-            return np.empty(size, dtype=np.uint8)
-        if len(self._memory) < size:
-            self._memory = np.empty(size, dtype=np.uint8)
-        return self._memory[:size]
-
-
 def encode(
     records: Records,
     fields: BatchFields,
@@ -138,13 +123,14 @@ def encode(
     base = int(records.offsets[0]) if base_offset is None else base_offset
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
-    scratch = Scratch()
-    target, batches = _write([Divided.single(records)], 1, base, fields, 2**62, scratch)
+    encoder = ShareEncoder(1, fields, batch_bytes_max=2**62, base_offset=base)
+    encoder.add(encoder.measure(Divided.single(records)))
+    target, batches = encoder.take_unfinished(0)
     raw = _raw_headers(fields, batches)
     raw["base_offset"], raw["last_offset_delta"] = base, last - base
     if max_timestamp is not None:
         raw["max_timestamp"] = max_timestamp
-    return _signed(_finish(target, batches, raw, fields, scratch)).buffer
+    return _signed(_finish(target, batches, raw, fields)).buffer
 
 
 def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
@@ -172,64 +158,120 @@ def encode_batches(
     is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
     :func:`set_append_time`.
     """
-    encoded, _ = _encode_shares([Divided.single(records, only)], 1, fields, batch_bytes_max, Scratch())
-    return _signed(encoded)
+    encoder = ShareEncoder(1, fields, batch_bytes_max=batch_bytes_max)
+    encoder.add(encoder.measure(Divided.single(records, only)))
+    return _signed(encoder.take(0))
 
 
-def encode_shares(
-    tables: Sequence[Divided], count: int, fields: BatchFields, *, batch_bytes_max: int, scratch: Scratch
-) -> Iterator[tuple[int, EncodedBatches]]:
-    """Of ``count`` shares the index of each that has rows, and what :func:`encode_batches` makes of these, table by
-    table in one go, without its checksum: :func:`stamp_producer` computes that of everything it changes.
+class Measured(NamedTuple):
+    """A table on its way into a :class:`ShareEncoder`."""
 
-    All lies in ``scratch``, and is good until more is taken of it. Raises IndexError for rows of other shares.
+    source: writing.Source
+    shares: Int32s
+    needed: Int64s  # bytes of room at most, of each share
+
+
+class ShareEncoder:
+    """Rows that come table by table, encoded at once, into batches of the share that each belongs to.
+
+    Of each share they lie one behind the other in a room of its own, until :meth:`take` empties it. The rooms are of
+    one size, and all of them as large as ``memory``. Where a table needs more, they are made larger for it, in memory
+    of their own, until all are empty again.
     """
-    (buffer, headers), share_of = _encode_shares(tables, count, fields, batch_bytes_max, scratch)
-    found, firsts = np.unique(share_of, return_index=True)
-    for share, (first, last) in zip(found.tolist(), pairwise([*firsts, len(share_of)]), strict=True):
-        part = headers[first:last]
-        start, end = part.table["position"][0], part.end
-        part.table["position"] -= start
-        yield share, EncodedBatches(buffer[start:end], part)
 
+    def __init__(
+        self,
+        count: int,
+        fields: BatchFields,
+        *,
+        batch_bytes_max: int,
+        memory: Bytes = _NO_BYTES,
+        base_offset: int | None = None,
+    ) -> None:
+        """For ``count`` shares; ``memory`` is nobody else's from now on.
 
-def _encode_shares(
-    tables: Sequence[Divided], count: int, fields: BatchFields, batch_bytes_max: int, scratch: Scratch
-) -> tuple[EncodedBatches, Int64s]:
-    """All shares, one behind the other, not signed, and the index of the share that each batch is of."""
-    target, batches = _write(tables, count, writing.CONSECUTIVE, fields, batch_bytes_max, scratch)
-    share_of, counts = batches[:, writing.SHARE], batches[:, writing.COUNT]
-    before = np.cumsum(counts) - counts
-    firsts = before - before[np.searchsorted(share_of, share_of)]
-    raw = _raw_headers(fields, batches)
-    raw["base_offset"], raw["last_offset_delta"] = firsts, counts - 1
-    if fields.producer_id != NO_PRODUCER_ID:
-        raw["base_sequence"] = sequences(fields.base_sequence, firsts)
-    return _finish(target, batches, raw, fields, scratch), share_of
+        ``batch_bytes_max`` is as for :func:`encode_batches`. With a ``base_offset`` offsets are kept, and count from
+        there.
+        """
+        self._fields, self._memory = fields, memory
+        base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
+        base = writing.CONSECUTIVE if base_offset is None else base_offset
+        self._cut = writing.Cut(base, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
+        self._usual = np.full(count, len(memory) // max(count, 1), dtype=np.int64)
+        self._lay_out(self._usual)
 
+    def _lay_out(self, rooms: Int64s) -> None:
+        """Empty rooms of these sizes."""
+        count, size = len(rooms), int(rooms.sum())
+        self._rooms = rooms
+        self._target = self._memory if size <= len(self._memory) else np.empty(size, dtype=np.uint8)
+        self._starts = np.cumsum(rooms) - rooms
+        self._batches = np.empty((count, self._most_batches(rooms), writing.BATCH_FIELDS), dtype=np.int64)
+        self._batches[:, 0], self._batches[:, 0, writing.FULL_AT] = 0, -1
+        self._batches[:, 0, writing.END] = self._starts
+        self._opened = np.zeros(count, dtype=np.int64)
+        self.waiting = np.zeros(count, dtype=np.int64)  # bytes to be taken, of each share; not to be changed
 
-def _write(
-    tables: Sequence[Divided], count: int, base_offset: int, fields: BatchFields, batch_bytes_max: int, scratch: Scratch
-) -> tuple[Bytes, Int64s]:
-    """Record bytes with room for a header before each batch, and the table of batches, share by share."""
-    sources = [(source_of(table.records), _checked(table, count)) for table in tables]
-    sizes = np.zeros((count, 2), dtype=np.int64)
-    for source, shares in sources:
-        writing.add_sizes(source, shares, sizes)
-    rows, record_bytes = sizes.T
-    # Any two neighbours hold more than ``batch_bytes_max``.
-    most = np.minimum(rows, 2 * (record_bytes // max(batch_bytes_max, 1)) + 1)
-    room = record_bytes + most * LAYOUT.itemsize
-    target = scratch.take(int(room.sum()))
-    batches = np.empty((count + int(most.sum()), writing.BATCH_FIELDS), dtype=np.int64)
-    batches[:count], opened = 0, np.arange(count)
-    batches[:count, writing.END], batches[:count, writing.FULL_AT] = np.cumsum(room) - room, -1
-    base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
-    cut, found = writing.Cut(base_offset, base_timestamp, LAYOUT.itemsize, batch_bytes_max), count
-    for source, shares in sources:
-        found = writing.write_batches(source, shares, cut, target, batches, opened, found)
-    written = batches[count:found]
-    return target, written[np.argsort(written[:, writing.SHARE], kind="stable")]
+    def _most_batches(self, rooms: Int64s) -> int:
+        """And one that none is before. Any two neighbours hold more than ``batch_bytes_max``, and each has a header."""
+        room = int(rooms.max(initial=0))
+        return min(2 * (room // max(self._cut.batch_bytes_max, 1)) + 1, room // LAYOUT.itemsize) + 1
+
+    def measure(self, table: Divided) -> Measured:
+        """What adding a table takes. Raises IndexError where it has rows of other shares."""
+        source, shares = source_of(table.records), _checked(table, len(self._rooms))
+        needed = self._room_for(len(shares), _bytes_at_most(source))
+        if (self.waiting + needed > self._rooms).any():  # were all rows of one share: each of them must be asked
+            sizes = np.zeros((len(self._rooms), 2), dtype=np.int64)
+            writing.add_sizes(source, shares, sizes)
+            needed = self._room_for(*sizes.T)
+        return Measured(source, shares, needed)
+
+    def _room_for(self, rows: Int64s | int, record_bytes: Int64s | int) -> Int64s:
+        """Any two neighbouring batches hold more than ``batch_bytes_max``."""
+        batches = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
+        return record_bytes + batches * LAYOUT.itemsize
+
+    def lacking(self, table: Measured) -> list[int]:
+        """The shares to be taken before a table is added: those that it is too much for; all, where they are empty."""
+        if (self.waiting + table.needed <= self._rooms).all():  # the usual case
+            return []
+        is_too_large = (table.needed > self._rooms).any()
+        return np.flatnonzero(self.waiting if is_too_large else self.waiting + table.needed > self._rooms).tolist()
+
+    def add(self, table: Measured) -> None:
+        """Encode its rows, behind those of their share. Raises ValueError where shares are :meth:`lacking` room."""
+        if self.lacking(table):
+            raise ValueError("rows are added that there is no room for")
+        if (table.needed > self._rooms).any():
+            self._lay_out(np.maximum(table.needed, self._usual))
+        writing.write_batches(table.source, table.shares, self._cut, self._target, self._batches, self._opened)
+        ends = self._batches[np.arange(len(self._opened)), self._opened, writing.END]
+        self.waiting = ends - self._starts
+
+    def take(self, share: int) -> EncodedBatches:
+        """What :func:`encode_batches` makes of the rows of a share, without checksums: :func:`stamp_producer` computes
+        those of everything it changes. Good until more is added.
+        """
+        target, batches = self.take_unfinished(share)
+        counts = batches[:, writing.COUNT]
+        firsts = np.cumsum(counts) - counts
+        raw = _raw_headers(self._fields, batches)
+        raw["base_offset"], raw["last_offset_delta"] = firsts, counts - 1
+        if self._fields.producer_id != NO_PRODUCER_ID:
+            raw["base_sequence"] = sequences(self._fields.base_sequence, firsts)
+        return _finish(target, batches, raw, self._fields)
+
+    def take_unfinished(self, share: int) -> tuple[Bytes, Int64s]:
+        """The room of a share, and its batches there, before which there is room for their headers."""
+        start = self._starts[share]
+        room = self._target[start : start + self._rooms[share]]
+        batches = self._batches[share, 1 : self._opened[share] + 1].copy()
+        batches[:, : writing.END + 1] -= start
+        self._opened[share] = self.waiting[share] = 0
+        if self._rooms is not self._usual and not self.waiting.any():
+            self._lay_out(self._usual)
+        return room, batches
 
 
 def _checked(table: Divided, count: int) -> Int32s:
@@ -250,6 +292,19 @@ def source_of(records: Records) -> writing.Source:
         *_strings(_nulls(count) if records.values is None else records.values),
     )
     return writing.Source(*columns, *(_NO_HEADERS if records.headers is None else _header_columns(records.headers)))
+
+
+def _bytes_at_most(source: writing.Source) -> int:
+    """Of the records of all rows, in whatever batches."""
+    size = (len(source.offsets)) * RECORD_OVERHEAD_MAX
+    size += int(source.key_offsets[-1]) - int(source.key_offsets[0])
+    size += int(source.value_offsets[-1]) - int(source.value_offsets[0])
+    if len(source.header_offsets):
+        first, last = int(source.header_offsets[0]), int(source.header_offsets[-1])
+        size += (last - first) * HEADER_OVERHEAD_MAX
+        size += int(source.header_key_offsets[last]) - int(source.header_key_offsets[first])
+        size += int(source.header_value_offsets[last]) - int(source.header_value_offsets[first])
+    return size
 
 
 def _header_columns(headers: HeadersColumn) -> tuple[Int32s, Bytes, Int32s, Bytes, Int32s, Bools]:
@@ -285,10 +340,10 @@ def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:
     return raw
 
 
-def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields, scratch: Scratch) -> EncodedBatches:
+def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields) -> EncodedBatches:
     """Compress where asked, and put the headers where there is room for them; without checksums."""
     if fields.codec != Codec.NONE:
-        target, batches = _compressed(target, batches, fields, scratch)
+        target, batches = _compressed(target, batches, fields)
     starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
     if len(sizes) and sizes.max() - LOG_OVERHEAD > INT32_MAX:
         raise RecordTooLargeError(f"a batch of {sizes.max()} bytes, its length field takes {INT32_MAX}")
@@ -302,8 +357,8 @@ def _signed(encoded: EncodedBatches) -> EncodedBatches:
     return EncodedBatches(encoded.buffer, signed(encoded.buffer, encoded.headers.table))
 
 
-def _compressed(target: Bytes, batches: Int64s, fields: BatchFields, scratch: Scratch) -> tuple[Bytes, Int64s]:
-    """Written over what they are made of: every piece is complete by then."""
+def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[Bytes, Int64s]:
+    """Written over what they are made of, where there is room enough: every piece is complete by then."""
     pieces, moved, at = [], batches.copy(), 0
     room = np.empty(LAYOUT.itemsize, dtype=np.uint8)
     for batch, (start, end) in zip(moved, batches[:, : writing.END + 1].tolist(), strict=True):
@@ -311,5 +366,5 @@ def _compressed(target: Bytes, batches: Int64s, fields: BatchFields, scratch: Sc
         pieces += [room, body]
         batch[writing.START], at = at, at + LAYOUT.itemsize + len(body)
         batch[writing.END] = at
-    target = scratch.take(at)
+    target = target[:at] if at <= len(target) else np.empty(at, dtype=np.uint8)
     return np.concatenate(pieces, out=target) if pieces else target, moved

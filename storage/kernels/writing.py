@@ -22,12 +22,11 @@ Bools = npt.NDArray[np.bool_]
 # Columns of the table of batches that are written.
 START = 0  # of the room for the header, in the target
 END = 1  # behind the last record
-SHARE = 2  # that its rows are of
-COUNT = 3
-BASE_TIMESTAMP = 4
-MAX_TIMESTAMP = 5
-FULL_AT = 6  # where it must end
-BATCH_FIELDS = 7
+COUNT = 2
+BASE_TIMESTAMP = 3
+MAX_TIMESTAMP = 4
+FULL_AT = 5  # where it must end
+BATCH_FIELDS = 6
 
 DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and what depends on its batch
 PLAIN_FIELDS_BYTES_MAX = DELTAS_BYTES_MAX + 1 + 5 + 5 + 1  # of one without headers, beside the bytes of key and value
@@ -81,50 +80,48 @@ def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> None:
             sizes[np.uint64(share), 1] += _size_at_most(source, row)
 
 
-def write_batches(
-    source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s, found: int
-) -> int:
+def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s) -> None:
     """Write each row behind those of its share, which ``shares`` tells; below zero: it is left out.
 
     A batch ends before the record that would take it above ``cut.batch_bytes_max``. Of each share ``opened`` holds
-    which of ``batches``, shape (enough, BATCH_FIELDS), is open: at first one without records that is full, and ends
-    where the share's room in ``target`` begins. ``found`` batches are there, and as many are in the end as it returns:
-    what comes in several tables is written by several calls.
+    which of its ``batches``, shape (shares, enough, BATCH_FIELDS), is open: at first one without records that is full,
+    and ends where the share's room in ``target`` begins. Later calls go on where this one ends.
     """
-    return _write_batches(shares, target, batches, opened, found, cut, *source)
+    _write_batches(shares, target, batches, opened, cut, *source)
 
 
 @jit
-def _write_batches(
-    shares: Int32s, target: Bytes, batches: Int64s, opened: Int64s, found: int, cut: Cut, *columns: Any
-) -> int:
+def _write_batches(shares: Int32s, target: Bytes, batches: Int64s, opened: Int64s, cut: Cut, *columns: Any) -> None:
     source = Source(*columns)
     for row in range(len(shares)):
-        share = shares[row]
-        if share < 0:
+        if shares[row] < 0:
             continue
-        open_ = np.uint64(opened[np.uint64(share)])
-        at, count, base = batches[open_, END], batches[open_, COUNT], batches[open_, BASE_TIMESTAMP]
+        share = np.uint64(shares[row])
+        open_ = np.uint64(opened[share])
+        at, count, base = (
+            batches[share, open_, END],
+            batches[share, open_, COUNT],
+            batches[share, open_, BASE_TIMESTAMP],
+        )
         fixed, timestamp = _fixed_size(source, row), source.timestamps[np.uint64(row)]
         delta = count if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
         body = fixed + size_of(timestamp - base) + size_of(delta)
-        if at + size_of(body) + body > batches[open_, FULL_AT]:
-            open_, found = np.uint64(found), found + 1
-            opened[np.uint64(share)] = open_
-            batches[open_, START], batches[open_, SHARE] = at, share
+        if at + size_of(body) + body > batches[share, open_, FULL_AT]:
+            open_ = np.uint64(open_ + 1)
+            opened[share] = open_
+            batches[share, open_, START] = at
             at, count = at + cut.header_bytes, np.int64(0)
             base = timestamp if cut.base_timestamp == OF_FIRST else np.int64(cut.base_timestamp)
-            batches[open_, FULL_AT] = at + cut.batch_bytes_max
-            batches[open_, BASE_TIMESTAMP], batches[open_, MAX_TIMESTAMP] = base, timestamp
+            batches[share, open_, FULL_AT] = at + cut.batch_bytes_max
+            batches[share, open_, BASE_TIMESTAMP], batches[share, open_, MAX_TIMESTAMP] = base, timestamp
             delta = count if cut.base_offset == CONSECUTIVE else delta
             body = fixed + size_of(timestamp - base) + size_of(delta)
         at = write(target, at, body)
         target[np.uint64(at)] = 0  # attributes
         at = write(target, at + 1, timestamp - base)
         at = _write_content(source, row, target, write(target, at, delta))
-        batches[open_, MAX_TIMESTAMP] = max(batches[open_, MAX_TIMESTAMP], timestamp)
-        batches[open_, COUNT], batches[open_, END] = count + 1, at
-    return found
+        batches[share, open_, MAX_TIMESTAMP] = max(batches[share, open_, MAX_TIMESTAMP], timestamp)
+        batches[share, open_, COUNT], batches[share, open_, END] = count + 1, at
 
 
 @inlined

@@ -104,7 +104,7 @@ def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
 
 def sized(items: Iterable[int]) -> Generator[list[int], None, None]:
     """Gathered as if an item were as large as its number says."""
-    return gathered(items, lambda item: item, least=lambda: 3, most=5)
+    return gathered(items, lambda item: item, least=3, most=5)
 
 
 class Gated:
@@ -144,16 +144,6 @@ def test_no_more_is_gathered_than_the_bound_and_one_item() -> None:
     assert not items.are_all_there.wait(0.2)
     assert next(lists) == [2, 2, 2]
     assert list(lists) == [[2]]
-
-
-def test_how_much_is_waited_for_is_asked_anew_for_each_list() -> None:
-    least = iter([1, 2, 1])
-    items = Gated([1], [1, 1, 1])
-    lists = gathered(items, lambda item: item, least=lambda: next(least), most=2)
-    assert next(lists) == [1]
-    items.is_first_used.set()
-    soon(lambda: items.taken == [1, 1, 1, 1])  # one is at hand
-    assert [next(lists), next(lists)] == [[1, 1], [1]]
 
 
 def test_what_the_items_raise_comes_behind_all_that_was_gathered() -> None:

@@ -176,7 +176,30 @@ class TestCutting:
     def test_shares_that_are_not_of_the_rows_are_refused(self, shares: list[int]) -> None:
         table = v2.Divided(records([0, 1, 2]), np.array(shares, dtype=np.int32))
         with pytest.raises(IndexError, match=f"3 records in {len(shares)} shares"):
-            list(v2.encode_shares([table], 2, v2.BatchFields(), batch_bytes_max=1, scratch=v2.Scratch()))
+            v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=1).measure(table)
+
+    def test_a_table_that_needs_more_room_gets_memory_of_its_own_once_all_shares_are_taken(self) -> None:
+        memory = np.zeros(2 * 200, dtype=np.uint8)
+        encoder = v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=10**6, memory=memory)
+        small = v2.Divided(records([0, 1]), np.array([1, 1], dtype=np.int32))
+        large = v2.Divided(records(list(range(40))), np.zeros(40, dtype=np.int32))
+        encoder.add(encoder.measure(small))
+        measured = encoder.measure(large)
+        assert encoder.lacking(measured) == [1]
+        with pytest.raises(ValueError, match="no room"):
+            encoder.add(measured)
+        taken = [encoder.take(1).buffer]
+        encoder.add(measured)
+        taken.append(encoder.take(0).buffer)
+        encoder.add(encoder.measure(small))
+        taken.append(encoder.take(1).buffer)
+        assert [np.shares_memory(buffer, memory) for buffer in taken] == [True, False, True]
+
+    def test_only_shares_that_a_table_is_too_much_for_are_to_be_taken(self) -> None:
+        encoder = v2.ShareEncoder(3, v2.BatchFields(), batch_bytes_max=10**6, memory=np.zeros(3 * 200, dtype=np.uint8))
+        encoder.add(encoder.measure(v2.Divided(records(list(range(5))), np.array([0, 1, 1, 1, 1], dtype=np.int32))))
+        more = encoder.measure(v2.Divided(records([0, 1, 2, 3]), np.array([0, 1, 1, 2], dtype=np.int32)))
+        assert encoder.lacking(more) == [1]
 
     def test_a_slice_of_a_table_is_written_without_the_rest(self) -> None:
         part = records(list(range(100))).slice(40, 43)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -141,21 +141,34 @@ def test_rows_are_cut_into_batches_that_hold_no_more_than_asked(records: list[re
         assert header["size"] - v2.LAYOUT.itemsize <= bound or header["count"] == 1
 
 
-@given(st.lists(RECORDS, max_size=3), st.sampled_from(Codec), st.data())
-def test_shares_are_encoded_as_each_would_be_alone(
+@given(st.lists(RECORDS, max_size=4), st.sampled_from(Codec), st.data())
+def test_shares_are_encoded_as_each_would_be_alone_whenever_they_are_taken(
     sets: list[list[reference.Record]], codec: Codec, data: st.DataObject
 ) -> None:
-    sorts = [data.draw(st.lists(st.integers(-1, 4), min_size=len(each), max_size=len(each))) for each in sets]
-    divided = [v2.Divided(table(each), np.array(sort, np.int32)) for each, sort in zip(sets, sorts, strict=True)]
-    whole = [*zip(chain(*sets), chain(*sorts), strict=True)]
-    fields, bound, scratch = v2.BatchFields(codec=codec), data.draw(st.integers(1, 2000)), v2.Scratch()
-    for _ in range(2):  # in memory that others were written to
-        shares = v2.encode_shares(divided, 5, fields, batch_bytes_max=bound, scratch=scratch)
-        assert {share: signed(encoded) for share, encoded in shares} == {
-            share: signed(v2.encode_batches(table(alone), fields, batch_bytes_max=bound))
-            for share in range(5)
-            if (alone := [record for record, of in whole if of == share])
-        }
+    fields, bound = v2.BatchFields(codec=codec), data.draw(st.integers(1, 2000))
+    memory = np.full(data.draw(st.sampled_from([0, 500, 5000, 50_000])), 0xFF, dtype=np.uint8)
+    encoder = v2.ShareEncoder(3, fields, batch_bytes_max=bound, memory=memory)
+    waiting: dict[int, list[reference.Record]] = {}
+
+    def check(share: int) -> None:
+        assert signed(encoder.take(share)) == signed(
+            v2.encode_batches(table(waiting.pop(share)), fields, batch_bytes_max=bound)
+        )
+
+    for each in sets:
+        shares = data.draw(st.lists(st.integers(-1, 2), min_size=len(each), max_size=len(each)))
+        measured = encoder.measure(v2.Divided(table(each), np.array(shares, np.int32)))
+        for share in encoder.lacking(measured):
+            check(share)
+        encoder.add(measured)
+        for record, share in zip(each, shares, strict=True):
+            waiting.setdefault(share, []).append(record)
+        waiting.pop(-1, None)
+        assert set(np.flatnonzero(encoder.waiting).tolist()) == waiting.keys()
+        for share in data.draw(st.sets(st.sampled_from(sorted(waiting)))) if waiting else ():
+            check(share)
+    for share in list(waiting):
+        check(share)
 
 
 def signed(encoded: v2.EncodedBatches) -> tuple[bytes, list[tuple[int, ...]]]:
