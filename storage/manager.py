@@ -193,7 +193,7 @@ class LogManager:
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
         """The topic, created if it is missing. Raises TopicExistsError where it has other settings than asked for."""
-        topic = self.topics().get(name)
+        topic = self.described_topics().get(name) or self.topics().get(name)  # for most, no partition is looked at
         if topic is None:
             try:
                 return self.create_topic(name, partitions=partitions or 1, configs=configs)
@@ -205,13 +205,8 @@ class LogManager:
             raise TopicExistsError(
                 f"topic {name!r} has {len(topic.partitions)} partitions, {partitions} were asked for"
             )
-        asked, found = (
-            LogConfig.from_mapping(configs or {}).to_mapping(),
-            LogConfig.from_mapping(topic.configs).to_mapping(),
-        )
-        for key in configs or {}:
-            if asked[key] != found[key]:
-                raise TopicExistsError(f"topic {name!r} has {key} = {found[key]}, {asked[key]} was asked for")
+        if configs:
+            _check_configs(topic, configs)
         return topic
 
     def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
@@ -437,6 +432,14 @@ class LogManager:
         except CorruptionError as error:
             logger.warning("%s; taken for empty", error.located(path))
             return {}
+
+
+def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
+    """Raise TopicExistsError where a topic has other settings; those not given may be as they are."""
+    asked, found = [LogConfig.from_mapping(each).to_mapping() for each in (configs, topic.configs)]
+    for key in configs:
+        if asked[key] != found[key]:
+            raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, {asked[key]} was asked for")
 
 
 @dataclass(frozen=True)
