@@ -111,7 +111,7 @@ def _largest_content_max(records: Records) -> int:
     if records.headers is not None:
         return int(_content_bytes_max(records).max(initial=0))
     columns = [column for column in (records.keys, records.values) if column is not None]
-    return sum(int(np.diff(column.offsets).max(initial=0)) for column in columns)
+    return sum(int((column.offsets[1:] - column.offsets[:-1]).max(initial=0)) for column in columns)
 
 
 def _content_bytes_max(records: Records) -> Int64s:

@@ -66,6 +66,16 @@ def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
     return table
 
 
+def put_headers(buffer: Bytes, table: np.ndarray) -> None:
+    """Write whole headers, as the table tells them, where it says that the batches are. Checks no position."""
+    raw = np.empty(len(table), dtype=LAYOUT)
+    for name in _SAME_FIELDS:
+        raw[name] = table[name]
+    raw["length"] = table["size"] - LOG_OVERHEAD
+    raw["last_offset_delta"] = table["last_offset"] - table["base_offset"]
+    put_rows_at(buffer, table["position"], raw)
+
+
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
     """CRC-32C of each batch."""
     starts, sizes = headers.table["position"], headers.table["size"]
@@ -84,16 +94,13 @@ def empty_batch(headers: BatchHeaders) -> Bytes:
 
     Codec and delete horizon are cleared, everything else of the one header given is kept.
     """
-    row = headers.table[0]
-    raw = np.zeros(1, dtype=LAYOUT)
-    for name in _SAME_FIELDS:
-        raw[name] = row[name]
-    raw["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
-    raw["last_offset_delta"] = row["last_offset"] - row["base_offset"]
-    raw["base_timestamp"], raw["count"] = NO_TIMESTAMP, 0
-    raw["length"] = LAYOUT.itemsize - LOG_OVERHEAD
-    buffer = raw.view(np.uint8)
-    sign(buffer, np.zeros(1, dtype=np.int64), np.array([LAYOUT.itemsize]))
+    table = headers.table[:1].copy()
+    table["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
+    table["base_timestamp"], table["count"] = NO_TIMESTAMP, 0
+    table["position"], table["size"] = 0, LAYOUT.itemsize
+    buffer = np.empty(LAYOUT.itemsize, dtype=np.uint8)
+    put_headers(buffer, table)
+    signed(buffer, table)
     return buffer
 
 
@@ -120,15 +127,17 @@ def stamp_producer(
     base_sequence: int,
     transactional: bool,
 ) -> BatchHeaders:
-    """As :func:`stamp`, and say who wrote the batches; sequences go on from batch to batch by the offsets they span."""
+    """As :func:`stamp`, and say who wrote the batches; sequences go on from batch to batch by the offsets they span.
+
+    Whole headers are written, so that none need be there yet.
+    """
     table = _changeable(buffer, headers)
     _place(table, base_offset, leader_epoch)
     table["producer_id"], table["producer_epoch"] = producer_id, producer_epoch
     spans = table["last_offset"] - table["base_offset"] + 1
     table["base_sequence"] = sequences(base_sequence, np.cumsum(spans) - spans)
     table["attributes"] = (table["attributes"] & ~TRANSACTIONAL_MASK) | TRANSACTIONAL_MASK * transactional
-    of_producer = ("producer_id", "producer_epoch", "base_sequence", "attributes")
-    _put(buffer, table, "base_offset", "leader_epoch", *of_producer)
+    put_headers(buffer, table)
     return signed(buffer, table)
 
 

@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.format.fields import (
     TimestampType,
 )
 from pyspark_commitlog.storage.format.tables import (
+    HEADERS,
     BatchHeaders,
     BinaryColumn,
     Bools,
@@ -32,9 +33,8 @@ from pyspark_commitlog.storage.format.tables import (
     Int32s,
     Int64s,
     Records,
-    put_rows_at,
 )
-from pyspark_commitlog.storage.format.v2_header import LAYOUT, MAGIC, headers, sequences, signed
+from pyspark_commitlog.storage.format.v2_header import LAYOUT, MAGIC, put_headers, sequences, signed
 from pyspark_commitlog.storage.kernels import frozen, writing
 
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, two deltas, three lengths
@@ -125,12 +125,12 @@ def encode(
     _check_offsets(records.offsets, base, last)
     encoder = ShareEncoder(1, fields, batch_bytes_max=2**62, base_offset=base)
     encoder.add(encoder.measure(Divided.single(records)))
-    target, batches = encoder.take_unfinished(0)
-    raw = _raw_headers(fields, batches)
-    raw["base_offset"], raw["last_offset_delta"] = base, last - base
+    encoded = encoder.take(0)
+    table = encoded.headers.table
+    table["base_offset"], table["last_offset"] = base, last
     if max_timestamp is not None:
-        raw["max_timestamp"] = max_timestamp
-    return _signed(_finish(target, batches, raw, fields)).buffer
+        table["max_timestamp"] = max_timestamp
+    return _signed(encoded).buffer
 
 
 def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
@@ -250,28 +250,17 @@ class ShareEncoder:
         self.waiting = ends - self._starts
 
     def take(self, share: int) -> EncodedBatches:
-        """What :func:`encode_batches` makes of the rows of a share, without checksums: :func:`stamp_producer` computes
-        those of everything it changes. Good until more is added.
+        """What :func:`encode_batches` makes of the rows of a share, but room in place of the headers, which
+        :func:`stamp_producer` writes. Good until more is added.
         """
-        target, batches = self.take_unfinished(share)
-        counts = batches[:, writing.COUNT]
-        firsts = np.cumsum(counts) - counts
-        raw = _raw_headers(self._fields, batches)
-        raw["base_offset"], raw["last_offset_delta"] = firsts, counts - 1
-        if self._fields.producer_id != NO_PRODUCER_ID:
-            raw["base_sequence"] = sequences(self._fields.base_sequence, firsts)
-        return _finish(target, batches, raw, self._fields)
-
-    def take_unfinished(self, share: int) -> tuple[Bytes, Int64s]:
-        """The room of a share, and its batches there, before which there is room for their headers."""
-        start = self._starts[share]
+        start, count = self._starts[share], self._opened[share]
         room = self._target[start : start + self._rooms[share]]
-        batches = self._batches[share, 1 : self._opened[share] + 1].copy()
-        batches[:, : writing.END + 1] -= start
+        batches = self._batches[share, 1 : count + 1].copy()
+        batches[:, [writing.START, writing.END]] -= start
         self._opened[share] = self.waiting[share] = 0
         if self._rooms is not self._usual and not self.waiting.any():
             self._lay_out(self._usual)
-        return room, batches
+        return _finished(room, batches, self._fields)
 
 
 def _checked(table: Divided, count: int) -> Int32s:
@@ -326,34 +315,29 @@ _NO_NULLS = frozen(np.empty(0, dtype=np.bool_))
 _NO_HEADERS = _header_columns(HeadersColumn(np.empty(0, dtype=np.int32), _nulls(0), _nulls(0)))
 
 
-def _raw_headers(fields: BatchFields, batches: Int64s) -> np.ndarray:
-    raw = np.zeros(len(batches), dtype=LAYOUT)
-    raw["magic"] = MAGIC
-    raw["leader_epoch"] = fields.leader_epoch
-    raw["attributes"] = fields.attributes
-    raw["base_timestamp"] = batches[:, writing.BASE_TIMESTAMP]
-    raw["max_timestamp"] = batches[:, writing.MAX_TIMESTAMP]
-    raw["producer_id"] = fields.producer_id
-    raw["producer_epoch"] = fields.producer_epoch
-    raw["base_sequence"] = fields.base_sequence
-    raw["count"] = batches[:, writing.COUNT]
-    return raw
-
-
-def _finish(target: Bytes, batches: Int64s, raw: np.ndarray, fields: BatchFields) -> EncodedBatches:
-    """Compress where asked, and put the headers where there is room for them; without checksums."""
+def _finished(target: Bytes, batches: Int64s, fields: BatchFields) -> EncodedBatches:
+    """Compressed where asked; without headers, which :func:`put_headers` writes. Offsets count from 0."""
+    counts = batches[:, writing.COUNT]
+    firsts = np.cumsum(counts) - counts
     if fields.codec != Codec.NONE:
         target, batches = _compressed(target, batches, fields)
-    starts, sizes = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
-    if len(sizes) and sizes.max() - LOG_OVERHEAD > INT32_MAX:
-        raise RecordTooLargeError(f"a batch of {sizes.max()} bytes, its length field takes {INT32_MAX}")
-    raw["length"] = sizes - LOG_OVERHEAD
-    put_rows_at(target, starts, raw)
-    buffer = target[: int(batches[-1, writing.END]) if len(batches) else 0]
-    return EncodedBatches(buffer, BatchHeaders(headers(buffer, starts.copy(), sizes)))
+    table = np.empty(len(batches), dtype=HEADERS)
+    table["position"], table["size"] = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
+    if len(table) and table["size"].max() - LOG_OVERHEAD > INT32_MAX:
+        raise RecordTooLargeError(f"a batch of {table['size'].max()} bytes, its length field takes {INT32_MAX}")
+    table["base_offset"], table["last_offset"], table["count"] = firsts, firsts + counts - 1, counts
+    table["base_timestamp"] = batches[:, writing.BASE_TIMESTAMP]
+    table["max_timestamp"] = batches[:, writing.MAX_TIMESTAMP]
+    table["magic"], table["attributes"], table["leader_epoch"] = MAGIC, fields.attributes, fields.leader_epoch
+    table["producer_id"], table["producer_epoch"] = fields.producer_id, fields.producer_epoch
+    table["base_sequence"] = sequences(fields.base_sequence, firsts)
+    table["crc"] = 0  # not known before all else is
+    headers = BatchHeaders(table)
+    return EncodedBatches(target[: headers.end], headers)
 
 
 def _signed(encoded: EncodedBatches) -> EncodedBatches:
+    put_headers(encoded.buffer, encoded.headers.table)
     return EncodedBatches(encoded.buffer, signed(encoded.buffer, encoded.headers.table))
 
 
