@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -90,12 +91,12 @@ _ARROW_ANSWER = pa.schema(
 )
 
 TABLE_BYTES_MIN = 8 * 2**20  # of rows that come, until they are encoded: many at once take less time
-TABLE_BYTES_MAX = 12 * 2**20
-# An append takes a millisecond, whatever is in it, so that small ones take a task long; but what waits for one waits
-# for the disk too, and behind the last row everybody waits for that.
+TABLE_BYTES_MAX = 12 * 2**20  # of rows that come meanwhile, and one Arrow batch more
+# What may wait encoded. An append takes a millisecond, whatever is in it, so it should be large; but what is not
+# appended is not on its way to the disk either, for which everybody waits behind the last row.
 WAITING_BYTES_MAX = 8 * 2**20
-PART_BYTES_MIN = 2**15  # but of each partition so much, on average: else its record batches are small
-PARTS_BYTES_MAX = 32 * 2**20  # and of all of them no more
+PART_BYTES_MIN = 2**15  # or of each partition so much, on average: else its record batches are small; but
+PARTS_BYTES_MAX = 32 * 2**20  # of all of them no more
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
@@ -217,10 +218,6 @@ def _kept_memory(size: int) -> Bytes:
     return _kept.memory[:size]  # type: ignore[no-any-return]
 
 
-def _bytes_of(batch: pa.RecordBatch) -> int:
-    return batch.nbytes  # type: ignore[no-any-return]
-
-
 class _Task:
     """One task's rows on their way into the log."""
 
@@ -246,8 +243,8 @@ class _Task:
         wait encoded than may, those of the partition that has most are appended: so the disk begins early, and appends
         are large.
         """
-        rows = filter(len, batches)
-        with closing(gathered(rows, _bytes_of, least=TABLE_BYTES_MIN, most=TABLE_BYTES_MAX)) as tables:
+        rows, size = filter(len, batches), attrgetter("nbytes")
+        with closing(gathered(rows, size, least=TABLE_BYTES_MIN, most=TABLE_BYTES_MAX)) as tables:
             for table in tables:
                 self._encode(table)
                 self._append_down_to(self._waiting_max)
@@ -255,7 +252,10 @@ class _Task:
         return list(self._written.values())
 
     def _encode(self, table: list[pa.RecordBatch]) -> None:
-        """Those of a kind one after the other: a step whose code is in the processor's caches takes half the time."""
+        """Encode the rows of some Arrow batches; those that find no room drive out what waits of their partition.
+
+        All are divided before any is encoded: a step that finds its code in the processor's caches takes half the time.
+        """
         divided: list[tuple[str, Divided]] = []
         now_ms = time.time_ns() // 1_000_000
         for batch in table:

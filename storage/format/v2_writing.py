@@ -168,7 +168,7 @@ class Measured(NamedTuple):
 
     source: writing.Source
     shares: Int32s
-    needed: Int64s  # bytes of room at most, of each share
+    needed: Int64s  # bytes of room at most: of each share, or a number that holds for any
 
 
 class ShareEncoder:
@@ -221,7 +221,7 @@ class ShareEncoder:
         """What adding a table takes. Raises IndexError where it has rows of other shares."""
         source, shares = source_of(table.records), _checked(table, len(self._rooms))
         needed = self._room_for(len(shares), _bytes_at_most(source))
-        if (self.waiting + needed > self._rooms).any():  # were all rows of one share: each of them must be asked
+        if (self.waiting + needed > self._rooms).any():  # were all rows of one share; else that is enough to know
             sizes = np.zeros((len(self._rooms), 2), dtype=np.int64)
             writing.add_sizes(source, shares, sizes)
             needed = self._room_for(*sizes.T)
