@@ -145,15 +145,17 @@ class LogManager:
 
     def topic(self, name: str) -> TopicDescription:
         """One topic. Raises UnknownTopicOrPartitionError, with the nearest name there is."""
-        described = self.described_topics()
-        if name in described:  # the usual case, for which no partition is looked at
-            return described[name]
-        topics = self.topics()
-        if name not in topics:
+        found = self.find_topic(name)
+        if found is None:
+            topics = self.topics()
             nearest = difflib.get_close_matches(name, topics, 1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it holds {', '.join(topics) or 'no topics'}"
             raise UnknownTopicOrPartitionError(f"no topic {name!r} in {self.directory}{hint}")
-        return topics[name]
+        return found
+
+    def find_topic(self, name: str) -> TopicDescription | None:
+        """One topic, or None. For one that ``topics.json`` describes, as most, no partition is looked at."""
+        return self.described_topics().get(name) or self.topics().get(name)
 
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic."""
@@ -193,12 +195,12 @@ class LogManager:
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
         """The topic, created if it is missing. Raises TopicExistsError where it has other settings than asked for."""
-        topic = self.described_topics().get(name) or self.topics().get(name)  # for most, no partition is looked at
+        topic = self.find_topic(name)
         if topic is None:
             try:
                 return self.create_topic(name, partitions=partitions or 1, configs=configs)
             except TopicExistsError:
-                topic = self.topics().get(name)  # another process was quicker
+                topic = self.find_topic(name)  # another process was quicker
                 if topic is None:
                     raise
         if partitions is not None and partitions != len(topic.partitions):
@@ -257,7 +259,7 @@ class LogManager:
 
     def internal_partitions(self, name: str, *, create: bool = False) -> int:
         """How many partitions an internal topic has; 0 where it is missing, unless it is to be created, with 50."""
-        topic = self.described_topics().get(name) or self.topics().get(name)
+        topic = self.find_topic(name)
         if topic is None and create:
             topic = self.ensure_topic(name, partitions=INTERNAL_PARTITIONS)
         return 0 if topic is None else len(topic.partitions)

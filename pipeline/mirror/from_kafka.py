@@ -71,7 +71,7 @@ def _the_topic(admin: Admin, name: str) -> KafkaTopic:
 
 def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str]) -> None:
     """Make the topic, or give it the partitions that it lacks."""
-    known = manager.topics().get(topic.name)
+    known = manager.find_topic(topic.name)
     if known is None:
         settings = {**topic.configs, **configs}
         manager.create_topic(topic.name, partitions=topic.partitions, configs=settings, topic_id=topic.id)
