@@ -265,10 +265,10 @@ class _Task:
             for partition, batches in self._topics[topic].encode(part):
                 self._append_to(topic, partition, batches)
 
-    def _append_down_to(self, waiting_bytes: int) -> None:
+    def _append_down_to(self, waiting_max: int) -> None:
         """Append what waits of the partition that has most, then of the next, until no more than this waits."""
-        while sum(topic.waiting_bytes for topic in self._topics.values()) > waiting_bytes:
-            name, topic = max(self._topics.items(), key=lambda item: item[1].waiting_bytes_max)
+        while sum(topic.waiting_bytes for topic in self._topics.values()) > waiting_max:
+            name, topic = max(self._topics.items(), key=lambda item: item[1].fullest_bytes)
             self._append_to(name, *topic.take_fullest())
 
     def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
@@ -396,6 +396,5 @@ class _TopicWriter:
         return int(self._encoder.waiting.sum())
 
     @property
-    def waiting_bytes_max(self) -> int:
-        """Of a partition."""
+    def fullest_bytes(self) -> int:
         return int(self._encoder.waiting.max())

@@ -347,10 +347,8 @@ class _Change:
             batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
         )
         opens = batch.is_transactional and not known.in_transaction
-        self.states[batch.producer_id] = ProducerState(
-            batch.producer_id,
+        self.states[batch.producer_id] = known._replace(
             epoch=batch.producer_epoch,
-            coordinator_epoch=known.coordinator_epoch,
             last_timestamp=batch.max_timestamp,
             current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
             batches=(*kept, newest),

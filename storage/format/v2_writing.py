@@ -197,7 +197,7 @@ class ShareEncoder:
         base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
         base = writing.CONSECUTIVE if base_offset is None else base_offset
         self._cut = writing.Cut(base, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
-        self._usual = np.full(count, len(memory) // max(count, 1), dtype=np.int64)
+        self._usual = np.full(count, len(memory) // count, dtype=np.int64)
         self._lay_out(self._usual)
 
     def _lay_out(self, rooms: Int64s) -> None:
@@ -213,9 +213,13 @@ class ShareEncoder:
         self.waiting = np.zeros(count, dtype=np.int64)  # bytes to be taken, of each share; not to be changed
 
     def _most_batches(self, rooms: Int64s) -> int:
-        """And one that none is before. Any two neighbours hold more than ``batch_bytes_max``, and each has a header."""
+        """That a room holds, and one that is before the first. Each has a header."""
         room = int(rooms.max(initial=0))
-        return min(2 * (room // max(self._cut.batch_bytes_max, 1)) + 1, room // LAYOUT.itemsize) + 1
+        return int(min(self._batches_of(room), room // LAYOUT.itemsize)) + 1
+
+    def _batches_of(self, record_bytes: Int64s | int) -> Int64s | int:
+        """At most: any two neighbours hold more than ``batch_bytes_max``."""
+        return 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1
 
     def measure(self, table: Divided) -> Measured:
         """What adding a table takes. Raises IndexError where it has rows of other shares."""
@@ -228,12 +232,13 @@ class ShareEncoder:
         return Measured(source, shares, needed)
 
     def _room_for(self, rows: Int64s | int, record_bytes: Int64s | int) -> Int64s:
-        """Any two neighbouring batches hold more than ``batch_bytes_max``."""
-        batches = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
-        return record_bytes + batches * LAYOUT.itemsize
+        """Of records and the headers of their batches, none of which is empty."""
+        return record_bytes + np.minimum(rows, self._batches_of(record_bytes)) * LAYOUT.itemsize
 
     def lacking(self, table: Measured) -> list[int]:
-        """The shares to be taken before a table is added: those that it is too much for; all, where they are empty."""
+        """The shares to be taken before a table is added: those whose room is too full; where a room is too small for
+        it even when empty, all that have batches.
+        """
         if (self.waiting + table.needed <= self._rooms).all():  # the usual case
             return []
         is_too_large = (table.needed > self._rooms).any()
@@ -285,7 +290,7 @@ def source_of(records: Records) -> writing.Source:
 
 def _bytes_at_most(source: writing.Source) -> int:
     """Of the records of all rows, in whatever batches."""
-    size = (len(source.offsets)) * RECORD_OVERHEAD_MAX
+    size = len(source.offsets) * RECORD_OVERHEAD_MAX
     size += int(source.key_offsets[-1]) - int(source.key_offsets[0])
     size += int(source.value_offsets[-1]) - int(source.value_offsets[0])
     if len(source.header_offsets):
