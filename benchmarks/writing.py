@@ -3,8 +3,8 @@
 The rows come from Parquet, a key of 16 bytes and a value of 100 made of words. Ours are in the topic exactly once,
 synced and committed, when a write returns; the Kafka sink's at least once, acknowledged by a broker that syncs nothing.
 The floor is a ``mapInArrow`` over the same columns that only counts. What is tuned is set beside what is tuned, and
-defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md), which
-the floor gains as much by as a write does, so that it is the harder one of two to come near.
+defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md). That
+saves the floor as many milliseconds as a write, which comes less near to it so than as it comes.
 
 Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
 the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
