@@ -46,6 +46,9 @@ ZEROS = bytes(2**20)
 CODECS = ("none", "lz4")
 TUNED = {"kafka.batch.size": "1000000", "kafka.linger.ms": "20"}  # about what a topic takes, as ours are
 DEFAULTS: dict[str, str] = {}
+FLOOR_AS_IT_COMES = "floor: mapInArrow that counts, as it comes"
+FLOOR_TUNED = "floor: mapInArrow that counts, tuned"
+FLOOR_OF = {"ours as it comes, none": FLOOR_AS_IT_COMES, "ours, none": FLOOR_TUNED}
 HAND_OVER_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNBOUNDED = str(2**31 - 1)  # Spark then adds up no bytes; rows as small as these need no bound
 # Micro-batches of so many files; the input is given so many times.
@@ -153,15 +156,15 @@ def write_files(directory: Path, rows: int) -> list[Path]:
 def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
     """One write of all rows."""
     few = replace(to_write, source="input-few")
-    run_often([*_peers(few).values(), *_near(few).values()], WARM_UP_WRITES)
-    peers = _peers(to_write)
+    run_often([*_peers(few).values(), *_floors(few).values()], WARM_UP_WRITES)
+    peers, floors = _peers(to_write), _floors(to_write)
     found = _alternate(to_write, peers, rounds)
-    near = _alternate(to_write, _near(to_write), rounds * NEAR_ROUNDS)
+    near = {name: (peers | floors)[name] for pair in FLOOR_OF.items() for name in pair}
+    beside_floor = _alternate(to_write, near, rounds * NEAR_ROUNDS)
     operation = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
-    least = {FLOOR: near["floor, tuned"].median}
-    for how in ("as it comes", "tuned"):
-        floor = f"floor: mapInArrow that counts, {how}"
-        yield Comparison(operation, floor, near[f"ours, {how}"], near[f"floor, {how}"], 1.3, 1.15, ratio=Ratio.SLOWER)
+    least = {FLOOR: beside_floor[FLOOR_TUNED].median}
+    for writing, floor in FLOOR_OF.items():
+        yield Comparison(operation, floor, beside_floor[writing], beside_floor[floor], 1.3, 1.15, ratio=Ratio.SLOWER)
     yield Comparison(operation, "Delta, append", found["ours as it comes, none"], found["delta"], 1.3, 2, work=least)
     for codec in CODECS:
         told, tuned, defaults = f"{operation}, {codec}", found[f"tuned, {codec}"], found[f"defaults, {codec}"]
@@ -180,13 +183,8 @@ def _peers(to_write: Prepared) -> Peers:
     return peers
 
 
-def _near(to_write: Prepared) -> Peers:
-    return {
-        "ours, as it comes": partial(_write_ours_as_it_comes, to_write, "none"),
-        "floor, as it comes": partial(_count_as_it_comes, to_write),
-        "ours, tuned": partial(_write_ours, to_write, "none"),
-        "floor, tuned": partial(_count, to_write),
-    }
+def _floors(to_write: Prepared) -> Peers:
+    return {FLOOR_AS_IT_COMES: partial(_count_as_it_comes, to_write), FLOOR_TUNED: partial(_count, to_write)}
 
 
 def _count(to_write: Prepared) -> None:
