@@ -3,8 +3,7 @@
 The rows come from Parquet, a key of 16 bytes and a value of 100 made of words. Ours are in the topic exactly once,
 synced and committed, when a write returns; the Kafka sink's at least once, acknowledged by a broker that syncs nothing.
 The floor is a ``mapInArrow`` over the same columns that only counts. What is tuned is set beside what is tuned, and
-defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md). That
-saves the floor as many milliseconds as a write, which comes less near to it so than as it comes.
+defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md).
 
 Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
 the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
@@ -49,8 +48,10 @@ DEFAULTS: dict[str, str] = {}
 FLOOR_AS_IT_COMES = "floor: mapInArrow that counts, as it comes"
 FLOOR_TUNED = "floor: mapInArrow that counts, tuned"
 FLOOR_OF = {"ours as it comes, none": FLOOR_AS_IT_COMES, "ours, none": FLOOR_TUNED}
-HAND_OVER_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-UNBOUNDED = str(2**31 - 1)  # Spark then adds up no bytes; rows as small as these need no bound
+SMALL_ROWS = {  # Spark adds up no bytes; docs/tuning.md
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+}
 # Micro-batches of so many files; the input is given so many times.
 STREAMS = {"8 micro-batches of 250,000": (1, 1), "4 micro-batches of 1,000,000": (4, 2)}
 ASKED_OF_STREAMS = {
@@ -91,11 +92,15 @@ class Prepared:
     @contextmanager
     def tuned(self) -> Iterator[None]:
         """Rows go into Python as docs/tuning.md advises for small ones."""
-        self.spark.conf.set(HAND_OVER_BYTES, UNBOUNDED)
+        conf = self.spark.conf
+        before = {name: conf.get(name) for name in SMALL_ROWS}
+        for name, value in SMALL_ROWS.items():
+            conf.set(name, value)
         try:
             yield
         finally:
-            self.spark.conf.unset(HAND_OVER_BYTES)
+            for name, value in before.items():
+                conf.set(name, value)  # type: ignore[arg-type]  # each has a default
 
     def kafka_options(self, codec: str, settings: dict[str, str]) -> dict[str, str]:
         return {

@@ -5,7 +5,7 @@ Only timestamps (milliseconds in records, microseconds in Spark) and null masks 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -24,6 +24,11 @@ def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.
     """The columns of ``schema``, which are some of the source's (``schema.arrow_schema``)."""
     arrays = [_TO_ARROW[name](records, source) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def batches_of(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Arrow's messages, each a record batch with the columns of ``schema``; they are not copied."""
+    return (pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages)
 
 
 def check_nulls(batch: pa.RecordBatch, where: str) -> None:

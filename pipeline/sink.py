@@ -146,8 +146,7 @@ class _MicroBatch:
         plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version)
         with AbortUnlessTold(self._writer, transaction) as guard:
             with self._described(rows.sparkSession):
-                answers = [Answer(*row) for row in rows.mapInArrow(TaskWriter(plan), ANSWER).collect()]
-            written = judged(answers)
+                written = judged(_run(TaskWriter(plan), rows))
             records = dict.fromkeys(self.wanted, 0)
             for each in written:
                 if each.topic in records:
@@ -166,6 +165,13 @@ class _MicroBatch:
         """The job in Spark's UI: which batch of whom goes where."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
         return nullcontext() if is_remote() else load_classic().described(session, text)
+
+
+def _run(task: TaskWriter, rows: DataFrame) -> list[Answer]:
+    """Write all rows by one Spark job: what its tasks answer."""
+    if not is_remote() and load_classic().hands_over_messages(rows.sparkSession):
+        return load_classic().collect_over_messages(rows, task.answers)  # type: ignore[no-any-return]
+    return [Answer(*row) for row in rows.mapInArrow(task, ANSWER).collect()]
 
 
 def _failures() -> tuple[type[Exception], ...]:

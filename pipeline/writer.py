@@ -160,7 +160,7 @@ class UnwritableRowError(InvalidRecordError):
 
 @dataclass(frozen=True)
 class TaskWriter:
-    """The function for ``mapInArrow``; travels to the workers.
+    """The function for ``mapInArrow``, and with :meth:`answers` for any other way; travels to the workers.
 
     Appends whenever enough rows came, so that a task needs memory for no more, and syncs every partition it touched
     before it answers: on the disk is then all of the answer.
