@@ -6,13 +6,14 @@ its start script. The floor is a Python data source that yields batches it holds
 tuned, whose schema says that nothing is null (docs/tuning.md); all else beside ours as it comes.
 
 The long reads are timed behind one of their own: Kafka's source leaves buffers of its fetches to the garbage collector,
-which goes on into whatever follows. The same queries are run over ten records first.
+which goes on into whatever follows. The same queries are run over ten records first. Beside the floor they are timed in
+several sessions, without a broker.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +27,20 @@ from pyspark.sql import functions as F
 
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
-from benchmarks.floors import PARTITIONS, ReadyBatches
+from benchmarks.floors import PARTITIONS
 from benchmarks.rows import records
-from benchmarks.timing import NEAR_ROUNDS, Timing, alternate, alternate_told, run_often, time_second_call
+from benchmarks.sessions import closing_session, in_sessions
+from benchmarks.timing import (
+    Seconds,
+    alternate,
+    alternate_told,
+    run_often,
+    seconds_in_turn,
+    time_second_call,
+)
 from pyspark_commitlog import read_table
-from pyspark_commitlog.pipeline.session import spark_session
 from pyspark_commitlog.storage import LogManager
 from tests.support.kafka import mount
-from tests.support.spark_connector import connector_jars
 
 ROWS = 2_000_000
 TOPIC = "reading"
@@ -42,7 +49,7 @@ ROWS_A_MS = 10  # of a partition
 CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records say that they are old
 MICRO_BATCHES = 8
 WARM_UP = 4  # rounds of the long reads until the JVM has compiled what they run
-WARM_UP_QUERIES = 100  # over ten records, of each kind
+WARM_UP_QUERIES = 50  # over ten records, of each kind
 LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many to warm up
 
 # What of the consumer's settings helps Spark's Kafka source most, one by one and together: fetches that hold many
@@ -61,6 +68,7 @@ NOT_NULL = """key binary not null, value binary not null, topic string not null,
 
 Peers = dict[str, Callable[[], object]]
 Options = Mapping[str, str]
+Run = Callable[[DataFrame], None]
 
 
 class Lookup(NamedTuple):
@@ -86,13 +94,13 @@ def _bounds(of_the_first: int, rest: int = 0) -> str:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A session, a running broker, and the topic in its directory and in a Delta table."""
+    """A session, a running broker, and the topic in its directory and in a Delta table; or a session and the topic."""
 
     spark: SparkSession
     directory: Path
-    bootstrap: str
     log_dir: str
     rows: int
+    bootstrap: str = ""
 
     @property
     def lookup(self) -> Lookup:
@@ -128,8 +136,10 @@ class Prepared:
 def measure(setting: Setting) -> Iterator[Comparison]:
     """Each comparison as soon as it is measured.
 
-    First the lookups: by their many short queries the JVM compiles what plans any query.
+    Of those with the broker first the lookups: by their many short queries the JVM compiles what plans any query.
     """
+    write_topic(setting.directory / "source", setting.sized(ROWS))
+    yield from beside_floor(setting)
     with prepared(setting) as topic:
         for part in (lookups, full_reads, one_column, streams):
             yield from part(topic, setting.rounds)
@@ -137,34 +147,16 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 @contextmanager
 def prepared(setting: Setting) -> Iterator[Prepared]:
-    rows = setting.sized(ROWS)
-    write_topic(setting.directory / "source", rows)
+    """``write_topic`` has written it."""
     with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
         broker.start(props={"log.retention.check.interval.ms": "3600000"})
         mount(broker, setting.directory / "source", {TOPIC: CONFIGS})
-        topic = Prepared(spark, setting.directory, broker.bootstrap, str(broker.log_dir), rows)
+        log_dir, rows = str(broker.log_dir), setting.sized(ROWS)
+        topic = Prepared(spark, setting.directory, log_dir, rows, broker.bootstrap)
         topic.commitlog({}).select("key", "value", "timestamp").write.format("delta").save(
             str(topic.directory / "delta")
         )
         yield topic
-
-
-@contextmanager
-def closing_session() -> Iterator[SparkSession]:
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        # All of it from the start: a heap that grows and shrinks takes 300 ms of a core from whoever's turn it is.
-        "spark.driver.extraJavaOptions": "-Xms2g -XX:+AlwaysPreTouch",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.jars": connector_jars(),
-    }
-    spark = spark_session("reading", master="local[2]", settings=settings)
-    spark.dataSource.register(ReadyBatches)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def write_topic(directory: Path, rows: int) -> None:
@@ -178,33 +170,51 @@ def write_topic(directory: Path, rows: int) -> None:
 
 def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
     """All columns, into an aggregate and into noop."""
-    for sink, run in {"an aggregate": aggregate, "noop": drain}.items():
-        _warm_up(topic, run)
+    ten = topic.lookup.by_offset()
+    for sink, run in SINKS.items():
+        _warm_up(run, [partial(load, ten) for load in (topic.commitlog, topic.tuned, topic.kafka)])
         peers: Peers = {
             "ours": lambda run=run: run(topic.commitlog({})),
             "defaults": lambda run=run: run(topic.kafka({})),
             "ours, tuned": lambda run=run: run(topic.tuned({})),
             "tuned": lambda run=run: run(topic.kafka(TUNED)),
         }
-        found = _alternate_pairs(peers, rounds)
+        found = alternate_told(_second_calls(peers), rounds, WARM_UP)
         operation = f"read all columns into {sink}"
         yield Comparison(operation, "Spark's Kafka source, defaults", found["ours"], found["defaults"], 3, 4)
         yield Comparison(operation, "Spark's Kafka source, tuned fetch", found["ours, tuned"], found["tuned"], 2, 2.5)
-        near: Peers = {"ours": peers["ours"], "floor": lambda run=run: run(topic.ready(topic.rows))}
-        found = _alternate_pairs(near, rounds * NEAR_ROUNDS)
-        floor = "floor: Python source with ready batches"
-        yield Comparison(operation, floor, found["ours"], found["floor"], 1.15, 1.05, Ratio.SLOWER)
 
 
-def _warm_up(topic: Prepared, run: Callable[[DataFrame], None]) -> None:
-    few = topic.lookup.by_offset()
-    kinds = [partial(load, few) for load in (topic.commitlog, topic.tuned, topic.kafka)]
-    kinds.append(partial(topic.ready, PARTITIONS * ROWS_A_MS))
-    run_often([lambda load=load: run(load()) for load in kinds], WARM_UP_QUERIES)
+def beside_floor(setting: Setting) -> Iterator[Comparison]:
+    """All columns, as it comes, beside batches that are ready."""
+    found = in_sessions(_beside_floor, setting)
+    for sink in SINKS:
+        operation, floor = f"read all columns into {sink}", "floor: Python source with ready batches"
+        yield Comparison(operation, floor, found[f"ours, {sink}"], found[f"floor, {sink}"], 1.15, 1.05, Ratio.SLOWER)
 
 
-def _alternate_pairs(peers: Peers, rounds: int) -> dict[str, Timing]:
-    return alternate_told({name: partial(time_second_call, run) for name, run in peers.items()}, rounds, WARM_UP)
+def _beside_floor(setting: Setting) -> Seconds:
+    """In one session."""
+    found: Seconds = {}
+    with closing_session() as spark:
+        topic = Prepared(spark, setting.directory, str(setting.directory / "source"), setting.sized(ROWS))
+        ten = topic.lookup.by_offset()
+        for sink, run in SINKS.items():
+            _warm_up(run, [partial(topic.commitlog, ten), partial(topic.ready, PARTITIONS * ROWS_A_MS)])
+            peers: Peers = {
+                f"ours, {sink}": lambda run=run: run(topic.commitlog({})),
+                f"floor, {sink}": lambda run=run: run(topic.ready(topic.rows)),
+            }
+            found |= seconds_in_turn(_second_calls(peers), setting.rounds, WARM_UP)
+    return found
+
+
+def _warm_up(run: Run, loads: Iterable[Callable[[], DataFrame]]) -> None:
+    run_often([lambda load=load: run(load()) for load in loads], WARM_UP_QUERIES)
+
+
+def _second_calls(peers: Peers) -> dict[str, Callable[[], float]]:
+    return {name: partial(time_second_call, run) for name, run in peers.items()}
 
 
 def one_column(topic: Prepared, rounds: int) -> Iterator[Comparison]:
@@ -278,3 +288,6 @@ def aggregate(frame: DataFrame) -> None:
 
 def drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
+
+
+SINKS: dict[str, Run] = {"an aggregate": aggregate, "noop": drain}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-NEAR_ROUNDS = 10  # times the rounds, of what is beside its floor: two that lie so near take more to tell apart
+Seconds = dict[str, list[float]]  # of each peer, round by round
 
 
 class Timing(NamedTuple):
@@ -34,11 +34,16 @@ def alternate(peers: Mapping[str, Callable[[], object]], rounds: int = 5, warm_u
 
 def alternate_told(peers: Mapping[str, Callable[[], float]], rounds: int = 5, warm_up: int = 1) -> dict[str, Timing]:
     """As :func:`alternate`, of peers that tell their seconds themselves: what they prepare and check does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    return {name: Timing.of(each) for name, each in seconds_in_turn(peers, rounds, warm_up).items()}
+
+
+def seconds_in_turn(peers: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Seconds:
+    """As :func:`alternate_told`: the rounds that count, each by itself."""
+    seconds: Seconds = {name: [] for name in peers}
     for _ in range(warm_up + rounds):
         for name, run in peers.items():
             seconds[name].append(run())
-    return {name: Timing.of(each[warm_up:]) for name, each in seconds.items()}
+    return {name: each[warm_up:] for name, each in seconds.items()}
 
 
 def run_often(runs: Iterable[Callable[[], object]], times: int) -> None:

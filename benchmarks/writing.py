@@ -3,7 +3,8 @@
 The rows come from Parquet, a key of 16 bytes and a value of 100 made of words. Ours are in the topic exactly once,
 synced and committed, when a write returns; the Kafka sink's at least once, acknowledged by a broker that syncs nothing.
 The floor is a ``mapInArrow`` over the same columns that only counts. What is tuned is set beside what is tuned, and
-defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md).
+defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md). Beside
+the floor they are timed in several sessions, without a broker.
 
 Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
 the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
@@ -14,12 +15,13 @@ here a page of that costs twelve times the write into it. The same writes are fi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +33,9 @@ from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, binary_array, count_rows
 from benchmarks.limits import FLOOR
-from benchmarks.reading import closing_session
 from benchmarks.rows import records
-from benchmarks.timing import NEAR_ROUNDS, Timing, alternate_told, run_often, time_call
+from benchmarks.sessions import closing_session, in_sessions
+from benchmarks.timing import Seconds, Timing, alternate_told, run_often, seconds_in_turn, time_call
 from pyspark_commitlog import commitlog_sink
 from tests.support.kafka import Topic, create_topics
 
@@ -62,32 +64,19 @@ ASKED_OF_STREAMS = {
 Peers = dict[str, Callable[[], object]]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A session, a running broker, and the rows to write."""
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A session, and the rows to write."""
 
     spark: SparkSession
     directory: Path
-    broker: WarmBroker
+    log: str  # the directory of topics
     numbers: Iterator[int]  # of everything that needs a name of its own
     source: str = "input"  # the folder of the rows
 
     @property
-    def log(self) -> str:
-        return str(self.directory / "log")
-
-    @property
     def rows(self) -> DataFrame:
         return self.spark.read.parquet(str(self.directory / self.source))
-
-    def stream(self, files: int, times: int) -> DataFrame:
-        """Micro-batches of so many files."""
-        source = self.directory / f"input-{times}"
-        return (
-            self.spark.readStream.schema("key binary, value binary")
-            .option("maxFilesPerTrigger", files)
-            .parquet(str(source))
-        )
 
     @contextmanager
     def tuned(self) -> Iterator[None]:
@@ -102,6 +91,22 @@ class Prepared:
             for name, value in before.items():
                 conf.set(name, value)  # type: ignore[arg-type]  # each has a default
 
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(Rows):
+    """With a running broker, too."""
+
+    broker: WarmBroker
+
+    def stream(self, files: int, times: int) -> DataFrame:
+        """Micro-batches of so many files."""
+        source = self.directory / f"input-{times}"
+        return (
+            self.spark.readStream.schema("key binary, value binary")
+            .option("maxFilesPerTrigger", files)
+            .parquet(str(source))
+        )
+
     def kafka_options(self, codec: str, settings: dict[str, str]) -> dict[str, str]:
         return {
             "kafka.bootstrap.servers": self.broker.bootstrap,
@@ -114,20 +119,23 @@ class Prepared:
 
 def measure(setting: Setting) -> Iterator[Comparison]:
     """Each comparison as soon as it is measured."""
+    write_input(setting.directory, setting.sized(ROWS_A_FILE))
+    write_files(setting.directory / "input-few", FEW_ROWS_A_FILE)
+    floors = in_sessions(_beside_floor, setting)
+    yield from beside_floor(floors)
     with prepared(setting) as to_write:
-        yield from batches(to_write, setting.rounds)
+        yield from batches(to_write, setting.rounds, {FLOOR: floors[FLOOR_TUNED].median})
         yield from sizes(to_write)
         yield from streams(to_write, setting.rounds)
 
 
 @contextmanager
 def prepared(setting: Setting) -> Iterator[Prepared]:
-    write_input(setting.directory, setting.sized(ROWS_A_FILE))
-    write_files(setting.directory / "input-few", FEW_ROWS_A_FILE)
     with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
         broker.start(props={"log.retention.check.interval.ms": "3600000"})
         create_topics(broker.bootstrap, {codec: Topic(PARTITIONS) for codec in CODECS})
-        yield Prepared(spark, setting.directory, broker, count())
+        log = str(setting.directory / "log")
+        yield Prepared(spark=spark, directory=setting.directory, log=log, numbers=count(), broker=broker)
 
 
 def write_input(directory: Path, rows: int) -> None:
@@ -158,24 +166,41 @@ def write_files(directory: Path, rows: int) -> list[Path]:
 # Batch
 
 
-def batches(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
+OPERATION = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
+
+
+def beside_floor(found: dict[str, Timing]) -> Iterator[Comparison]:
+    for ours, floor in FLOOR_OF.items():
+        yield Comparison(OPERATION, floor, found[ours], found[floor], 1.3, 1.15, ratio=Ratio.SLOWER)
+
+
+def _beside_floor(setting: Setting) -> Seconds:
+    """In one session, and a directory of its own for topics."""
+    with closing_session() as spark, TemporaryDirectory(dir=setting.directory) as log:
+        to_write = Rows(spark=spark, directory=setting.directory, log=log, numbers=count())
+        run_often(_near(replace(to_write, source="input-few")).values(), WARM_UP_WRITES)
+        return seconds_in_turn(_timed(to_write, _near(to_write)), setting.rounds)
+
+
+def _near(to_write: Rows) -> Peers:
+    return {
+        "ours as it comes, none": partial(_write_ours_as_it_comes, to_write, "none"),
+        FLOOR_AS_IT_COMES: partial(_count_as_it_comes, to_write),
+        "ours, none": partial(_write_ours, to_write, "none"),
+        FLOOR_TUNED: partial(_count, to_write),
+    }
+
+
+def batches(to_write: Prepared, rounds: int, work: Mapping[str, float]) -> Iterator[Comparison]:
     """One write of all rows."""
-    few = replace(to_write, source="input-few")
-    run_often([*_peers(few).values(), *_floors(few).values()], WARM_UP_WRITES)
-    peers, floors = _peers(to_write), _floors(to_write)
-    found = _alternate(to_write, peers, rounds)
-    near = {name: (peers | floors)[name] for pair in FLOOR_OF.items() for name in pair}
-    beside_floor = _alternate(to_write, near, rounds * NEAR_ROUNDS)
-    operation = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
-    least = {FLOOR: beside_floor[FLOOR_TUNED].median}
-    for writing, floor in FLOOR_OF.items():
-        yield Comparison(operation, floor, beside_floor[writing], beside_floor[floor], 1.3, 1.15, ratio=Ratio.SLOWER)
-    yield Comparison(operation, "Delta, append", found["ours as it comes, none"], found["delta"], 1.3, 2, work=least)
+    run_often(_peers(replace(to_write, source="input-few")).values(), WARM_UP_WRITES)
+    found = _alternate(to_write, _peers(to_write), rounds)
+    yield Comparison(OPERATION, "Delta, append", found["ours as it comes, none"], found["delta"], 1.3, 2, work=work)
     for codec in CODECS:
-        told, tuned, defaults = f"{operation}, {codec}", found[f"tuned, {codec}"], found[f"defaults, {codec}"]
+        told, tuned, defaults = f"{OPERATION}, {codec}", found[f"tuned, {codec}"], found[f"defaults, {codec}"]
         ours, as_it_comes = found[f"ours, {codec}"], found[f"ours as it comes, {codec}"]
-        yield Comparison(told, "Spark's Kafka sink, tuned", ours, tuned, 1.1, 1.5, work=least)
-        yield Comparison(told, "Spark's Kafka sink, defaults", as_it_comes, defaults, 1.4, 2, work=least)
+        yield Comparison(told, "Spark's Kafka sink, tuned", ours, tuned, 1.1, 1.5, work=work)
+        yield Comparison(told, "Spark's Kafka sink, defaults", as_it_comes, defaults, 1.4, 2, work=work)
 
 
 def _peers(to_write: Prepared) -> Peers:
@@ -188,25 +213,21 @@ def _peers(to_write: Prepared) -> Peers:
     return peers
 
 
-def _floors(to_write: Prepared) -> Peers:
-    return {FLOOR_AS_IT_COMES: partial(_count_as_it_comes, to_write), FLOOR_TUNED: partial(_count, to_write)}
-
-
-def _count(to_write: Prepared) -> None:
+def _count(to_write: Rows) -> None:
     with to_write.tuned():
         _count_as_it_comes(to_write)
 
 
-def _count_as_it_comes(to_write: Prepared) -> None:
+def _count_as_it_comes(to_write: Rows) -> None:
     count_rows(to_write.rows)
 
 
-def _write_ours(to_write: Prepared, codec: str) -> None:
+def _write_ours(to_write: Rows, codec: str) -> None:
     with to_write.tuned():
         _write_ours_as_it_comes(to_write, codec)
 
 
-def _write_ours_as_it_comes(to_write: Prepared, codec: str) -> None:
+def _write_ours_as_it_comes(to_write: Rows, codec: str) -> None:
     commitlog_sink(
         topic=codec,
         log_dir=to_write.log,
@@ -289,8 +310,11 @@ def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) ->
 
 
 def _alternate(to_write: Prepared, peers: Peers, rounds: int) -> dict[str, Timing]:
-    alike = partial(_time_write, to_write.directory)
-    return alternate_told({name: partial(alike, run) for name, run in peers.items()}, rounds)
+    return alternate_told(_timed(to_write, peers), rounds)
+
+
+def _timed(to_write: Rows, peers: Peers) -> dict[str, Callable[[], float]]:
+    return {name: partial(_time_write, to_write.directory, run) for name, run in peers.items()}
 
 
 def _time_write(directory: Path, run: Callable[[], object]) -> float:
