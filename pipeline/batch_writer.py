@@ -100,7 +100,8 @@ class CommitLogWriter(DataSourceArrowWriter):
             wanted = {name: topic for name, topic in topics.items() if name not in done}
             groups = [self._app_id] if self._is_named else []
             places = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
-            return WritePlan.of(targets, wanted, done, coordinator.begin(places, groups=groups), self._version)
+            transaction = coordinator.begin(places, groups=groups)
+            return WritePlan.of(targets, wanted, done, transaction, self._version, left={})
 
     def _progress(self, manager: LogManager) -> Progress:
         offsets = GroupOffsets(manager).fetch(self._app_id) if self._is_named else {}

@@ -143,10 +143,8 @@ class _MicroBatch:
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
         began_s = time.monotonic()
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
-        plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version)
         with AbortUnlessTold(self._writer, transaction) as guard:
-            with self._described(rows.sparkSession):
-                written = judged(_run(TaskWriter(plan), rows))
+            written = judged(self._run_tasks(transaction, rows))
             records = dict.fromkeys(self.wanted, 0)
             for each in written:
                 if each.topic in records:
@@ -161,10 +159,24 @@ class _MicroBatch:
         )
         return written
 
+    def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
+        """What they answer. Their syncs are made here, while they write, where they use this machine's page cache."""
+        syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
+        if _tasks_run_here(rows.sparkSession):
+            syncing = self._writer.coordinator.syncing(transaction)
+        with syncing as left, self._described(rows.sparkSession):
+            plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, left)
+            return _run(TaskWriter(plan), rows)
+
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
         """The job in Spark's UI: which batch of whom goes where."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
         return nullcontext() if is_remote() else load_classic().described(session, text)
+
+
+def _tasks_run_here(session: SparkSession) -> bool:
+    """Whether tasks are threads and processes of this machine: to sync a file here syncs what they wrote."""
+    return not is_remote() and str(session.sparkContext.master).split("[")[0] == "local"
 
 
 def _run(task: TaskWriter, rows: DataFrame) -> list[Answer]:

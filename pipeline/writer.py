@@ -116,6 +116,7 @@ class WritePlan:
     producer: ProducerSettings
     transaction: Transaction
     version: int
+    left: Mapping[tuple[str, int], int]  # segments whose sync is left to the driver, by base offset
 
     @classmethod
     def of(
@@ -125,6 +126,7 @@ class WritePlan:
         done: frozenset[str],
         transaction: Transaction,
         version: int,
+        left: Mapping[tuple[str, int], int],
     ) -> Self:
         """``topics``: of the targets those that are not done, with that for bad records."""
         return cls(
@@ -136,6 +138,7 @@ class WritePlan:
             producer=targets.producer,
             transaction=transaction,
             version=version,
+            left=dict(left),
         )
 
     @property
@@ -163,7 +166,7 @@ class TaskWriter:
     """The function for ``mapInArrow``, and with :meth:`answers` for any other way; travels to the workers.
 
     Appends whenever enough rows came, so that a task needs memory for no more, and syncs every partition it touched
-    before it answers: on the disk is then all of the answer.
+    before it answers, but for what the plan leaves to the driver: on the disk is then all of the answer.
 
     Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
     driver begins anew; so does a task whose transaction is over.
@@ -181,7 +184,7 @@ class TaskWriter:
         if attempt:
             return self._refused(batches, f"task {task} was started again, attempt {attempt}")
         manager = manager_for(self.plan.directory, self.plan.topics)
-        writer = TransactionalWriter(manager, self.plan.transaction)
+        writer = TransactionalWriter(manager, self.plan.transaction, left=self.plan.left)
         try:
             written = _Task(self.plan, task, writer.append).write(batches)
             writer.flush()

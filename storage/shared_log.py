@@ -246,6 +246,11 @@ class SharedLog(LogReader):
         with self._touching_the_disk():
             self._sync()
 
+    def sync_file(self) -> None:
+        """Sync the active segment as it is, whoever appended to it; nothing is noted of that, but a disk that fails."""
+        with self._touching_the_disk():
+            self.segments.active.sync()
+
     def begin_sync(self) -> None:
         """Let what was appended go to the disk from now on, without waiting: a sync then waits for less."""
         self.segments.active.begin_sync()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pyspark_commitlog.storage.errors import TransactionRefusedError
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.format.v2 import EncodedBatches
 from pyspark_commitlog.storage.log import AppendInfo, Log
-from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.states import TransactionStates, told
 from pyspark_commitlog.storage.transactions.ticket import Transaction
 
+NOTHING_LEFT: Mapping[TopicPartition, int] = MappingProxyType({})
 WRITE_BACK_BYTES = 1 << 18  # of an append: what is smaller is written once, by the sync at the end
 
 
@@ -19,12 +23,15 @@ class TransactionalWriter:
     Logs stay open with the manager: in a process that is used again, open the manager once.
     """
 
-    def __init__(self, manager: LogManager, transaction: Transaction) -> None:
-        """Reads and writes nothing yet."""
+    def __init__(
+        self, manager: LogManager, transaction: Transaction, *, left: Mapping[TopicPartition, int] = NOTHING_LEFT
+    ) -> None:
+        """Reads and writes nothing yet. ``left``, on the coordinator's machine: what its ``syncing`` yields."""
         self._manager = manager
         self._transaction = transaction
         self._partitions = frozenset(transaction.partitions)
         self._states = TransactionStates(manager)
+        self._left = left
         self._written: dict[tuple[str, int], Log] = {}
 
     def append(self, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
@@ -44,15 +51,23 @@ class TransactionalWriter:
             check_ongoing(self._states, self._transaction)
             self._written[topic, partition] = log
             info = log.append_transactional(batches, self._transaction.producer)
-        if info.size >= WRITE_BACK_BYTES:
+        if info.size >= WRITE_BACK_BYTES and not self._is_left((topic, partition), log):
             log.begin_sync()
         return info
 
     def flush(self) -> None:
-        """Return when everything appended is on the disk. Raises StorageError; the transaction must then be aborted."""
-        for log in self._written.values():
-            log.sync_appended()
+        """Return when everything appended is on the disk, but for what is left to the coordinator.
+
+        Raises StorageError; the transaction must then be aborted.
+        """
+        for place, log in self._written.items():
+            if not self._is_left(place, log):
+                log.sync_appended()
         self._written.clear()
+
+    def _is_left(self, place: TopicPartition, log: Log) -> bool:
+        """Whether what is appended goes into a segment that the coordinator syncs; what was rolled is synced anyway."""
+        return self._left.get(place) == log.segments.active.base_offset
 
 
 def check_ongoing(states: TransactionStates, transaction: Transaction) -> TransactionLogValue:

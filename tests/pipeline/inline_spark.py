@@ -28,6 +28,7 @@ from pyspark_commitlog.storage import (
     LogManager,
     partitions_of,
 )
+from pyspark_commitlog.storage.transactions import syncing
 from tests.support.faulty_filesystem import FaultyFile, FaultyFileSystem
 
 TOPIC = "t"
@@ -44,13 +45,17 @@ class InlineFrame:
     """As much of a DataFrame as the sink asks for. ``around`` may stand between the sink and its tasks."""
 
     def __init__(
-        self, tasks: list[Task], around: Callable[[Callable[[], list[Any]], Function], list[Any]] | None = None
+        self,
+        tasks: list[Task],
+        around: Callable[[Callable[[], list[Any]], Function], list[Any]] | None = None,
+        master: str = "local[1]",
     ):
         self.tasks = tasks
         self.schema = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
         self.sparkSession = mock.Mock()  # the name is Spark's
         self.sparkSession.conf.get.return_value = "false"
         self.sparkSession.sparkContext.getLocalProperty.return_value = None
+        self.sparkSession.sparkContext.master = master
         self._around = around
 
     def mapInArrow(self, function: Function, _schema: object) -> mock.Mock:  # noqa: N802  Spark's name
@@ -120,6 +125,7 @@ class Driver:
             mock.patch.object(writer, "waiting_bytes_max", return_value=0),
             # In this thread, so that a disk which fails, fails at the same step each time.
             mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
+            mock.patch.object(syncing, "PAUSE_S", 3600),
             mock.patch.object(topics, "_shared_manager", manager_for),
             mock.patch.object(classic, "watch"),
         ):

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -112,16 +113,18 @@ def memory_disk() -> MemoryFileSystem:
     return disk.copy()  # nobody holds a lock any more
 
 
-def run_two(disk: MemoryFileSystem) -> None:
+def run_two(disk: MemoryFileSystem, master: str = "local[1]") -> None:
     driver = Driver("/log", disk)
     for number in range(3):
-        driver.write(number)
+        driver.write(number, master=master)
 
 
+@pytest.mark.parametrize("master", ["local[1]", "spark://a"], ids=["in this process", "on a cluster"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
-def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced: str) -> None:
+def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced: str, master: str) -> None:
+    """In this process tasks leave syncs to the driver."""
     tried = 0
-    for operation, disk in crash_points(run_two, memory_disk(), every=7):
+    for operation, disk in crash_points(partial(run_two, master=master), memory_disk(), every=7):
         left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
         check_left(Driver("/log", left), 3, str(operation))
         run_two(left)

@@ -119,7 +119,7 @@ def plan_for(manager: LogManager, bad_records: str | None = None, partitions: in
         transaction = coordinator.begin(
             [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         )
-    return WritePlan.of(targets, topics, frozenset(), transaction, 0)
+    return WritePlan.of(targets, topics, frozenset(), transaction, 0, left={})
 
 
 def value(number: int) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from pyspark_commitlog.storage.transactions import (
     expire_transactional_ids,
     open_transactions,
     resolve_dead_transactions,
+    syncing,
 )
 from pyspark_commitlog.storage.transactions.dead import resolve
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
@@ -61,6 +63,7 @@ from tests.support.transactions import (
     manage,
     values_of,
 )
+from tests.support.waiting import soon
 
 
 @pytest.fixture
@@ -426,6 +429,74 @@ def test_a_disk_that_fails_before_the_decision_aborts_and_the_batch_can_be_tried
     assert query.done() == 2
 
 
+def test_records_that_tasks_left_unsynced_are_synced_before_the_decision(
+    faulty: tuple[FaultyFileSystem, Query],
+) -> None:
+    filesystem, query = faulty
+    query.leaves_syncs = True
+    transaction = query.begin()
+    rule = fail("sync", DATA_LOG)
+    filesystem.rules.append(rule)
+    parts = query.write(transaction, 0)
+    assert not rule.struck
+    with pytest.raises(TransactionAbortedError, match="Input/output error"):
+        query.commit(transaction, 0, parts)
+    assert rule.struck == 1
+    assert content(query.manager, 1) == []
+    query.run_batch(0)
+    assert content(query.manager, 1) == expected(1, range(1))
+
+
+def test_a_segment_that_a_task_began_is_synced_by_the_task(faulty: tuple[FaultyFileSystem, Query]) -> None:
+    filesystem, query = faulty
+    transaction = query.begin()
+    writer = TransactionalWriter(query.manager, transaction, left={(TOPIC, 1): 0})
+    query.manager.open_log(TOPIC, 1).append_encoded(encoded(b"before"))
+    query.manager.open_log(TOPIC, 1).roll()
+    rule = fail("sync", DATA_LOG)
+    filesystem.rules.append(rule)
+    writer.append(TOPIC, 1, encoded(b"a"))
+    with pytest.raises(StorageError):
+        writer.flush()
+    assert rule.struck == 1
+
+
+def test_what_tasks_append_is_synced_while_they_go_on_and_a_disk_that_fails_then_aborts(
+    faulty: tuple[FaultyFileSystem, Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncing, "PAUSE_S", 0.001)
+    filesystem, query = faulty
+    transaction = query.begin()
+    rule = fail("sync", DATA_LOG)
+
+    def write_until_it_fails() -> None:
+        with query.coordinator.syncing(transaction):
+            filesystem.rules.append(rule)
+            TransactionalWriter(query.tasks, transaction, left={(TOPIC, 1): 0}).append(TOPIC, 1, encoded(b"a"))
+            soon(lambda: rule.struck == 1)
+
+    with pytest.raises(TransactionAbortedError, match="Input/output error"):
+        write_until_it_fails()
+    assert content(query.manager, 1) == []
+    query.run_batch(0)
+    assert content(query.manager, 1) == expected(1, range(1))
+
+
+def test_nothing_is_synced_while_nobody_appends(
+    faulty: tuple[FaultyFileSystem, Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncing, "PAUSE_S", 0.0001)
+    filesystem, query = faulty
+    query.run_batch(0)
+    transaction = query.begin()
+    rule = fail("sync", "*.log")
+    filesystem.rules.append(rule)
+    with query.coordinator.syncing(transaction) as left:
+        time.sleep(0.05)
+    assert not rule.struck
+    assert left == {(TOPIC, 0): 0, (TOPIC, 1): 0, ("__consumer_offsets", 0): 0}
+
+
 @pytest.mark.parametrize("rule", [fail("sync", STATE_LOG), tear(STATE_LOG, after=10)], ids=["sync", "full disk"])
 @pytest.mark.parametrize("unsynced", ["kept", "lost"])
 def test_a_decision_that_could_not_be_written_is_left_to_the_next_start(
@@ -454,7 +525,7 @@ def test_a_decision_that_could_not_be_written_is_left_to_the_next_start(
 
 @pytest.mark.parametrize(
     "rule",
-    [tear(DATA_LOG, after=10), fail("sync", DATA_LOG), tear(STATE_LOG, after=10, call=2)],
+    [tear(DATA_LOG, after=10), fail("sync", DATA_LOG, call=2), tear(STATE_LOG, after=10, call=2)],
     ids=["a marker is not written", "a marker is not synced", "Complete is not written"],
 )
 def test_a_disk_that_fails_after_the_decision_ends_the_query_and_the_next_start_completes_it(
@@ -591,7 +662,7 @@ def test_what_a_dead_query_decided_is_carried_out_whatever_its_age(
     filesystem, query = faulty
     transaction = query.begin()
     parts = query.write(transaction, 0)
-    filesystem.rules.append(fail("sync", DATA_LOG))
+    filesystem.rules.append(fail("sync", DATA_LOG, call=2))  # of the marker: before it comes that of the records
     with pytest.raises(StorageError):
         query.commit(transaction, 0, parts)
     left = disk.copy()

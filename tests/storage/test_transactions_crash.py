@@ -40,11 +40,16 @@ class Scenario:
     name: str
     during: Callable[[Query], None]
     configs: dict[str, str] = field(default_factory=dict)
+    leaves_syncs: bool = False  # to the commit
 
 
 SCENARIOS = [
     Scenario("committing", committing),
     Scenario("committing, with a roll in every batch", committing, {"segment.bytes": "700"}),
+    Scenario("committing what tasks left unsynced", committing, leaves_syncs=True),
+    Scenario(
+        "committing what tasks left unsynced, with rolls", committing, {"segment.bytes": "700"}, leaves_syncs=True
+    ),
     Scenario("aborting and trying again", aborting_then_committing),
 ]
 
@@ -96,6 +101,7 @@ class Interrupted:
         self.query = None
         self.query = Query.on(disk)
         self.query.acknowledged = 1
+        self.query.leaves_syncs = self.scenario.leaves_syncs
         self.scenario.during(self.query)
 
 

@@ -66,6 +66,7 @@ class Query:
     manager: LogManager
     tasks: LogManager
     acknowledged: int = 0  # batches
+    leaves_syncs: bool = False  # its tasks leave to the commit what they may
     coordinator: TransactionCoordinator = field(init=False)
 
     @classmethod
@@ -87,8 +88,10 @@ class Query:
     def write(self, transaction: Transaction, batch: int) -> list[TransactionPart]:
         """The tasks, one after the other: each writes a part of each partition."""
         parts = []
+        places = PLACES if self.leaves_syncs else ()
+        left = {place: self.manager.open_log(*place).segments.active.base_offset for place in places}
         for half in (slice(0, 1), slice(1, 3)):
-            writer = TransactionalWriter(self.tasks, transaction)
+            writer = TransactionalWriter(self.tasks, transaction, left=left)
             for topic, partition in PLACES:
                 values = values_of(batch, partition)[half]
                 writer.append(topic, partition, encoded(*values))
