@@ -19,7 +19,8 @@ PAUSE_S = 0.03  # after each round
 class BackgroundSync:
     """A thread that syncs the active segments of logs whenever they have grown, as long as the block runs.
 
-    A preallocated segment does not grow, and waits for whoever syncs it in the end. Whoever owns the logs does not use them meanwhile. A disk that fails ends it: ``error`` tells.
+    Whoever owns the logs does not use them meanwhile. A disk that fails ends it: ``error`` tells. A preallocated
+    segment does not grow, and waits for whoever syncs it in the end.
     """
 
     def __init__(self, logs: Iterable[SharedLog]) -> None:
