@@ -175,8 +175,7 @@ class TransactionCoordinator:
         with BackgroundSync(logs.values()) as background:
             yield {place: log.segments.active.base_offset for place, log in logs.items()}
         if background.error is not None:
-            self.abort(transaction)
-            raise TransactionAbortedError(f"{transaction} was aborted: {background.error}") from background.error
+            raise self._aborted(transaction, background.error) from background.error
 
     # Committing
 
@@ -200,13 +199,12 @@ class TransactionCoordinator:
                     held.enter_context(log.exclusively())
                 value = check_ongoing(self._states, transaction)
                 touched = _check_reports(transaction, parts, logs)
+                touched |= self._append_offsets(transaction, offsets, logs)
                 for place in touched:
                     logs[place].flush()
-                touched |= self._append_offsets(transaction, offsets, logs)
             except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
                 held.close()
-                self.abort(transaction)
-                raise TransactionAbortedError(f"{transaction} was aborted: {error}") from error
+                raise self._aborted(transaction, error) from error
             decided = self._decide_to_commit(value, touched)
             self._ending.write_markers(decided)
         self._newest = self._ending.complete(decided)
@@ -228,7 +226,7 @@ class TransactionCoordinator:
     def _append_offsets(
         self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]
     ) -> set[TopicPartition]:
-        """Commit offsets inside the transaction, synced; the partitions of ``__consumer_offsets`` they went to."""
+        """Commit offsets inside the transaction, not synced; the partitions of ``__consumer_offsets`` they went to."""
         by_place: dict[TopicPartition, dict[str, Mapping[TopicPartition, CommittedOffset]]] = {}
         for group, places in offsets.items():
             if places:
@@ -239,7 +237,6 @@ class TransactionCoordinator:
             log = logs[place]
             batches = commit_batches(groups, self.manager.clock.now_ms(), log.context.config)
             log.append_transactional(batches, transaction.producer)
-            log.flush()
         return set(by_place)
 
     def _decide_to_commit(self, value: TransactionLogValue, touched: Iterable[TopicPartition]) -> TransactionLogValue:
@@ -266,6 +263,11 @@ class TransactionCoordinator:
         if not _is_abortable(newest, transaction):
             raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
         self._newest = self._ending.bring_to_complete(newest)
+
+    def _aborted(self, transaction: Transaction, reason: Exception) -> TransactionAbortedError:
+        """Abort, and what to raise then."""
+        self.abort(transaction)
+        return TransactionAbortedError(f"{transaction} was aborted: {reason}")
 
     # The end
 
