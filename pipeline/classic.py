@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -122,15 +121,10 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
 
     def collect() -> list[T]:
         messages: RDD[bytes] = RDD(rows._jdf.toArrowBatchRdd().toJavaRDD(), session.sparkContext, NoOpSerializer())
-        return messages.mapPartitions(partial(_over_messages, function, schema)).collect()
+        # Not a function of this module, which workers would then load.
+        return messages.mapPartitions(lambda each: function(batches_of(each, schema))).collect()
 
     return _as_one_execution(rows, collect)
-
-
-def _over_messages(
-    function: Callable[[Batches], Iterable[T]], schema: pa.Schema, messages: Iterable[bytes]
-) -> Iterable[T]:
-    return function(batches_of(messages, schema))
 
 
 def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T]:
