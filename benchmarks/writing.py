@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -38,9 +38,11 @@ from benchmarks.sessions import closing_session, in_sessions
 from benchmarks.timing import Seconds, Timing, alternate_told, run_often, seconds_in_turn, time_call
 from pyspark_commitlog import commitlog_sink
 from tests.support.kafka import Topic, create_topics
+from tests.support.spark_settings import settings
 
 FILES, ROWS_A_FILE = 8, 250_000
 FEW_ROWS_A_FILE = 10
+OPERATION = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
 WARM_UP_WRITES = 50  # of a few rows, of each kind
 NEW_FILES_BYTES = 512 * 2**20  # at most, of what is timed once
 ZEROS = bytes(2**20)
@@ -78,18 +80,9 @@ class Rows:
     def rows(self) -> DataFrame:
         return self.spark.read.parquet(str(self.directory / self.source))
 
-    @contextmanager
-    def tuned(self) -> Iterator[None]:
+    def tuned(self) -> AbstractContextManager[None]:
         """Rows go into Python as docs/tuning.md advises for small ones."""
-        conf = self.spark.conf
-        before = {name: conf.get(name) for name in SMALL_ROWS}
-        for name, value in SMALL_ROWS.items():
-            conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                conf.set(name, value)  # type: ignore[arg-type]  # each has a default
+        return settings(self.spark, SMALL_ROWS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +157,6 @@ def write_files(directory: Path, rows: int) -> list[Path]:
 
 
 # Batch
-
-
-OPERATION = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
 
 
 def beside_floor(found: dict[str, Timing]) -> Iterator[Comparison]:

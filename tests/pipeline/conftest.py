@@ -17,6 +17,7 @@ from tests.pipeline.kafka_sources import Sources
 from tests.support.kafka import Broker
 from tests.support.spark_connector import connector_jars
 from tests.support.spark_kafka import PROMPT, fill
+from tests.support.spark_settings import settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +49,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def pushing(spark: SparkSession) -> Iterator[SparkSession]:
     """The session, with filter push-down for Python data sources."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    yield spark
-    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    with settings(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        yield spark
 
 
 @pytest.fixture(scope="session")

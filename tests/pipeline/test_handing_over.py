@@ -23,6 +23,7 @@ from pyspark_commitlog.pipeline import classic
 from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.storage import InvalidRecordError
 from tests.support.log_directories import directory_with_internal_topics
+from tests.support.spark_settings import settings
 
 SCHEMA = """key binary, value string, topic string, partition int, timestamp timestamp,
             headers array<struct<key string, value binary>>"""
@@ -37,18 +38,6 @@ WAYS = {"messages": str(2**31 - 1), "mapInArrow": str(2**31 - 2)}
 @pytest.fixture
 def log_dir(tmp_path: Path) -> str:
     return directory_with_internal_topics(tmp_path / "log")
-
-
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            spark.conf.set(name, old)  # type: ignore[arg-type]  # all have a default
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_commitlog.pipeline.session import SETTINGS
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from pyspark_commitlog.storage import (
     DumpFindings,
@@ -28,6 +27,7 @@ from pyspark_commitlog.storage import (
     dump_file,
 )
 from tests.support.log_directories import directory_with_internal_topics
+from tests.support.spark_settings import settings
 from tests.support.waiting import soon
 
 # Holds the file of its argument as a broker holds .lock (Java's FileChannel.tryLock is lockf), until a line comes.
@@ -127,12 +127,8 @@ def test_two_groups_write_to_a_topic_side_by_side(spark: SparkSession, log_dir: 
 
 
 def test_large_table_goes_through_several_arrow_batches_and_record_batches(spark: SparkSession, log_dir: str) -> None:
-    rows_at_once = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    spark.conf.set(rows_at_once, "1000")
-    try:
+    with settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}):
         sink(log_dir, partitions=2, producer={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
-    finally:
-        spark.conf.set(rows_at_once, SETTINGS[rows_at_once])
     assert values(spark, log_dir) == list(range(20_000))
 
 
@@ -229,10 +225,8 @@ class TestAsForeachBatch:
 @pytest.fixture(params=["false", "true"], ids=["offsets of 32 bits", "offsets of 64 bits"])
 def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """How wide the offsets are of what Spark hands over."""
-    large_types = "spark.sql.execution.arrow.useLargeVarTypes"
-    spark.conf.set(large_types, request.param)
-    yield
-    spark.conf.unset(large_types)
+    with settings(spark, {"spark.sql.execution.arrow.useLargeVarTypes": request.param}):
+        yield
 
 
 @pytest.mark.usefixtures("offset_bits")
