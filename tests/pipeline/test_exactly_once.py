@@ -1,7 +1,7 @@
 """Whatever fails, and wherever: each row of the input is in the topic once.
 
-Most tests run the sink and its tasks without Spark (``inline_spark``), so that every step can be met; those at the end
-run it with Spark, whose workers are killed. Random kills of the whole job: tests/torture.
+The sink and its tasks run without Spark (``inline_spark``), so that every step can be met. A worker of Spark's that is
+killed: ``test_handing_over``; random kills of the whole job: tests/torture.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ import errno
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.storage import (
     GroupOffsets,
     LocalFileSystem,
@@ -288,27 +284,3 @@ class TestReplay:
         assert driver.content() == []
         with LogManager.open(log_dir) as manager:
             assert GroupOffsets(manager).fetch("app")["__sink.t", 0].offset == 2
-
-
-class TestWithSpark:
-    """Workers that die while a batch is written."""
-
-    def test_worker_that_was_killed_costs_an_attempt_and_no_row(
-        self, spark: SparkSession, log_dir: str, tmp_path: Path
-    ) -> None:
-        scene = str(tmp_path / "killed")
-
-        def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch
-                if not os.path.exists(scene):
-                    with open(scene, "w"):
-                        os.kill(os.getpid(), signal.SIGKILL)
-
-        rows = spark.range(1000).selectExpr("cast(string(id) as binary) as value")
-        write = commitlog_sink(topic="t", log_dir=log_dir, txnAppId="app", partitions=2)
-        write(rows.mapInArrow(kill_once, rows.schema), 0)
-        write.close()
-        found = spark.read.format("commitlog").option("subscribe", "t").load(log_dir).collect()
-        assert sorted(int(bytes(row.value)) for row in found) == list(range(1000))
-        assert os.path.exists(scene)

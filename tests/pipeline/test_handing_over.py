@@ -179,7 +179,7 @@ def test_row_that_its_topic_refuses_fails_the_write_and_the_next_one_goes_on(spa
     assert len(content(spark, log_dir)) == 10
 
 
-@pytest.mark.usefixtures("over_messages")
+@pytest.mark.usefixtures("either_way")
 def test_worker_that_was_killed_costs_an_attempt_and_no_row(spark: SparkSession, log_dir: str, tmp_path: Path) -> None:
     scene = str(tmp_path / "killed")
 
