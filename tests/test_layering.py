@@ -51,9 +51,10 @@ ALLOWED = {
 
 # Libraries that have their places: the paths below which they may be imported.
 SPARK = ("pipeline/", "jobs/", f"{PACKAGE}/", "tests/pipeline/", "tests/jobs/", "tests/conftest.py", "benchmarks/")
+SPARK_SUPPORT = ("tests/support/spark_", "tests/support/kafka_jvm.py")  # the latter finds Spark's jars by it
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
-    "pyspark": (*SPARK, "tests/support/kafka_jvm.py", "tests/support/spark_jvm.py"),  # which find its jars by it
+    "pyspark": (*SPARK, *SPARK_SUPPORT),
     "delta": SPARK,
 }
 
