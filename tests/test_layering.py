@@ -51,10 +51,10 @@ ALLOWED = {
 
 # Libraries that have their places: the paths below which they may be imported.
 SPARK = ("pipeline/", "jobs/", f"{PACKAGE}/", "tests/pipeline/", "tests/jobs/", "tests/conftest.py", "benchmarks/")
-SPARK_SUPPORT = ("tests/support/spark_", "tests/support/kafka_jvm.py")  # the latter finds Spark's jars by it
+FINDING_JARS = ("tests/support/kafka_jvm.py", "tests/support/spark_jvm.py")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
-    "pyspark": (*SPARK, *SPARK_SUPPORT),
+    "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark_settings.py"),
     "delta": SPARK,
 }
 
@@ -225,6 +225,7 @@ REFUSED = {
     "Spark in storage": ("storage/log.py", "from pyspark.sql import SparkSession"),
     "Spark in the cli, even inside a function": ("cli/cat.py", "def f():\n    import pyspark.sql.functions"),
     "Spark in a test of storage": ("tests/storage/test_log.py", "import pyspark"),
+    "Spark in a helper that makes do without": ("tests/support/spark_kafka.py", "import pyspark"),
     "Delta in storage": ("storage/log.py", "from delta import DeltaTable"),
     "os in storage": ("storage/log.py", "import os.path"),
     "one name of os in storage": ("storage/log.py", "from os import fsync"),
