@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -90,13 +91,11 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-TABLE_BYTES_MIN = 8 * 2**20  # of rows that come, until they are encoded: many at once take less time
-TABLE_BYTES_MAX = 12 * 2**20  # of rows that come meanwhile, and one Arrow batch more
-# What may wait encoded. An append takes a millisecond, whatever is in it, so it should be large; but what is not
-# appended is not on its way to the disk either, for which everybody waits behind the last row.
-WAITING_BYTES_MAX = 8 * 2**20
-PART_BYTES_MIN = 2**15  # or of each partition so much, on average: else its record batches are small; but
-PARTS_BYTES_MAX = 32 * 2**20  # of all of them no more
+# Of rows that a task takes, encodes and appends at once: an append takes two milliseconds, whatever is in it. But what
+# is not appended is not on its way to the disk either, for which everybody waits behind the last row.
+TABLE_BYTES_MIN = 16 * 2**20
+PART_BYTES_MIN = 2**15  # or for each partition so much, on average: else its record batches are small; but
+PARTS_BYTES_MAX = 32 * 2**20  # for all of them no more
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
@@ -206,16 +205,16 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def waiting_bytes_max(partitions: int) -> int:
-    """What may wait encoded in a task whose rows go to so many partitions."""
-    return max(WAITING_BYTES_MAX, min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX))
+def table_bytes_min(partitions: int) -> int:
+    """What a task whose rows go to so many partitions waits for, if more rows come."""
+    return max(TABLE_BYTES_MIN, min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX))
 
 
 _kept = threading.local()
 
 
 def _kept_memory(size: int) -> Bytes:
-    """For all tasks of a thread, which come one after the other: fresh memory costs as much as writing to it."""
+    """For all topics of all tasks of a thread, one after the other: fresh memory costs as much as writing to it."""
     if not hasattr(_kept, "memory") or len(_kept.memory) < size:
         _kept.memory = np.empty(size, dtype=np.uint8)
     return _kept.memory[:size]  # type: ignore[no-any-return]
@@ -228,13 +227,10 @@ class _Task:
         self._plan = plan
         self._number = number
         self._append = append
-        counts = [len(topic.partitions) for topic in plan.topics.values()]
-        self._waiting_max = waiting_bytes_max(sum(counts))
-        room = 2 * self._waiting_max // sum(counts)  # twice a partition's part: rows are seldom spread evenly
-        memory = np.split(_kept_memory(room * sum(counts)), np.cumsum(counts[:-1]) * room)
+        self._table_bytes_min = table_bytes_min(sum(len(topic.partitions) for topic in plan.topics.values()))
         self._topics = {
-            name: _TopicWriter(topic, plan.settings_for(name), number, part)
-            for (name, topic), part in zip(plan.topics.items(), memory, strict=True)
+            name: _TopicWriter(topic, plan.settings_for(name), number, self._table_bytes_min)
+            for name, topic in plan.topics.items()
         }
         self._written: dict[tuple[str, int], Written] = {}
         self._rows_before = 0
@@ -242,37 +238,29 @@ class _Task:
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
         """Append every row, in order. Raises UnwritableRowError.
 
-        Another thread takes rows while some are encoded, since Spark's side waits while nobody does. Once more of them
-        wait encoded than may, those of the partition that has most are appended: so the disk begins early, and appends
-        are large.
+        Another thread takes rows while some are encoded and appended, since Spark's side waits while nobody does.
         """
-        rows, size = filter(len, batches), attrgetter("nbytes")
-        with closing(gathered(rows, size, least=TABLE_BYTES_MIN, most=TABLE_BYTES_MAX)) as tables:
+        rows, size, least = filter(len, batches), attrgetter("nbytes"), self._table_bytes_min
+        with closing(gathered(rows, size, least=least, most=least + least // 2)) as tables:
             for table in tables:
-                self._encode(table)
-                self._append_down_to(self._waiting_max)
-        self._append_down_to(0)
+                self._write_table(table)
         return list(self._written.values())
 
-    def _encode(self, table: list[pa.RecordBatch]) -> None:
-        """Encode the rows of some Arrow batches; those that find no room drive out what waits of their partition.
+    def _write_table(self, table: list[pa.RecordBatch]) -> None:
+        """The rows of some Arrow batches, one append a partition.
 
-        All are divided before any is encoded: a step that finds its code in the processor's caches takes half the time.
+        All are divided before any is encoded, and encoded before any is appended: a step that finds its code in the
+        processor's caches takes half the time.
         """
-        divided: list[tuple[str, Divided]] = []
+        divided = defaultdict[str, list[Divided]](list)
         now_ms = time.time_ns() // 1_000_000
         for batch in table:
-            divided += self._divided(batch, now_ms)
+            for topic, part in self._divided(batch, now_ms):
+                divided[topic].append(part)
             self._rows_before += batch.num_rows
-        for topic, part in divided:
-            for partition, batches in self._topics[topic].encode(part):
+        for topic, parts in divided.items():
+            for partition, batches in self._topics[topic].encode(parts):
                 self._append_to(topic, partition, batches)
-
-    def _append_down_to(self, waiting_max: int) -> None:
-        """Append what waits of the partition that has most, then of the next, until no more than this waits."""
-        while sum(topic.waiting_bytes for topic in self._topics.values()) > waiting_max:
-            name, topic = max(self._topics.items(), key=lambda item: item[1].fullest_bytes)
-            self._append_to(name, *topic.take_fullest())
 
     def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
         """The rows of an Arrow batch by topic, those that cannot be written in the topic for them."""
@@ -347,13 +335,14 @@ class _Task:
 class _TopicWriter:
     """One topic: what it refuses, and how its records are encoded."""
 
-    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
+    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, table_bytes: int) -> None:
         self._name = topic.name
         self._config = LogConfig.from_mapping(topic.configs)
         self._compression = producer.compression_in(self._config)
         room = bytes_in_batch(self._config.max_message_bytes, self._compression)
         count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
         fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
+        memory = _kept_memory(2 * table_bytes)
         self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)
         self._chooser = Chooser(producer.partitioner, count, first=task)
 
@@ -378,26 +367,7 @@ class _TopicWriter:
         ]
         return Divided(records, taken), bad
 
-    def encode(self, table: Divided) -> Iterator[tuple[int, EncodedBatches]]:
-        """Encode rows that :meth:`divide` gave; first come partitions that have no room for them, to be appended."""
-        measured = self._encoder.measure(table)
-        for partition in self._encoder.lacking(measured):
-            yield partition, self._take(partition)
-        self._encoder.add(measured)
-
-    def take_fullest(self) -> tuple[int, EncodedBatches]:
-        """The partition with the most bytes that wait, and these, to be appended before more is encoded."""
-        fullest = int(self._encoder.waiting.argmax())
-        return fullest, self._take(fullest)
-
-    def _take(self, partition: int) -> EncodedBatches:
+    def encode(self, tables: list[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
+        """What :meth:`divide` gave, by partition; each is to be appended before the next topic's are encoded."""
         self._chooser.move_on()
-        return self._encoder.take(partition)
-
-    @property
-    def waiting_bytes(self) -> int:
-        return int(self._encoder.waiting.sum())
-
-    @property
-    def fullest_bytes(self) -> int:
-        return int(self._encoder.waiting.max())
+        return self._encoder.encode(tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -124,8 +125,7 @@ def encode(
     last = int(records.offsets[-1]) if last_offset is None else last_offset
     _check_offsets(records.offsets, base, last)
     encoder = ShareEncoder(1, fields, batch_bytes_max=2**62, base_offset=base)
-    encoder.add(encoder.measure(Divided.single(records)))
-    encoded = encoder.take(0)
+    [(_, encoded)] = encoder.encode([Divided.single(records)])
     table = encoded.headers.table
     table["base_offset"], table["last_offset"] = base, last
     if max_timestamp is not None:
@@ -159,25 +159,13 @@ def encode_batches(
     :func:`set_append_time`.
     """
     encoder = ShareEncoder(1, fields, batch_bytes_max=batch_bytes_max)
-    encoder.add(encoder.measure(Divided.single(records, only)))
-    return _signed(encoder.take(0))
-
-
-class Measured(NamedTuple):
-    """A table on its way into a :class:`ShareEncoder`."""
-
-    source: writing.Source
-    shares: Int32s
-    needed: Int64s  # bytes of room at most: of each share, or a number that holds for any
+    for _, encoded in encoder.encode([Divided.single(records, only)]):
+        return _signed(encoded)
+    return EncodedBatches(_NO_BYTES, BatchHeaders(np.empty(0, dtype=HEADERS)))
 
 
 class ShareEncoder:
-    """Rows that come table by table, encoded at once, into batches of the share that each belongs to.
-
-    Of each share they lie one behind the other in a room of its own, until :meth:`take` empties it. The rooms are of
-    one size, and all of them as large as ``memory``. Where a table needs more, they are made larger for it, in memory
-    of their own, until all are empty again.
-    """
+    """Tables whose rows belong to shares in, the batches of each share out."""
 
     def __init__(
         self,
@@ -188,91 +176,68 @@ class ShareEncoder:
         memory: Bytes = _NO_BYTES,
         base_offset: int | None = None,
     ) -> None:
-        """For ``count`` shares; ``memory`` is nobody else's from now on.
+        """For ``count`` shares. What fits into ``memory`` is encoded there, all else in memory of its own.
 
         ``batch_bytes_max`` is as for :func:`encode_batches`. With a ``base_offset`` offsets are kept, and count from
         there.
         """
-        self._fields, self._memory = fields, memory
+        self._fields, self._memory, self._count = fields, memory, count
         base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
         base = writing.CONSECUTIVE if base_offset is None else base_offset
         self._cut = writing.Cut(base, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
-        self._usual = np.full(count, len(memory) // count, dtype=np.int64)
-        self._lay_out(self._usual)
 
-    def _lay_out(self, rooms: Int64s) -> None:
-        """Empty rooms of these sizes."""
-        count, size = len(rooms), int(rooms.sum())
-        self._rooms = rooms
-        self._target = self._memory if size <= len(self._memory) else np.empty(size, dtype=np.uint8)
-        self._starts = np.cumsum(rooms) - rooms
-        self._batches = np.empty((count, self._most_batches(rooms), writing.BATCH_FIELDS), dtype=np.int64)
-        self._batches[:, 0], self._batches[:, 0, writing.FULL_AT] = 0, -1
-        self._batches[:, 0, writing.END] = self._starts
-        self._opened = np.zeros(count, dtype=np.int64)
-        self.waiting = np.zeros(count, dtype=np.int64)  # bytes to be taken, of each share; not to be changed
+    def encode(self, tables: Sequence[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
+        """Each share that has rows, with what :func:`encode_batches` makes of them: those of all tables, in order.
 
-    def _most_batches(self, rooms: Int64s) -> int:
-        """That a room holds, and one that is before the first. Each has a header."""
-        room = int(rooms.max(initial=0))
-        return int(min(self._batches_of(room), room // LAYOUT.itemsize)) + 1
-
-    def _batches_of(self, record_bytes: Int64s | int) -> Int64s | int:
-        """At most: any two neighbours hold more than ``batch_bytes_max``."""
-        return 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1
-
-    def measure(self, table: Divided) -> Measured:
-        """What adding a table takes. Raises IndexError where it has rows of other shares."""
-        source, shares = source_of(table.records), _checked(table, len(self._rooms))
-        needed = self._room_for(len(shares), _bytes_at_most(source))
-        if (self.waiting + needed > self._rooms).any():  # were all rows of one share; else that is enough to know
-            sizes = np.zeros((len(self._rooms), 2), dtype=np.int64)
-            writing.add_sizes(source, shares, sizes)
-            needed = self._room_for(*sizes.T)
-        return Measured(source, shares, needed)
-
-    def _room_for(self, rows: Int64s | int, record_bytes: Int64s | int) -> Int64s:
-        """Of records and the headers of their batches, none of which is empty."""
-        return record_bytes + np.minimum(rows, self._batches_of(record_bytes)) * LAYOUT.itemsize
-
-    def lacking(self, table: Measured) -> list[int]:
-        """The shares to be taken before a table is added: those whose room is too full; where a room is too small for
-        it even when empty, all that have batches.
+        In place of the headers there is room, which :func:`stamp_producer` fills. Good until the next call. Raises
+        IndexError where there are rows of other shares.
         """
-        if (self.waiting + table.needed <= self._rooms).all():  # the usual case
-            return []
-        is_too_large = (table.needed > self._rooms).any()
-        return np.flatnonzero(self.waiting if is_too_large else self.waiting + table.needed > self._rooms).tolist()
+        sources = [(source_of(records), _of_rows(records, shares)) for records, shares in tables]
+        sizes = self._sizes(sources)
+        counts = self._batches_at_most(sizes)
+        rooms = sizes[:, 1] + counts * LAYOUT.itemsize
+        size = int(rooms.sum())
+        target = self._memory if size <= len(self._memory) else np.empty(size, dtype=np.uint8)
+        starts = np.cumsum(rooms) - rooms
+        firsts, batches = _none_written(counts, starts)
+        opened = firsts.copy()
+        for source, shares in sources:
+            writing.write_batches(source, shares, self._cut, target, batches, opened)
+        for share in np.flatnonzero(opened > firsts).tolist():
+            start, written = starts[share], batches[firsts[share] + 1 : opened[share] + 1]
+            written[:, [writing.START, writing.END]] -= start
+            yield share, _finished(target[start : start + rooms[share]], written, self._fields)
 
-    def add(self, table: Measured) -> None:
-        """Encode its rows, behind those of their share. Raises ValueError where shares are :meth:`lacking` room."""
-        if self.lacking(table):
-            raise ValueError("rows are added that there is no room for")
-        if (table.needed > self._rooms).any():
-            self._lay_out(np.maximum(table.needed, self._usual))
-        writing.write_batches(table.source, table.shares, self._cut, self._target, self._batches, self._opened)
-        ends = self._batches[np.arange(len(self._opened)), self._opened, writing.END]
-        self.waiting = ends - self._starts
+    def _sizes(self, sources: Sequence[tuple[writing.Source, Int32s]]) -> Int64s:
+        """Of each share the rows, and the bytes that their records take at most; shape (shares, 2)."""
+        sizes = np.zeros((self._count, 2), dtype=np.int64)
+        for source, shares in sources:
+            if writing.add_sizes(source, shares, sizes) < len(shares):
+                raise IndexError(f"{len(shares)} records in shares up to {shares.max()} of {self._count}")
+        return sizes
 
-    def take(self, share: int) -> EncodedBatches:
-        """What :func:`encode_batches` makes of the rows of a share, but room in place of the headers, which
-        :func:`stamp_producer` writes. Good until more is added.
-        """
-        start, count = self._starts[share], self._opened[share]
-        room = self._target[start : start + self._rooms[share]]
-        batches = self._batches[share, 1 : count + 1].copy()
-        batches[:, [writing.START, writing.END]] -= start
-        self._opened[share] = self.waiting[share] = 0
-        if self._rooms is not self._usual and not self.waiting.any():
-            self._lay_out(self._usual)
-        return _finished(room, batches, self._fields)
+    def _batches_at_most(self, sizes: Int64s) -> Int64s:
+        """Of each share: none is empty, and any two neighbours hold more than ``batch_bytes_max``."""
+        rows, record_bytes = sizes.T
+        counts: Int64s = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
+        return counts
 
 
-def _checked(table: Divided, count: int) -> Int32s:
+def _none_written(counts: Int64s, starts: Int64s) -> tuple[Int64s, Int64s]:
+    """Room for so many batches of each share, behind one that is full, and ends where the share's bytes begin; the rows
+    of these, and all of them.
+    """
+    firsts = np.cumsum(counts + 1) - counts - 1
+    batches = np.empty((int(counts.sum()) + len(counts), writing.BATCH_FIELDS), dtype=np.int64)
+    batches[firsts] = 0
+    batches[firsts, writing.FULL_AT], batches[firsts, writing.END] = -1, starts
+    return firsts, batches
+
+
+def _of_rows(records: Records, shares: Int32s) -> Int32s:
     """The shares of a table's rows, for the kernels, which look at nothing."""
-    records, shares = table
-    if len(shares) != len(records) or (len(shares) and shares.max() >= count):
-        raise IndexError(f"{len(records)} records in {len(shares)} shares up to {max(shares, default=-1)} of {count}")
+    if len(shares) != len(records):
+        raise IndexError(f"{len(records)} records in {len(shares)} shares")
     return frozen(shares.astype(np.int32, copy=False))
 
 
@@ -286,19 +251,6 @@ def source_of(records: Records) -> writing.Source:
         *_strings(_nulls(count) if records.values is None else records.values),
     )
     return writing.Source(*columns, *(_NO_HEADERS if records.headers is None else _header_columns(records.headers)))
-
-
-def _bytes_at_most(source: writing.Source) -> int:
-    """Of the records of all rows, in whatever batches."""
-    size = len(source.offsets) * RECORD_OVERHEAD_MAX
-    size += int(source.key_offsets[-1]) - int(source.key_offsets[0])
-    size += int(source.value_offsets[-1]) - int(source.value_offsets[0])
-    if len(source.header_offsets):
-        first, last = int(source.header_offsets[0]), int(source.header_offsets[-1])
-        size += (last - first) * HEADER_OVERHEAD_MAX
-        size += int(source.header_key_offsets[last]) - int(source.header_key_offsets[first])
-        size += int(source.header_value_offsets[last]) - int(source.header_value_offsets[first])
-    return size
 
 
 def _header_columns(headers: HeadersColumn) -> tuple[Int32s, Bytes, Int32s, Bytes, Int32s, Bools]:

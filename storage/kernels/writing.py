@@ -64,28 +64,35 @@ class Source(NamedTuple):
     header_value_valid: Bools
 
 
-def add_sizes(source: Source, shares: Int32s, sizes: Int64s) -> None:
-    """Add to ``sizes``, shape (shares, 2), the rows of each share and the bytes that their records take at most."""
-    _add_sizes(shares, sizes, *source)
+def add_sizes(source: Source, shares: Int32s, sizes: Int64s) -> int:
+    """Add to ``sizes``, shape (shares, 2), the rows of each share and the bytes that their records take at most.
+
+    Returns how many rows it looked at: it stops at the first of a share that is not there.
+    """
+    return _add_sizes(shares, sizes, *source)
 
 
 # The arrays go in one by one for the reason that records.py gives.
 @jit
-def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> None:
+def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> int:
     source = Source(*columns)
     for row in range(len(shares)):
         share = shares[row]
+        if share >= len(sizes):
+            return row
         if share >= 0:
             sizes[np.uint64(share), 0] += 1
             sizes[np.uint64(share), 1] += _size_at_most(source, row)
+    return len(shares)
 
 
 def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s) -> None:
     """Write each row behind those of its share, which ``shares`` tells; below zero: it is left out.
 
     A batch ends before the record that would take it above ``cut.batch_bytes_max``. Of each share ``opened`` holds
-    which of its ``batches``, shape (shares, enough, BATCH_FIELDS), is open: at first one without records that is full,
-    and ends where the share's room in ``target`` begins. Later calls go on where this one ends.
+    which row of ``batches``, shape (enough, BATCH_FIELDS), is its open one, which the next ones follow: at first a
+    batch without records that is full, and ends where the share's room in ``target`` begins. Later calls go on where
+    this one ends.
     """
     _write_batches(shares, target, batches, opened, cut, *source)
 
@@ -98,30 +105,26 @@ def _write_batches(shares: Int32s, target: Bytes, batches: Int64s, opened: Int64
             continue
         share = np.uint64(shares[row])
         open_ = np.uint64(opened[share])
-        at, count, base = (
-            batches[share, open_, END],
-            batches[share, open_, COUNT],
-            batches[share, open_, BASE_TIMESTAMP],
-        )
+        at, count, base = batches[open_, END], batches[open_, COUNT], batches[open_, BASE_TIMESTAMP]
         fixed, timestamp = _fixed_size(source, row), source.timestamps[np.uint64(row)]
         delta = count if cut.base_offset == CONSECUTIVE else source.offsets[row] - cut.base_offset
         body = fixed + size_of(timestamp - base) + size_of(delta)
-        if at + size_of(body) + body > batches[share, open_, FULL_AT]:
+        if at + size_of(body) + body > batches[open_, FULL_AT]:
             open_ = np.uint64(open_ + 1)
             opened[share] = open_
-            batches[share, open_, START] = at
+            batches[open_, START] = at
             at, count = at + cut.header_bytes, np.int64(0)
             base = timestamp if cut.base_timestamp == OF_FIRST else np.int64(cut.base_timestamp)
-            batches[share, open_, FULL_AT] = at + cut.batch_bytes_max
-            batches[share, open_, BASE_TIMESTAMP], batches[share, open_, MAX_TIMESTAMP] = base, timestamp
+            batches[open_, FULL_AT] = at + cut.batch_bytes_max
+            batches[open_, BASE_TIMESTAMP], batches[open_, MAX_TIMESTAMP] = base, timestamp
             delta = count if cut.base_offset == CONSECUTIVE else delta
             body = fixed + size_of(timestamp - base) + size_of(delta)
         at = write(target, at, body)
         target[np.uint64(at)] = 0  # attributes
         at = write(target, at + 1, timestamp - base)
         at = _write_content(source, row, target, write(target, at, delta))
-        batches[share, open_, MAX_TIMESTAMP] = max(batches[share, open_, MAX_TIMESTAMP], timestamp)
-        batches[share, open_, COUNT], batches[share, open_, END] = count + 1, at
+        batches[open_, MAX_TIMESTAMP] = max(batches[open_, MAX_TIMESTAMP], timestamp)
+        batches[open_, COUNT], batches[open_, END] = count + 1, at
 
 
 @inlined

@@ -121,8 +121,7 @@ class Driver:
             mock.patch.object(LogManager, "open", classmethod(opened)),
             mock.patch.object(coordination, "_table", self.kept),
             # Each batch by itself: more steps to fail at.
-            mock.patch.multiple(writer, TABLE_BYTES_MIN=1, TABLE_BYTES_MAX=1),
-            mock.patch.object(writer, "waiting_bytes_max", return_value=0),
+            mock.patch.object(writer, "table_bytes_min", return_value=1),
             # In this thread, so that a disk which fails, fails at the same step each time.
             mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
             mock.patch.object(syncing, "PAUSE_S", 3600),

@@ -13,11 +13,11 @@ import pytest
 from pyspark_commitlog.pipeline import writer as writing
 from pyspark_commitlog.pipeline.read_table import read_table
 from pyspark_commitlog.pipeline.topics import Targets
-from pyspark_commitlog.pipeline.writer import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, waiting_bytes_max
+from pyspark_commitlog.pipeline.writer import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, table_bytes_min
 from pyspark_commitlog.storage import AppendInfo, EncodedBatches, LogManager, TransactionCoordinator
 
 Batch = pa.RecordBatch
-ROW_BYTES = 1010  # of a record of one value, at most
+ROW_BYTES = 1008  # of an Arrow batch of one value
 
 
 @dataclass
@@ -33,32 +33,32 @@ class Appends:
 
 
 def written_by(tmp_path: Path, append: Append, batches: Iterator[Batch]) -> list[Written]:
-    """By a task of one partition that encodes each batch by itself and lets two records wait."""
-    sizes = {"TABLE_BYTES_MIN": 1, "TABLE_BYTES_MAX": 1, "PART_BYTES_MIN": 0, "WAITING_BYTES_MAX": 61 + 2 * ROW_BYTES}
-    with LogManager.open(str(tmp_path), create=True) as manager, mock.patch.multiple(writing, **sizes):
+    """By a task of one partition that takes two rows at once, or some more that came meanwhile."""
+    taken = mock.patch.object(writing, "table_bytes_min", return_value=2 * ROW_BYTES)
+    with LogManager.open(str(tmp_path), create=True) as manager, taken:
         return writing._Task(plan_for(manager), 0, append).write(batches)
 
 
-def test_rows_are_appended_once_more_of_them_wait_than_may(tmp_path: Path) -> None:
+def test_rows_are_appended_many_at_once(tmp_path: Path) -> None:
     append = Appends()
     [written] = written_by(tmp_path, append, map(value, range(10)))
-    assert append.counts == [3, 3, 3, 1]
-    assert written.records == 10
+    assert all(2 <= count <= 4 for count in append.counts[:-1])
+    assert sum(append.counts) == written.records == 10
 
 
-def test_the_partition_that_has_most_is_appended_to_first(tmp_path: Path) -> None:
-    places: list[int] = []
-
-    def append(_topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
-        places.append(partition)
-        return AppendInfo(0, 0, 0, -1, batches.headers.end)
-
-    rows = pa.array([b"a"] * 6, pa.binary())
+def test_rows_of_a_partition_keep_their_order_whatever_lies_between_them(tmp_path: Path) -> None:
     partitions = pa.array([2, 0, 2, 1, 2, 1], pa.int32())
+    batches = [
+        Batch.from_pydict({"value": pa.array([bytes([number, row]) for row in range(6)]), "partition": partitions})
+        for number in range(3)
+    ]
     with LogManager.open(str(tmp_path), create=True) as manager:
-        plan = plan_for(manager, partitions=3)
-        writing._Task(plan, 0, append).write(iter([Batch.from_pydict({"value": rows, "partition": partitions})]))
-    assert places == [2, 1, 0]
+        answers = TaskWriter(plan_for(manager, partitions=3)).answers(iter(batches))
+    assert [(answer.partition, answer.records) for answer in answers] == [(0, 3), (1, 6), (2, 9)]
+    found = read_table(tmp_path, "t", isolation="read_uncommitted").select(["partition", "value"]).to_pylist()
+    for partition, rows in enumerate([[1], [3, 5], [0, 2, 4]]):
+        values = [row["value"] for row in found if row["partition"] == partition]
+        assert values == [bytes([number, row]) for number in range(3) for row in rows]
 
 
 @pytest.mark.parametrize("at", [0, 1, 9])
@@ -82,9 +82,9 @@ def test_where_there_are_no_rows_nothing_is_appended(tmp_path: Path) -> None:
     assert append.counts == []
 
 
-def test_more_waits_where_there_are_many_partitions_so_that_record_batches_are_not_small() -> None:
-    sizes = [waiting_bytes_max(partitions) for partitions in (1, 256, 257, 512, 1024, 10_000)]
-    assert sizes == [2**23, 2**23, 257 * PART_BYTES_MIN, 2**24, 2**25, 2**25]
+def test_more_is_taken_where_there_are_many_partitions_so_that_record_batches_are_not_small() -> None:
+    sizes = [table_bytes_min(partitions) for partitions in (1, 512, 513, 1024, 10_000)]
+    assert sizes == [2**24, 2**24, 513 * PART_BYTES_MIN, 2**25, 2**25]
 
 
 def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_before_them(tmp_path: Path) -> None:

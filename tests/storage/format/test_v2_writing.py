@@ -175,31 +175,19 @@ class TestCutting:
     )
     def test_shares_that_are_not_of_the_rows_are_refused(self, shares: list[int]) -> None:
         table = v2.Divided(records([0, 1, 2]), np.array(shares, dtype=np.int32))
-        with pytest.raises(IndexError, match=f"3 records in {len(shares)} shares"):
-            v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=1).measure(table)
+        with pytest.raises(IndexError, match="3 records in"):
+            list(v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=1).encode([table]))
 
-    def test_a_table_that_needs_more_room_gets_memory_of_its_own_once_all_shares_are_taken(self) -> None:
-        memory = np.zeros(2 * 200, dtype=np.uint8)
+    def test_what_does_not_fit_into_the_memory_given_gets_memory_of_its_own(self) -> None:
+        memory = np.zeros(500, dtype=np.uint8)
         encoder = v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=10**6, memory=memory)
-        small = v2.Divided(records([0, 1]), np.array([1, 1], dtype=np.int32))
+        small = v2.Divided(records([0, 1]), np.array([1, 0], dtype=np.int32))
         large = v2.Divided(records(list(range(40))), np.zeros(40, dtype=np.int32))
-        encoder.add(encoder.measure(small))
-        measured = encoder.measure(large)
-        assert encoder.lacking(measured) == [1]
-        with pytest.raises(ValueError, match="no room"):
-            encoder.add(measured)
-        taken = [encoder.take(1).buffer]
-        encoder.add(measured)
-        taken.append(encoder.take(0).buffer)
-        encoder.add(encoder.measure(small))
-        taken.append(encoder.take(1).buffer)
-        assert [np.shares_memory(buffer, memory) for buffer in taken] == [True, False, True]
-
-    def test_only_shares_that_a_table_is_too_much_for_are_to_be_taken(self) -> None:
-        encoder = v2.ShareEncoder(3, v2.BatchFields(), batch_bytes_max=10**6, memory=np.zeros(3 * 200, dtype=np.uint8))
-        encoder.add(encoder.measure(v2.Divided(records(list(range(5))), np.array([0, 1, 1, 1, 1], dtype=np.int32))))
-        more = encoder.measure(v2.Divided(records([0, 1, 2, 3]), np.array([0, 1, 1, 2], dtype=np.int32)))
-        assert encoder.lacking(more) == [1]
+        shared = [
+            [(share, np.shares_memory(encoded.buffer, memory)) for share, encoded in encoder.encode([table])]
+            for table in (small, large, small)
+        ]
+        assert shared == [[(0, True), (1, True)], [(0, False)], [(0, True), (1, True)]]
 
     def test_a_slice_of_a_table_is_written_without_the_rest(self) -> None:
         part = records(list(range(100))).slice(40, 43)

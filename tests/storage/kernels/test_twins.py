@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -142,33 +142,24 @@ def test_rows_are_cut_into_batches_that_hold_no_more_than_asked(records: list[re
 
 
 @given(st.lists(RECORDS, max_size=4), st.sampled_from(Codec), st.data())
-def test_shares_are_encoded_as_each_would_be_alone_whenever_they_are_taken(
+def test_shares_of_some_tables_are_encoded_as_each_would_be_alone(
     sets: list[list[reference.Record]], codec: Codec, data: st.DataObject
 ) -> None:
-    fields, bound = v2.BatchFields(codec=codec), data.draw(st.integers(1, 2000))
-    memory = np.full(data.draw(st.sampled_from([0, 500, 5000, 50_000])), 0xFF, dtype=np.uint8)
+    fields, bound = v2.BatchFields(codec=codec), data.draw(st.integers(0, 2000))
+    memory = np.full(data.draw(st.sampled_from([0, 500, 50_000])), 0xFF, dtype=np.uint8)
+    shares = [data.draw(st.lists(st.integers(-1, 2), min_size=len(each), max_size=len(each))) for each in sets]
+    expected: dict[int, list[reference.Record]] = {}
+    for share, record in zip(chain(*shares), chain(*sets), strict=True):
+        expected.setdefault(share, []).append(record)
+    expected.pop(-1, None)
     encoder = v2.ShareEncoder(3, fields, batch_bytes_max=bound, memory=memory)
-    waiting: dict[int, list[reference.Record]] = {}
-
-    def check(share: int) -> None:
-        assert signed(encoder.take(share)) == signed(
-            v2.encode_batches(table(waiting.pop(share)), fields, batch_bytes_max=bound)
-        )
-
-    for each in sets:
-        shares = data.draw(st.lists(st.integers(-1, 2), min_size=len(each), max_size=len(each)))
-        measured = encoder.measure(v2.Divided(table(each), np.array(shares, np.int32)))
-        for share in encoder.lacking(measured):
-            check(share)
-        encoder.add(measured)
-        for record, share in zip(each, shares, strict=True):
-            waiting.setdefault(share, []).append(record)
-        waiting.pop(-1, None)
-        assert set(np.flatnonzero(encoder.waiting).tolist()) == waiting.keys()
-        for share in data.draw(st.sets(st.sampled_from(sorted(waiting)))) if waiting else ():
-            check(share)
-    for share in list(waiting):
-        check(share)
+    for _ in range(2):  # the second time in memory that is not empty
+        tables = [v2.Divided(table(each), np.array(told, np.int32)) for each, told in zip(sets, shares, strict=True)]
+        found = {share: signed(encoded) for share, encoded in encoder.encode(tables)}
+        alone = {
+            share: v2.encode_batches(table(rows), fields, batch_bytes_max=bound) for share, rows in expected.items()
+        }
+        assert found == {share: signed(encoded) for share, encoded in sorted(alone.items())}
 
 
 def signed(encoded: v2.EncodedBatches) -> tuple[bytes, list[tuple[int, ...]]]:
