@@ -195,7 +195,7 @@ class ShareEncoder:
         sources = [(source_of(records), _of_rows(records, shares)) for records, shares in tables]
         sizes = self._sizes(sources)
         counts = self._batches_at_most(sizes)
-        rooms = sizes[:, 1] + counts * LAYOUT.itemsize
+        rooms = sizes[:, 1] + counts * LAYOUT.itemsize + writing.BEHIND
         size = int(rooms.sum())
         target = self._memory if size <= len(self._memory) else np.empty(size, dtype=np.uint8)
         starts = np.cumsum(rooms) - rooms

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.memory import copy_bytes
+from pyspark_commitlog.storage.kernels.memory import BLOCK_BYTES, append_blocks, copy_bytes
 from pyspark_commitlog.storage.kernels.varint import size_of, write
 
 Int64s = npt.NDArray[np.int64]
@@ -30,6 +30,8 @@ BATCH_FIELDS = 6
 
 DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and what depends on its batch
 PLAIN_FIELDS_BYTES_MAX = DELTAS_BYTES_MAX + 1 + 5 + 5 + 1  # of one without headers, beside the bytes of key and value
+
+BEHIND = BLOCK_BYTES  # of room behind the last record of a share, where anything may be written
 
 # In place of a base.
 CONSECUTIVE = -(2**63)
@@ -88,6 +90,8 @@ def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> int:
 
 def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s) -> None:
     """Write each row behind those of its share, which ``shares`` tells; below zero: it is left out.
+
+    Anything is written into the ``BEHIND`` bytes behind the last record of each share, which nobody else may have.
 
     A batch ends before the record that would take it above ``cut.batch_bytes_max``. Of each share ``opened`` holds
     which row of ``batches``, shape (enough, BATCH_FIELDS), is its open one, which the next ones follow: at first a
@@ -184,5 +188,8 @@ def _write_string(data: Bytes, offsets: Int32s, valid: Bools, row: int, target: 
     start = np.int64(offsets[np.uint64(row)])
     size = np.int64(offsets[np.uint64(row + 1)]) - start
     at = write(target, at, size)
-    copy_bytes(target, at, data, start, size)
+    if start + size + BLOCK_BYTES <= len(data):
+        append_blocks(target, at, data, start, size)
+    else:
+        copy_bytes(target, at, data, start, size)
     return at + size
