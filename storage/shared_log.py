@@ -180,12 +180,16 @@ class SharedLog(LogReader):
 
     def _catch_up(self) -> None:
         """Take in what other processes appended; load the log anew where more has changed than its end."""
+        if not self._has_caught_up():
+            self._reload()
+
+    def _has_caught_up(self) -> bool:
         active = self.segments.active
         status = self.context.filesystem.status(active.path(names.LOG))
-        is_same = status is not None and status.inode == self._active_inode and status.size >= active.size
-        is_current = is_same and self._take_in(active, active.file_size) and not self.is_rolled()
-        if not is_current or not active.take_in_indexes(self._log_end_offset):
-            self._reload()
+        if status is None or status.inode != self._active_inode or status.size < active.size:
+            return False
+        is_current = self._take_in(active, status.size) and not self.is_rolled()
+        return is_current and active.take_in_indexes(self._log_end_offset)
 
     def _reload(self) -> None:
         self.segments.close()
@@ -203,10 +207,11 @@ class SharedLog(LogReader):
         return sound and (active.size == file_size or active.is_padded_from(active.size))
 
     def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
-        """Only headers are read, and the last batch.
+        """Only headers are read.
 
         Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: only
-        the last batch may be there in part, and preallocated zeros may hide that from the header.
+        the last batch may be there in part. The end of the file tells that, but for a preallocated one: there the batch
+        is read.
         """
         position, last = active.size, None
         for window in active.skim(position, file_size):
@@ -220,7 +225,7 @@ class SharedLog(LogReader):
             self._log_end_offset = window.headers.next_offset
             self.producers.on_high_watermark(self._log_end_offset)
             self._is_synced = False
-        return last is not None and active.is_sound(position, last)
+        return last is not None and (not self.context.config.preallocate or active.is_sound(position, last))
 
     # Flushing (spec 8)
 
