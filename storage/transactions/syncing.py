@@ -25,7 +25,7 @@ class BackgroundSync:
 
     def __init__(self, logs: Iterable[SharedLog]) -> None:
         self.error: StorageError | None = None
-        self._synced_sizes = {log: log.segments.active.file_size for log in logs}
+        self._begun_sizes = {log: log.segments.active.file_size for log in logs}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="commitlog sync")
 
@@ -45,8 +45,17 @@ class BackgroundSync:
             self.error = error
 
     def _sync_those_that_grew(self) -> None:
-        for log, synced_size in self._synced_sizes.items():
-            size = log.segments.active.file_size
-            if size != synced_size and not self._is_over.is_set():
-                log.sync_file()
-                self._synced_sizes[log] = size
+        """All begin to go to the disk; one is waited for, the one that was longest ago.
+
+        Its sync has the disk write its cache, which is of all of them. On a file system where it is of one file only,
+        each has its turn.
+        """
+        grown = []
+        for log, size in self._begun_sizes.items():
+            if (now := log.segments.active.file_size) != size:
+                self._begun_sizes[log] = now
+                log.begin_sync()
+                grown.append(log)
+        if grown and not self._is_over.is_set():
+            self._begun_sizes[grown[0]] = self._begun_sizes.pop(grown[0])  # behind all others
+            grown[0].sync_file()
