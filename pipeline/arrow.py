@@ -66,6 +66,8 @@ def as_binary(array: pa.Array) -> pa.Array:
 
     Its offsets have 64 bits where ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
     """
+    if pa.types.is_binary(array.type):  # the usual case
+        return array
     if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
         return array.view(pa.large_binary()).cast(pa.binary())
     return array.view(pa.binary())

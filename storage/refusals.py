@@ -78,7 +78,7 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
     """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
     room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
-    if _largest_content_max(records) <= room:  # the usual case
+    if _all_content_max(records) <= room or _largest_content_max(records) <= room:  # the usual case
         return []
     contents = _content_bytes_max(records)
     near = contents > room
@@ -104,6 +104,14 @@ def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
     if compression.codec is not Codec.NONE:
         room -= room // _GROWTH_MAX + _GROWTH_BYTES_MAX
     return max(room, 0)
+
+
+def _all_content_max(records: Records) -> int:
+    """What the content of all records together takes at most, headers with their sizes; of a small table not much."""
+    if records.headers is not None:
+        return INT64_MAX
+    columns = [column for column in (records.keys, records.values) if column is not None]
+    return sum(int(column.offsets[-1]) - int(column.offsets[0]) for column in columns)
 
 
 def _largest_content_max(records: Records) -> int:
