@@ -91,9 +91,11 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Of rows that a task takes, encodes and appends at once: an append takes two milliseconds, whatever is in it. But what
-# is not appended is not on its way to the disk either, for which everybody waits behind the last row.
-TABLE_BYTES_MIN = 16 * 2**20
+# Of rows that a task takes, encodes and appends at once. An append takes two milliseconds, whatever is in it, so a task
+# with many rows takes many; but what is not appended is not on its way to the disk either, for which everybody waits
+# behind the last row.
+TABLE_BYTES_MIN = 8 * 2**20
+TABLE_BYTES_MAX = 16 * 2**20  # and one Arrow batch more
 PART_BYTES_MIN = 2**15  # or for each partition so much, on average: else its record batches are small; but
 PARTS_BYTES_MAX = 32 * 2**20  # for all of them no more
 
@@ -205,9 +207,10 @@ def drain(batches: Iterator[pa.RecordBatch]) -> None:
         pass
 
 
-def table_bytes_min(partitions: int) -> int:
-    """What a task whose rows go to so many partitions waits for, if more rows come."""
-    return max(TABLE_BYTES_MIN, min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX))
+def table_bytes(partitions: int) -> tuple[int, int]:
+    """The least and the most that a task whose rows go to so many partitions waits for, if more rows come."""
+    parts = min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX)
+    return max(TABLE_BYTES_MIN, parts), max(TABLE_BYTES_MAX, parts)
 
 
 _kept = threading.local()
@@ -227,10 +230,10 @@ class _Task:
         self._plan = plan
         self._number = number
         self._append = append
-        self._table_bytes_min = table_bytes_min(sum(len(topic.partitions) for topic in plan.topics.values()))
+        self._least, self._most = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
+        memory = _kept_memory(2 * self._most)
         self._topics = {
-            name: _TopicWriter(topic, plan.settings_for(name), number, self._table_bytes_min)
-            for name, topic in plan.topics.items()
+            name: _TopicWriter(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
         }
         self._written: dict[tuple[str, int], Written] = {}
         self._rows_before = 0
@@ -240,8 +243,8 @@ class _Task:
 
         Another thread takes rows while some are encoded and appended, since Spark's side waits while nobody does.
         """
-        rows, size, least = filter(len, batches), attrgetter("nbytes"), self._table_bytes_min
-        with closing(gathered(rows, size, least=least, most=least + least // 2)) as tables:
+        rows, size = filter(len, batches), attrgetter("nbytes")
+        with closing(gathered(rows, size, least=self._least, most=self._most)) as tables:
             for table in tables:
                 self._write_table(table)
         return list(self._written.values())
@@ -335,14 +338,13 @@ class _Task:
 class _TopicWriter:
     """One topic: what it refuses, and how its records are encoded."""
 
-    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, table_bytes: int) -> None:
+    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
         self._name = topic.name
         self._config = LogConfig.from_mapping(topic.configs)
         self._compression = producer.compression_in(self._config)
         room = bytes_in_batch(self._config.max_message_bytes, self._compression)
         count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
         fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
-        memory = _kept_memory(2 * table_bytes)
         self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)
         self._chooser = Chooser(producer.partitioner, count, first=task)
 

@@ -53,10 +53,11 @@ def gathered(
 ) -> Generator[list[Item], None, None]:
     """The items in lists, in order: all that a thread took while the list before was used.
 
-    A list is waited for until its items have ``least`` together or are the last ones; the thread waits while ``most``,
-    no less, are there. So lists are small where items come slowly, and large where using them is slow. What taking an
-    item raises comes behind the items before it. To stop early, close the generator: an item that is being taken is
-    waited for.
+    A list is waited for until its items have ``least`` together, or half of all before them if that is more, or are the
+    last ones; the thread waits while ``most``, no less, are there, for which a list is never waited longer. So lists
+    are large where there are many items, and what comes behind the last item is little beside all. What taking an item
+    raises comes behind the items before it. To stop early, close the generator: an item that is being taken is waited
+    for.
     """
     waiting = _Waiting(size, least, most)
     with ThreadPoolExecutor(1) as thread:
@@ -75,7 +76,7 @@ class _Waiting(Generic[Item]):
     def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
         self._size_of, self._least, self._most = size, least, most
         self._items: list[Item] = []
-        self._size = 0
+        self._size = self._size_before = 0  # of these, and of those that were taken before
         self._is_over = False
         self._changed = Condition()
 
@@ -90,7 +91,7 @@ class _Waiting(Generic[Item]):
                         return
                     self._items.append(item)
                     self._size += size
-                    if self._size >= self._least:  # woken for less, who waits would only wait on
+                    if self._is_enough():  # woken for less, who waits would only wait on
                         self._changed.notify()
         finally:
             self.stop()
@@ -98,13 +99,17 @@ class _Waiting(Generic[Item]):
     def are_some(self) -> bool:
         """Whether there is anything to take, once that is enough, or no more will come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._size >= self._least or self._is_over)
+            self._changed.wait_for(lambda: self._is_enough() or self._is_over)
             return bool(self._items)
+
+    def _is_enough(self) -> bool:
+        return self._size >= min(max(self._least, self._size_before // 2), self._most)
 
     def take(self) -> list[Item]:
         """All there are."""
         with self._changed:
-            taken, self._items, self._size = self._items, [], 0
+            taken, self._items = self._items, []
+            self._size_before, self._size = self._size_before + self._size, 0
             self._changed.notify()
             return taken
 

@@ -121,7 +121,7 @@ class Driver:
             mock.patch.object(LogManager, "open", classmethod(opened)),
             mock.patch.object(coordination, "_table", self.kept),
             # Each batch by itself: more steps to fail at.
-            mock.patch.object(writer, "table_bytes_min", return_value=1),
+            mock.patch.object(writer, "table_bytes", return_value=(1, 1)),
             # In this thread, so that a disk which fails, fails at the same step each time.
             mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
             mock.patch.object(syncing, "PAUSE_S", 3600),

@@ -13,11 +13,11 @@ import pytest
 from pyspark_commitlog.pipeline import writer as writing
 from pyspark_commitlog.pipeline.read_table import read_table
 from pyspark_commitlog.pipeline.topics import Targets
-from pyspark_commitlog.pipeline.writer import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, table_bytes_min
+from pyspark_commitlog.pipeline.writer import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, table_bytes
 from pyspark_commitlog.storage import AppendInfo, EncodedBatches, LogManager, TransactionCoordinator
 
 Batch = pa.RecordBatch
-ROW_BYTES = 1008  # of an Arrow batch of one value
+ROW_BYTES = 1004  # of an Arrow batch of one value
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Appends:
 
 def written_by(tmp_path: Path, append: Append, batches: Iterator[Batch]) -> list[Written]:
     """By a task of one partition that takes two rows at once, or some more that came meanwhile."""
-    taken = mock.patch.object(writing, "table_bytes_min", return_value=2 * ROW_BYTES)
+    taken = mock.patch.object(writing, "table_bytes", return_value=(2 * ROW_BYTES, 3 * ROW_BYTES))
     with LogManager.open(str(tmp_path), create=True) as manager, taken:
         return writing._Task(plan_for(manager), 0, append).write(batches)
 
@@ -42,7 +42,7 @@ def written_by(tmp_path: Path, append: Append, batches: Iterator[Batch]) -> list
 def test_rows_are_appended_many_at_once(tmp_path: Path) -> None:
     append = Appends()
     [written] = written_by(tmp_path, append, map(value, range(10)))
-    assert all(2 <= count <= 4 for count in append.counts[:-1])
+    assert all(2 <= count <= 3 for count in append.counts[:-1])
     assert sum(append.counts) == written.records == 10
 
 
@@ -83,8 +83,10 @@ def test_where_there_are_no_rows_nothing_is_appended(tmp_path: Path) -> None:
 
 
 def test_more_is_taken_where_there_are_many_partitions_so_that_record_batches_are_not_small() -> None:
-    sizes = [table_bytes_min(partitions) for partitions in (1, 512, 513, 1024, 10_000)]
-    assert sizes == [2**24, 2**24, 513 * PART_BYTES_MIN, 2**25, 2**25]
+    part = PART_BYTES_MIN
+    sizes = [table_bytes(partitions) for partitions in (1, 256, 257, 513, 1024, 10_000)]
+    few, most = (2**23, 2**24), (2**25, 2**25)
+    assert sizes == [few, few, (257 * part, 2**24), (513 * part, 513 * part), most, most]
 
 
 def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_before_them(tmp_path: Path) -> None:

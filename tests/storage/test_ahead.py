@@ -38,6 +38,15 @@ def test_no_more_items_are_taken_ahead_than_the_bound() -> None:
     assert len(taken) == 50
 
 
+def test_lists_grow_with_what_was_before_them_up_to_the_bound() -> None:
+    before = 0
+    for each in gathered([1] * 60, lambda item: item, least=2, most=12):
+        is_last = before + len(each) == 60
+        assert is_last or min(max(2, before // 2), 12) <= len(each) <= 12
+        before += len(each)
+    assert before == 60
+
+
 def test_what_the_items_raise_comes_behind_the_results_before_it() -> None:
     def items() -> Iterator[int]:
         yield from range(2)
