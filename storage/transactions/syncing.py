@@ -17,7 +17,7 @@ PAUSE_S = 0.03  # after each round
 
 
 class BackgroundSync:
-    """A thread that syncs the active segments of logs whenever they have grown, as long as the block runs.
+    """A thread that lets the active segments of logs go to the disk as they grow, as long as the block runs.
 
     Whoever owns the logs does not use them meanwhile. A disk that fails ends it: ``error`` tells. A preallocated
     segment does not grow, and waits for whoever syncs it in the end.

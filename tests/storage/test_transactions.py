@@ -30,7 +30,7 @@ from pyspark_commitlog.storage.format.internal import (
     partition_for,
 )
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.log import Producer
+from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.transactions import (
     Resolution,
@@ -48,7 +48,7 @@ from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_I
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
-from tests.support.logs import write_transactional
+from tests.support.logs import open_log, write_transactional
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.transactions import (
     APP,
@@ -480,6 +480,18 @@ def test_what_tasks_append_is_synced_while_they_go_on_and_a_disk_that_fails_then
     assert content(query.manager, 1) == []
     query.run_batch(0)
     assert content(query.manager, 1) == expected(1, range(1))
+
+
+def test_logs_that_grow_are_synced_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [open_log(tmp_path / str(number)) for number in range(3)]
+    synced: list[int] = []
+    monkeypatch.setattr(Log, "sync_file", lambda log: synced.append(logs.index(log)))
+    background = syncing.BackgroundSync(logs)
+    for grow in ([0, 1, 2], [0, 1, 2], [], [0, 2], [0]):
+        for number in grow:
+            logs[number].append_encoded(encoded(b"a"), sync=False)
+        background._sync_those_that_grew()
+    assert synced == [0, 1, 2, 0]
 
 
 def test_nothing_is_synced_while_nobody_appends(
