@@ -53,11 +53,13 @@ def gathered(
 ) -> Generator[list[Item], None, None]:
     """The items in lists, in order: all that a thread took while the list before was used.
 
-    A list is waited for until its items have ``least`` together, or half of all before them if that is more, but not
-    for more than ``most``, no less, or until they are the last ones; the thread waits while half as much again is
-    there. So lists are large where there are many items, and what comes behind the last item is little beside all. What
-    taking an item raises comes behind the items before it. To stop early, close the generator: an item that is being
-    taken is waited for.
+    A list is waited for until it is large enough, or the items are over. ``least`` is enough at first, later half of
+    all that was before, but never more than ``most``, which is no less than ``least``. So lists are large where there
+    are many items, and what comes behind the last item is little beside all. The thread waits while one and a half
+    times ``most`` is there.
+
+    What taking an item raises comes behind the items before it. To stop early, close the generator: an item that is
+    being taken is waited for.
     """
     waiting = _Waiting(size, least, most)
     with ThreadPoolExecutor(1) as thread:
