@@ -27,7 +27,7 @@ below. Unless said otherwise: 2,000,000 rows of 16-byte keys and 100-byte values
 is tuned, and writes in streams, is set beside ours tuned (docs/tuning.md), all else beside ours as it comes.
 
 ```
-make bench                                   everything, and this page; about half an hour
+make bench                                   everything, and this page; half an hour to one and a half
 make bench BENCH_ARGS="reading compaction"   these parts only; the other rows stay as they were
 ```
 
