@@ -5,7 +5,7 @@ Only timestamps (milliseconds in records, microseconds in Spark) and null masks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +29,29 @@ def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.
 def batches_of(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Arrow's messages, each a record batch with the columns of ``schema``; they are not copied."""
     return (pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages)
+
+
+class LongRowError(Exception):
+    """A row has more bytes than its way into a task takes."""
+
+
+def short_only(batches: Iterable[pa.RecordBatch], limits: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    """The batches, as long as no string of a column is longer than its limit in bytes; else raises LongRowError."""
+    for batch in batches:
+        for name, limit in limits.items():
+            if longest(batch.column(name)) > limit:
+                raise LongRowError(f"column {name!r} has more than {limit} bytes in a row")
+        yield batch
+
+
+def longest(array: pa.Array) -> int:
+    """The bytes of the longest string of a column of bytes or text; 0 where there is none."""
+    if not len(array):
+        return 0
+    is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    kind = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(array.buffers()[1], kind, count=len(array) + 1, offset=array.offset * kind.itemsize)
+    return int((offsets[1:] - offsets[:-1]).max())
 
 
 def check_nulls(batch: pa.RecordBatch, where: str) -> None:

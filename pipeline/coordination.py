@@ -46,6 +46,7 @@ class DriverWriter:
         self._topics: dict[str, TopicDescription] = {}
         self.run_id = ""
         self.newest: SinkBatch | None = None
+        self.has_long_rows = False  # it was seen that the query has some: they take another way into the tasks
         try:
             self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
         except BaseException:

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
+from pyspark_commitlog.pipeline.arrow import LongRowError
 from pyspark_commitlog.pipeline.coordination import DriverWriter, SinkBatch, release, writing
 from pyspark_commitlog.pipeline.progress import Progress, Run, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
@@ -92,7 +93,7 @@ class CommitLogSink:
         refuse_speculation(frame.sparkSession)
         run = Run.of(frame.sparkSession, self._app_id)
         if run.query_id:
-            load_classic().watch(frame.sparkSession, run.query_id, run.run_id)
+            _load("classic").watch(frame.sparkSession, run.query_id, run.run_id)
         self._written_as.add(run.app_id)
         with LogManager.open(self._targets.directory, create=True) as manager:
             topics = self._targets.prepare(manager)
@@ -131,6 +132,10 @@ class _MicroBatch:
         while True:
             try:
                 return self._try(rows)
+            except LongRowError as error:
+                logger.info("batch %d: %s; written by mapInArrow, as those to come", self._progress.version, error)
+                self._writer.has_long_rows = True
+                continue
             except _failures() as error:
                 if attempt == ATTEMPTS or _CANCELLED in str(error):
                     raise
@@ -166,12 +171,12 @@ class _MicroBatch:
             syncing = self._writer.coordinator.syncing(transaction)
         with syncing as left, self._described(rows.sparkSession):
             plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, left)
-            return _run(TaskWriter(plan), rows)
+            return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
         """The job in Spark's UI: which batch of whom goes where."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
-        return nullcontext() if is_remote() else load_classic().described(session, text)
+        return nullcontext() if is_remote() else _load("classic").described(session, text)
 
 
 def _tasks_run_here(session: SparkSession) -> bool:
@@ -179,22 +184,25 @@ def _tasks_run_here(session: SparkSession) -> bool:
     return not is_remote() and str(session.sparkContext.master).split("[")[0] == "local"
 
 
-def _run(task: TaskWriter, rows: DataFrame) -> list[Answer]:
-    """Write all rows by one Spark job: what its tasks answer."""
-    if not is_remote() and load_classic().hands_over_messages(rows.sparkSession):
-        return load_classic().collect_over_messages(rows, task.answers)  # type: ignore[no-any-return]
+def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer]:
+    """Write all rows by one Spark job: what its tasks answer. Raises LongRowError unless they ``may_be_long``."""
+    if not is_remote() and not may_be_long:
+        messages = _load("messages")
+        limits = messages.limits_for(rows.sparkSession, rows.schema)
+        if limits is not None:
+            return messages.collect_over_messages(rows, task.answers, limits)  # type: ignore[no-any-return]
     return [Answer(*row) for row in rows.mapInArrow(task, ANSWER).collect()]
 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What may go well at the next attempt."""
-    classic = () if is_remote() else (load_classic().JobFailedError,)
+    classic = () if is_remote() else (_load("classic").JobFailedError,)
     return (TransactionAbortedError, PySparkException, *classic)
 
 
-def load_classic() -> ModuleType:
-    """``pipeline.classic``, which a client of Spark Connect cannot load."""
-    return import_module("pyspark_commitlog.pipeline.classic")
+def _load(name: str) -> ModuleType:
+    """``classic`` or ``messages``, which a client of Spark Connect cannot load."""
+    return import_module(f"pyspark_commitlog.pipeline.{name}")
 
 
 class AbortUnlessTold:

@@ -1,4 +1,4 @@
-"""Rows on their way into the sink's tasks: as Arrow messages, where the session bounds no bytes, or by mapInArrow."""
+"""Rows on the way into the sink's tasks: as Arrow messages, where they are short or nobody minds, or by mapInArrow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_commitlog.pipeline import classic
+from pyspark_commitlog.pipeline import messages
+from pyspark_commitlog.pipeline.arrow import LongRowError, longest, short_only
 from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.storage import InvalidRecordError
 from tests.support.log_directories import directory_with_internal_topics
@@ -32,7 +33,10 @@ ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_AT_ONCE = "spark.sql.execution.arrow.maxBytesPerBatch"
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 CASE_SENSITIVE = "spark.sql.caseSensitive"
-WAYS = {"messages": str(2**31 - 1), "mapInArrow": str(2**31 - 2)}
+# By how many bytes Spark may give to a task at once; without headers these are the ways there are.
+WAYS = {"messages of any rows": str(2**31 - 1), "messages of short rows": "64m", "mapInArrow": "1k"}
+WAYS_WITH_HEADERS = {name: WAYS[name] for name in ("messages of any rows", "mapInArrow")}
+SHORT = 16 * 2**20 // 1000 - 256  # bytes of a short value beside a key, where a task is given 1,000 rows at once
 
 
 @pytest.fixture
@@ -45,10 +49,14 @@ def going(spark: SparkSession, way: str) -> Iterator[None]:
     """Writes inside go by ``way``, and by no other."""
     with (
         settings(spark, {BYTES_AT_ONCE: WAYS[way]}),
-        mock.patch.object(classic, "collect_over_messages", wraps=classic.collect_over_messages) as over_messages,
+        counted_messages() as over_messages,
     ):
         yield
-    assert over_messages.called == (way == "messages")
+    assert over_messages.called == (way != "mapInArrow")
+
+
+def counted_messages() -> Any:
+    return mock.patch.object(messages, "collect_over_messages", wraps=messages.collect_over_messages)
 
 
 @pytest.fixture(params=WAYS)
@@ -59,8 +67,13 @@ def either_way(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture
 def over_messages(spark: SparkSession) -> Iterator[None]:
-    with going(spark, "messages"):
+    with going(spark, "messages of short rows"):
         yield
+
+
+def counted_map_in_arrow(rows: DataFrame) -> Any:
+    kind = type(rows)
+    return mock.patch.object(kind, "mapInArrow", autospec=True, side_effect=kind.mapInArrow)
 
 
 def write(rows: DataFrame, log_dir: str, *, batch_id: int = 0, topic: str = "t") -> None:
@@ -74,6 +87,16 @@ def content(spark: SparkSession, log_dir: str, topic: str = "t") -> list[tuple[A
 
 def numbers(spark: SparkSession, log_dir: str) -> list[int]:
     return sorted(int(bytes(row[1])) for row in content(spark, log_dir))
+
+
+def written_in_order(spark: SparkSession, log_dir: str, rows: DataFrame, ways: dict[str, str]) -> None:
+    """All rows are there, and each of the ways writes the same."""
+    for number, way in enumerate(ways):
+        with going(spark, way):
+            write(rows, log_dir, topic=f"way-{number}")
+    first, *others = (content(spark, log_dir, f"way-{number}") for number in range(len(ways)))
+    assert len(first) == rows.count()
+    assert all(other == first for other in others)
 
 
 def any_rows(random_rows: random.Random) -> list[tuple[object, ...]]:
@@ -98,17 +121,14 @@ def any_rows(random_rows: random.Random) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("large_types", ["false", "true"])
 @pytest.mark.parametrize("seed", range(4))
-def test_both_ways_write_the_same_records_in_the_same_order(
+def test_all_ways_write_the_same_records_in_the_same_order(
     spark: SparkSession, log_dir: str, seed: int, large_types: str
 ) -> None:
     rows = spark.createDataFrame(any_rows(random.Random(seed)), SCHEMA).coalesce(1)
     with settings(spark, {ROWS_AT_ONCE: "37", LARGE_TYPES: large_types}):
-        for way in WAYS:
-            with going(spark, way):
-                write(rows, log_dir, topic=way)
-    written = [content(spark, log_dir, way) for way in WAYS]
-    assert written[0] == written[1]
-    assert len(written[0]) == rows.count()
+        written_in_order(spark, log_dir, rows.drop("headers"), WAYS)
+        log_dir += "-headers"
+        written_in_order(spark, log_dir, rows, WAYS_WITH_HEADERS)
 
 
 @pytest.mark.usefixtures("either_way")
@@ -210,7 +230,114 @@ def test_stream_writes_each_micro_batch_once(spark: SparkSession, log_dir: str, 
 
 
 def test_session_whose_calls_back_come_in_another_thread_hands_over_by_map_in_arrow(spark: SparkSession) -> None:
-    with settings(spark, {BYTES_AT_ONCE: WAYS["messages"]}):
-        assert classic.hands_over_messages(spark)
-        with mock.patch.object(spark.sparkContext, "_gateway", object()):  # such as PYSPARK_PIN_THREAD=false makes
-            assert not classic.hands_over_messages(spark)
+    schema = spark.range(1).selectExpr("string(id) as value").schema
+    assert messages.limits_for(spark, schema) is not None
+    with mock.patch.object(spark.sparkContext, "_gateway", object()):  # such as PYSPARK_PIN_THREAD=false makes
+        assert messages.limits_for(spark, schema) is None
+
+
+# Long rows
+
+
+@pytest.fixture
+def thousand_at_once(spark: SparkSession) -> Iterator[None]:
+    with settings(spark, {ROWS_AT_ONCE: "1000", BYTES_AT_ONCE: "64m"}):
+        yield
+
+
+@pytest.mark.usefixtures("thousand_at_once")
+@pytest.mark.parametrize(
+    ("column", "length", "is_short"),
+    [
+        ("cast(repeat('v', {length}) as binary)", SHORT, True),
+        ("cast(repeat('v', {length}) as binary)", SHORT + 1, False),
+        ("repeat('v', {length})", SHORT, True),
+        ("repeat('v', {length})", SHORT + 1, False),
+        ("repeat('€', {length})", SHORT // 3, True),
+        ("repeat('€', {length})", SHORT // 3 + 1, False),
+        ("repeat('€', {length})", 2 * SHORT, False),
+    ],
+)
+def test_longest_short_value_comes_as_message_and_a_longer_one_by_map_in_arrow(
+    spark: SparkSession, log_dir: str, column: str, length: int, is_short: bool
+) -> None:
+    value = column.format(length=f"if(id = 1500, {length}, 1)")
+    rows = spark.range(0, 2000, 1, 1).selectExpr("string(id) as key", f"{value} as value")
+    with counted_map_in_arrow(rows) as by_map_in_arrow:
+        write(rows, log_dir)
+    assert by_map_in_arrow.called == (not is_short)
+    written = [bytes(row[1]) for row in content(spark, log_dir)]
+    assert len(written) == 2000
+    assert max(map(len, written)) == length * len(("€" if "€" in column else "v").encode())
+
+
+@pytest.mark.usefixtures("thousand_at_once")
+def test_query_with_a_long_row_is_written_by_map_in_arrow_from_then_on(spark: SparkSession, log_dir: str) -> None:
+    rows = spark.range(5000).selectExpr("string(id) as key", f"repeat('v', if(id = 4999, {SHORT + 1}, 9)) as value")
+    with counted_messages() as over_messages:
+        for batch_id in range(3):
+            write(rows, log_dir, batch_id=batch_id)
+    assert over_messages.call_count == 1
+    assert sorted(int(row[0]) for row in content(spark, log_dir)) == sorted([*range(5000)] * 3)
+
+
+@pytest.mark.usefixtures("thousand_at_once")
+def test_long_key_or_topic_goes_by_map_in_arrow_too(spark: SparkSession, log_dir: str) -> None:
+    rows = spark.range(10).selectExpr("repeat('k', 257) as key", "'v' as value", "'t' as topic")
+    with counted_map_in_arrow(rows) as by_map_in_arrow:
+        commitlog_sink(topics=["t"], log_dir=log_dir, txnAppId="t", partitions=1)(rows, 0)
+    assert by_map_in_arrow.called
+    assert [len(row[0]) for row in content(spark, log_dir)] == [257] * 10
+
+
+@pytest.mark.usefixtures("thousand_at_once")
+def test_messages_of_nothing_but_long_rows_stay_small(spark: SparkSession) -> None:
+    rows = spark.range(0, 1000, 1, 1).selectExpr("repeat('k', 10000) as key", "repeat('v', 100000) as value")
+    limits = messages.limits_for(spark, rows.schema)
+    assert limits is not None
+    made = [bytes(message) for message in messages._cut(rows, limits)._jdf.toArrowBatchRdd().toJavaRDD().collect()]
+    assert len(made) == 1
+    assert len(made[0]) < messages.MESSAGE_BYTES_MAX + 2**16
+
+
+@pytest.mark.parametrize(
+    ("columns", "bytes_max", "rows_max", "expected"),
+    [
+        (["value"], "64m", "1000", {"value": 16777}),
+        (["key", "value"], "64m", "1000", {"key": 256, "value": 16521}),
+        (["key", "value", "topic"], "64m", "1000", {"key": 256, "topic": 256, "value": 16265}),
+        (["key", "value"], "1m", "1000", {"key": 256, "value": 792}),
+        (["key", "value"], "1m", "2048", {"key": 256, "value": 256}),
+        (["key", "value"], "1m", "2049", None),  # not even short ones
+        (["key", "value"], "64m", "0", None),  # 0: as many as there are
+        (["value", "headers"], "64m", "1000", None),
+        (["value", "headers"], "2147483647", "1000", {}),
+        (["value"], "2147483647", "0", {}),
+    ],
+)
+def test_bytes_of_a_message_are_shared_out_among_rows_and_columns(
+    spark: SparkSession, columns: list[str], bytes_max: str, rows_max: str, expected: dict[str, int] | None
+) -> None:
+    schema = spark.createDataFrame([], SCHEMA).select(*columns, "partition", "timestamp").schema
+    with settings(spark, {BYTES_AT_ONCE: bytes_max, ROWS_AT_ONCE: rows_max}):
+        assert messages.limits_for(spark, schema) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
+@pytest.mark.parametrize("seed", range(20))
+def test_longest_string_of_a_column_is_found(kind: pa.DataType, seed: int) -> None:
+    rows = random.Random(seed)
+    strings = [rows.choice([None, "", "ö" * rows.randrange(100)]) for _ in range(rows.randrange(20))]
+    first, behind = sorted(rows.randrange(len(strings) + 1) for _ in range(2))
+    sliced = pa.array(strings, pa.string()).cast(kind)[first:behind]
+    assert longest(sliced) == max([len((each or "").encode()) for each in strings[first:behind]], default=0)
+
+
+def test_batches_before_the_one_with_a_long_row_are_given_out() -> None:
+    batches = [
+        pa.RecordBatch.from_pydict({"key": [key], "value": [value]}) for key, value in [("k" * 9, "v"), ("", "vv")]
+    ]
+    given = short_only(batches, {"value": 1})
+    assert next(given) == batches[0]
+    with pytest.raises(LongRowError, match="'value' has more than 1 bytes"):
+        next(given)
