@@ -390,7 +390,7 @@ class LogLoader:
     def producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """State below ``end_offset``, as the directory tells it now."""
         listing = self.context.filesystem.list(self.context.directory)
-        self._snapshots = names.by_suffix(listing)[names.SNAPSHOT]
+        self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
         return self._state_at(end_offset, segments)
 
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:

@@ -42,7 +42,7 @@ class SwapPlan(NamedTuple):
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
     """Sort the names of a listing; ``next_offset(base)`` tells where the ``.log.swap`` with that base offset ends."""
     files = names.segment_files(listing)
-    if not any(name.endswith(_ON_THEIR_WAY) for name in files):
+    if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in {name[names.OFFSET_DIGITS :] for name in files}):
         return SwapPlan([], [], [], files)
     first_cleaned = min((_base(name) for name in files if name.endswith(names.CLEANED)), default=None)
     swaps = [name for name in files if name.endswith(names.SWAP)]
@@ -81,7 +81,5 @@ def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
     return 0 <= now_ms - deleted_ms < delay_ms
 
 
-def _base(name: str) -> int:
-    base = names.base_offset_of(name)
-    assert base is not None, name
-    return base
+def _base(segment_file: str) -> int:
+    return int(segment_file[: names.OFFSET_DIGITS])

@@ -93,10 +93,10 @@ def segment_files(listing: Iterable[str]) -> list[str]:
     return list(filter(_SEGMENT_FILE.fullmatch, listing))
 
 
-def by_suffix(listing: Iterable[str]) -> Mapping[str, set[int]]:
+def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
     """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there."""
     found = defaultdict[str, set[int]](set)
-    for name in segment_files(listing):
+    for name in segment_files:
         found[name[OFFSET_DIGITS:]].add(int(name[:OFFSET_DIGITS]))
     return found
 

@@ -88,6 +88,7 @@ def test_paths_are_joined_with_one_slash() -> None:
 def test_files_by_suffix_are_those_with_that_suffix_and_no_other() -> None:
     listing = [names.segment_file(base, names.LOG) for base in (0, 7)]
     listing += [names.segment_file(7, names.LOG + names.SWAP), "7.log", "x" * 20 + ".log", "leader-epoch-checkpoint"]
-    assert names.by_suffix(listing) == {".log": {0, 7}, ".log.swap": {7}}
-    assert names.by_suffix(listing)[names.INDEX] == set()
-    assert names.segment_files(listing) == listing[:3]
+    files = names.segment_files(listing)
+    assert files == listing[:3]
+    assert names.by_suffix(files) == {".log": {0, 7}, ".log.swap": {7}}
+    assert names.by_suffix(files)[names.INDEX] == set()
