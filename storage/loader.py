@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
@@ -102,7 +102,7 @@ class LogLoader:
         plan = self._plan(self.context.filesystem.list(self.context.directory))
         if may_finish_swaps:
             waiting = {name for name in plan.deleted if name.endswith(names.DELETED) and self._is_waiting(name)}
-            plan = plan._replace(deleted=[name for name in plan.deleted if name not in waiting])
+            plan = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
             if not plan.is_empty:
                 carry_out(plan, self.context.filesystem, self.context.directory)
                 plan = self._plan(self.context.filesystem.list(self.context.directory))
@@ -322,9 +322,8 @@ class LogLoader:
 
     def _note(self, plan: SwapPlan) -> Files:
         """The files that are in use, and of them the snapshots, which only this loader makes and removes from now."""
-        files = names.by_suffix(plan.left)
-        self._snapshots = files[names.SNAPSHOT]
-        return files
+        self._snapshots = plan.left_by_suffix[names.SNAPSHOT]
+        return plan.left_by_suffix
 
     def _segments(self, plan: SwapPlan) -> list[LogSegment]:
         return [LogSegment(self.context, base, suffix) for base, suffix in plan.segment_suffixes().items()]

@@ -25,13 +25,14 @@ logger = logging.getLogger(__name__)
 class LogSegment(SegmentReader):
     """A segment to write."""
 
+    _known_bytes_since_entry: int | None = None
+
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
         """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
         super().__init__(context, base_offset, suffix)
         self.created_ms = context.clock.now_ms()
         jitter_ms_max = min(context.config.segment_jitter_ms, context.config.segment_ms)
         self.roll_jitter_ms = random.randrange(jitter_ms_max) if jitter_ms_max else 0
-        self._known_bytes_since_entry: int | None = None
 
     @classmethod
     def create(cls, context: LogContext, base_offset: int, suffix: str = "") -> LogSegment:

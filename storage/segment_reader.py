@@ -83,18 +83,23 @@ class LastSeen:
 class SegmentReader:
     """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
 
+    # Of most segments nothing is ever asked, so that only those have more of their own.
+    _known_size: int | None = None
+    _known_largest: TimestampOffset | None = None
+    _taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
+    _known_first_timestamp: int | None = None
+    _is_index_distrusted = False
+    _is_time_index_checked = False
+
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
         """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
         self.context = context
         self.base_offset = base_offset
         self.suffix = suffix
-        self._known_size: int | None = None
-        self._known_largest: TimestampOffset | None = None
-        self._taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
-        self._known_first_timestamp: int | None = None
-        self._is_index_distrusted = False
-        self._is_time_index_checked = False
-        self._last_seen = LastSeen()
+
+    @cached_property
+    def _last_seen(self) -> LastSeen:
+        return LastSeen()
 
     # Files
 

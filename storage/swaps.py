@@ -11,8 +11,9 @@ names in a listing, it tells which segments there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import names
@@ -20,7 +21,8 @@ from pyspark_commitlog.storage.format import names
 _ON_THEIR_WAY = (names.DELETED, names.CLEANED, names.SWAP)
 
 
-class SwapPlan(NamedTuple):
+@dataclass(frozen=True)
+class SwapPlan:
     """What finishing or undoing everything unfinished comes to; names are file names in the partition's directory."""
 
     undone: list[str]  # .swap of an operation that was not finished: to be removed before the .cleaned that say so
@@ -33,9 +35,14 @@ class SwapPlan(NamedTuple):
         """Whether nothing is unfinished."""
         return not (self.undone or self.deleted or self.swapped_in)
 
+    @cached_property
+    def left_by_suffix(self) -> Mapping[str, set[int]]:
+        """The base offsets in the names that are left untouched."""
+        return names.by_suffix(self.left)
+
     def segment_suffixes(self) -> dict[int, str]:
         """Base offset of each segment, and the suffix under which its ``.log`` lies now: ``""`` or ``.swap``."""
-        found = {_base(name): "" for name in self.left if name.endswith(names.LOG)}
+        found = dict.fromkeys(self.left_by_suffix[names.LOG], "")
         return found | {_base(name): names.SWAP for name in self.swapped_in if name.endswith(names.LOG + names.SWAP)}
 
 

@@ -94,11 +94,18 @@ def segment_files(listing: Iterable[str]) -> list[str]:
 
 
 def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
-    """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there."""
-    found = defaultdict[str, set[int]](set)
+    """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there.
+
+    Quickest where the files of a segment are neighbours: to read the number takes longest.
+    """
+    found = defaultdict[str, list[int]](list)
+    digits, offset = "", 0
     for name in segment_files:
-        found[name[OFFSET_DIGITS:]].add(int(name[:OFFSET_DIGITS]))
-    return found
+        if name[:OFFSET_DIGITS] != digits:
+            digits = name[:OFFSET_DIGITS]
+            offset = int(digits)
+        found[name[OFFSET_DIGITS:]].append(offset)
+    return defaultdict(set, {suffix: set(offsets) for suffix, offsets in found.items()})
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:

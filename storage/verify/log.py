@@ -61,7 +61,7 @@ def plan_verification(
     for name in plan.left:
         if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in suffixes:
             findings.add(Kind.ORPHAN_INDEX, names.join(context.directory, name), "there is no log to it")
-    snapshots = sorted(_offset(name) for name in plan.left if name.endswith(names.SNAPSHOT))
+    snapshots = sorted(plan.left_by_suffix[names.SNAPSHOT])
     bases = sorted(suffixes)
     told = checkpointed or CheckpointedOffsets()
     segments = [

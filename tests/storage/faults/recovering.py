@@ -261,7 +261,7 @@ FAULTS = [
             Mutation(
                 "loader:LogLoader._load",
                 "carry_out(plan, self",
-                "carry_out(plan._replace(deleted=[*plan.deleted, *(n for n in plan.left if 'snap' in n)]), self",
+                "carry_out(replace(plan, deleted=[*plan.deleted, *(n for n in plan.left if 'snap' in n)]), self",
             ),
         ),
     ),
