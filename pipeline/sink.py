@@ -132,7 +132,7 @@ class _MicroBatch:
         while True:
             try:
                 return self._try(rows)
-            except LongRowError as error:
+            except LongRowError as error:  # which costs no attempt, and cannot come again
                 logger.info("batch %d: %s; written by mapInArrow, as those to come", self._progress.version, error)
                 self._writer.has_long_rows = True
                 continue
