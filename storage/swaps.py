@@ -49,8 +49,9 @@ class SwapPlan:
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
     """Sort the names of a listing; ``next_offset(base)`` tells where the ``.log.swap`` with that base offset ends."""
     files = names.segment_files(listing)
-    if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in {name[names.OFFSET_DIGITS :] for name in files}):
-        return SwapPlan([], [], [], files)
+    nothing_to_do = SwapPlan([], [], [], files)
+    if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.left_by_suffix):
+        return nothing_to_do
     first_cleaned = min((_base(name) for name in files if name.endswith(names.CLEANED)), default=None)
     swaps = [name for name in files if name.endswith(names.SWAP)]
     swapped_in = [name for name in swaps if first_cleaned is None or _base(name) < first_cleaned]
