@@ -48,9 +48,7 @@ def longest(array: pa.Array) -> int:
     """The bytes of the longest string of a column of bytes or text; 0 where there is none."""
     if not len(array):
         return 0
-    is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    kind = np.dtype(np.int64 if is_large else np.int32)
-    offsets = np.frombuffer(array.buffers()[1], kind, count=len(array) + 1, offset=array.offset * kind.itemsize)
+    offsets = _offsets(as_binary(array))
     return int((offsets[1:] - offsets[:-1]).max())
 
 
@@ -168,13 +166,17 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[n
 def _binary_column(array: pa.Array) -> BinaryColumn:
     """``array`` is perhaps a slice of a longer one."""
     array = as_binary(array)
-    mask, offsets, data = array.buffers()
-    first, rows = array.offset, len(array)
+    mask, _, data = array.buffers()
     return BinaryColumn(
         data=np.empty(0, np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8),
-        offsets=np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=first * 4),
+        offsets=_offsets(array),
         valid=None if mask is None or array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False),
     )
+
+
+def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Where each string of a binary array begins in its data, and where the last one ends; shape (rows + 1,)."""
+    return np.frombuffer(array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
 
 
 def _headers_column(array: pa.ListArray) -> HeadersColumn:

@@ -135,12 +135,11 @@ class _MicroBatch:
             except LongRowError as error:  # which costs no attempt, and cannot come again
                 logger.info("batch %d: %s; written by mapInArrow, as those to come", self._progress.version, error)
                 self._writer.has_long_rows = True
-                continue
             except _failures() as error:
                 if attempt == ATTEMPTS or _CANCELLED in str(error):
                     raise
                 logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
-            attempt += 1
+                attempt += 1
 
     def _try(self, rows: DataFrame) -> list[Written]:
         """One transaction: begun, written by one Spark job, and committed with the offsets, or aborted."""

@@ -60,7 +60,7 @@ def counted_messages() -> Any:
 
 
 @pytest.fixture(params=WAYS)
-def either_way(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+def each_way(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     with going(spark, request.param):
         yield
 
@@ -131,21 +131,21 @@ def test_all_ways_write_the_same_records_in_the_same_order(
         written_in_order(spark, log_dir, rows, WAYS_WITH_HEADERS)
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_partition_without_rows_writes_nothing(spark: SparkSession, log_dir: str) -> None:
     rows = spark.range(0, 100, 1, 4).where("id between 30 and 40").selectExpr("string(id) as value")
     write(rows, log_dir)
     assert len(content(spark, log_dir)) == 11
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_rows_behind_a_shuffle_are_written_as_the_running_plan_has_them(spark: SparkSession, log_dir: str) -> None:
     rows = spark.range(1000).groupBy((F.col("id") % 10).alias("key")).count().selectExpr("string(count) as value")
     write(rows, log_dir)
     assert [row[1] for row in content(spark, log_dir)] == [b"100"] * 10
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_write_is_one_execution_in_spark_that_its_job_belongs_to(spark: SparkSession, log_dir: str) -> None:
     store = spark._jsparkSession.sharedState().statusStore()
     before = store.executionsCount()
@@ -156,7 +156,7 @@ def test_write_is_one_execution_in_spark_that_its_job_belongs_to(spark: SparkSes
     assert execution.errorMessage().isEmpty() or execution.errorMessage().get() == ""
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_what_is_observed_of_the_rows_arrives(spark: SparkSession, log_dir: str) -> None:
     seen = Observation()
     rows = spark.range(100).observe(seen, F.max("id").alias("largest"))
@@ -164,7 +164,7 @@ def test_what_is_observed_of_the_rows_arrives(spark: SparkSession, log_dir: str)
     assert seen.get == {"largest": 99}
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_settings_of_the_session_reach_the_tasks(spark: SparkSession, log_dir: str) -> None:
     def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -178,7 +178,7 @@ def test_settings_of_the_session_reach_the_tasks(spark: SparkSession, log_dir: s
     assert [row[1] for row in content(spark, log_dir)] == [b"true"]
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_error_in_a_task_is_raised_as_sparks_error_and_nothing_is_written(spark: SparkSession, log_dir: str) -> None:
     def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -190,7 +190,7 @@ def test_error_in_a_task_is_raised_as_sparks_error_and_nothing_is_written(spark:
     assert content(spark, log_dir) == []
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_row_that_its_topic_refuses_fails_the_write_and_the_next_one_goes_on(spark: SparkSession, log_dir: str) -> None:
     wrong = spark.range(10).selectExpr("string(id) as value", "if(id = 7, 99, 0) as partition")
     with pytest.raises(InvalidRecordError, match="partition 99"):
@@ -199,7 +199,7 @@ def test_row_that_its_topic_refuses_fails_the_write_and_the_next_one_goes_on(spa
     assert len(content(spark, log_dir)) == 10
 
 
-@pytest.mark.usefixtures("either_way")
+@pytest.mark.usefixtures("each_way")
 def test_worker_that_was_killed_costs_an_attempt_and_no_row(spark: SparkSession, log_dir: str, tmp_path: Path) -> None:
     scene = str(tmp_path / "killed")
 
@@ -282,7 +282,7 @@ def test_query_with_a_long_row_is_written_by_map_in_arrow_from_then_on(spark: Sp
 
 
 @pytest.mark.usefixtures("thousand_at_once")
-def test_long_key_or_topic_goes_by_map_in_arrow_too(spark: SparkSession, log_dir: str) -> None:
+def test_long_key_goes_by_map_in_arrow_too_where_rows_name_their_topic(spark: SparkSession, log_dir: str) -> None:
     rows = spark.range(10).selectExpr("repeat('k', 257) as key", "'v' as value", "'t' as topic")
     with counted_map_in_arrow(rows) as by_map_in_arrow:
         commitlog_sink(topics=["t"], log_dir=log_dir, txnAppId="t", partitions=1)(rows, 0)
