@@ -6,7 +6,9 @@ Only timestamps (milliseconds in records, microseconds in Spark) and null masks 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,8 @@ import pyarrow as pa
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
 from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, InvalidRecordError, Records
+
+T = TypeVar("T")
 
 _US_PER_MS = 1000
 CREATE_TIME = 0
@@ -29,6 +33,25 @@ def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.
 def batches_of(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Arrow's messages, each a record batch with the columns of ``schema``; they are not copied."""
     return (pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages)
+
+
+@dataclass(frozen=True)
+class OverMessages(Generic[T]):
+    """``function`` of Arrow batches, for a task that is given Arrow's messages with columns of ``schema``.
+
+    Answers a single None where a row has more bytes than ``limits``. It stands here, and not where it is used, so that
+    it travels to the workers by its name, and what they load for it they have.
+    """
+
+    function: Callable[[Iterator[pa.RecordBatch]], Iterable[T]]
+    schema: pa.Schema
+    limits: Mapping[str, int]
+
+    def __call__(self, messages: Iterable[bytes]) -> Iterable[T | None]:
+        try:
+            return self.function(short_only(batches_of(messages, self.schema), self.limits))
+        except LongRowError:
+            return [None]
 
 
 class LongRowError(Exception):

@@ -8,7 +8,8 @@ short row has; a task that finds one cut gives up, and all rows come again by ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
-from pyspark_commitlog.pipeline.arrow import LongRowError, batches_of, short_only
+from pyspark_commitlog.pipeline.arrow import LongRowError, OverMessages
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
@@ -72,15 +73,9 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
     zone, large = session.conf.get("spark.sql.session.timeZone"), session.conf.get(_LARGE_TYPES) == "true"
     schema = to_arrow_schema(rows.schema, timezone=zone, prefers_large_types=large)
 
-    def of_task(messages: Iterable[bytes]) -> Iterable[T | None]:  # not of this module, which workers would then load
-        try:
-            return function(short_only(batches_of(messages, schema), limits))
-        except LongRowError:
-            return [None]
-
     def collect() -> list[T | None]:
         messages: RDD[bytes] = RDD(cut._jdf.toArrowBatchRdd().toJavaRDD(), session.sparkContext, NoOpSerializer())
-        return messages.mapPartitions(of_task).collect()
+        return messages.mapPartitions(OverMessages(function, schema, limits)).collect()
 
     found = _as_one_execution(cut, collect)
     answers = [answer for answer in found if answer is not None]
@@ -107,9 +102,7 @@ def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     body: _Body[list[T]] = _Body(collect)
-    jvm = gateway.jvm
-    assert jvm is not None
-    executions, name = jvm.org.apache.spark.sql.execution.SQLExecution, jvm.scala.Option.apply("collect")
+    executions, name = _executions(gateway)
     try:
         executions.withNewExecutionId(rows._jdf.queryExecution(), name, body)
     except Py4JJavaError:
@@ -117,6 +110,13 @@ def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T
             raise body.error from None  # as Python had it, not as it went through the JVM
         raise
     return body.result
+
+
+@lru_cache(maxsize=1)
+def _executions(gateway: ClientServer) -> tuple[Any, Any]:
+    """Spark's object that records executions, and what ours are called: names that the JVM takes 6 ms to look up."""
+    jvm = gateway.jvm
+    return jvm.org.apache.spark.sql.execution.SQLExecution, jvm.scala.Option.apply("collect")
 
 
 class _Body(Generic[T]):
