@@ -32,6 +32,7 @@ from pyspark_commitlog.storage.format.tables import Bytes, Records
 RECORDS = 200_000
 SLOWER = 10  # kafka-python is: it gets so many times fewer records
 BATCH_BYTES = (16 * 2**10, 256 * 2**10)
+CALLS = 8  # of each, for each round asked for: they are short, and a shared machine's cores are slow for a second or so
 
 Rows = list[tuple[int, bytes, bytes]]
 
@@ -65,9 +66,9 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     with kafkas_lz4_level():
         for codec, batch_bytes in product(ASKED, BATCH_BYTES):
             batches = Batches(setting.sized(RECORDS), codec, batch_bytes)
-            yield from compare(batches, AIOKAFKA, ASKED[codec], setting.rounds)
+            yield from compare(batches, AIOKAFKA, ASKED[codec], setting.rounds * CALLS)
     batches = Batches(setting.sized(RECORDS // SLOWER), Codec.NONE, BATCH_BYTES[0])
-    yield from compare(batches, KAFKA_PYTHON, Asked(), setting.rounds)
+    yield from compare(batches, KAFKA_PYTHON, Asked(), setting.rounds * CALLS)
 
 
 @contextmanager
