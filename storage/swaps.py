@@ -42,8 +42,8 @@ class SwapPlan:
 
     def segment_suffixes(self) -> dict[int, str]:
         """Base offset of each segment, and the suffix under which its ``.log`` lies now: ``""`` or ``.swap``."""
-        found = dict.fromkeys(self.left_by_suffix[names.LOG], "")
-        return found | {_base(name): names.SWAP for name in self.swapped_in if name.endswith(names.LOG + names.SWAP)}
+        logs = filter(_is_swapped_log, self.swapped_in)
+        return dict.fromkeys(self.left_by_suffix[names.LOG], "") | dict.fromkeys(map(names.offset_in, logs), names.SWAP)
 
 
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
@@ -52,14 +52,14 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     nothing_to_do = SwapPlan([], [], [], files)
     if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.left_by_suffix):
         return nothing_to_do
-    first_cleaned = min((_base(name) for name in files if name.endswith(names.CLEANED)), default=None)
+    first_cleaned = min((names.offset_in(name) for name in files if name.endswith(names.CLEANED)), default=None)
     swaps = [name for name in files if name.endswith(names.SWAP)]
-    swapped_in = [name for name in swaps if first_cleaned is None or _base(name) < first_cleaned]
+    swapped_in = [name for name in swaps if first_cleaned is None or names.offset_in(name) < first_cleaned]
     undone = [name for name in swaps if name not in swapped_in]
-    bases = [_base(name) for name in swapped_in if name.endswith(names.LOG + names.SWAP)]
+    bases = [names.offset_in(name) for name in filter(_is_swapped_log, swapped_in)]
     ends = [max(next_offset(base), base + 1) for base in bases]  # an emptied one still stands for its own original
     replaced = range(min(bases), max(ends)) if bases else range(0)
-    left = [name for name in files if not name.endswith(_ON_THEIR_WAY) and _base(name) not in replaced]
+    left = [name for name in files if not name.endswith(_ON_THEIR_WAY) and names.offset_in(name) not in replaced]
     gone = {*undone, *swapped_in, *left}
     return SwapPlan(undone, [name for name in files if name not in gone], swapped_in, left)
 
@@ -89,5 +89,5 @@ def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
     return 0 <= now_ms - deleted_ms < delay_ms
 
 
-def _base(segment_file: str) -> int:
-    return int(segment_file[: names.OFFSET_DIGITS])
+def _is_swapped_log(name: str) -> bool:
+    return name.endswith(names.LOG + names.SWAP)

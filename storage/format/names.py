@@ -93,6 +93,11 @@ def segment_files(listing: Iterable[str]) -> list[str]:
     return list(filter(_SEGMENT_FILE.fullmatch, listing))
 
 
+def offset_in(segment_file: str) -> int:
+    """The offset in a name that :func:`segment_files` lets through, read without another look at the rest."""
+    return int(segment_file[:OFFSET_DIGITS])
+
+
 def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
     """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there.
 
@@ -103,7 +108,7 @@ def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
     for name in segment_files:
         if name[:OFFSET_DIGITS] != digits:
             digits = name[:OFFSET_DIGITS]
-            offset = int(digits)
+            offset = offset_in(name)
         found[name[OFFSET_DIGITS:]].append(offset)
     return defaultdict(set, {suffix: set(offsets) for suffix, offsets in found.items()})
 

@@ -144,14 +144,8 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
     for name in sorted(
         {*plan.undone, *plan.swapped_in, *(each for each in plan.deleted if each.endswith(names.CLEANED))}
     ):
-        found.setdefault(_offset(name), []).append(name)
+        found.setdefault(names.offset_in(name), []).append(name)
     return found
-
-
-def _offset(name: str) -> int:
-    offset = names.base_offset_of(name)
-    assert offset is not None, name
-    return offset
 
 
 def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
