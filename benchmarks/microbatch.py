@@ -21,7 +21,7 @@ from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.session import spark_session
 
 ROWS = 1_000  # of a micro-batch
-MICRO_BATCHES = 10  # of each kind, for each round asked for
+MICRO_BATCHES = 40  # of each kind, for each round asked for: a shared machine is slow for seconds, then quick again
 WARM_UP = 20  # micro-batches of each kind that do not count
 
 Write = Callable[[DataFrame, int], object]
