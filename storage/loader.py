@@ -102,7 +102,8 @@ class LogLoader:
         plan = self._plan(self.context.filesystem.list(self.context.directory))
         if may_finish_swaps:
             waiting = {name for name in plan.deleted if name.endswith(names.DELETED) and self._is_waiting(name)}
-            plan = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
+            if waiting:
+                plan = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
             if not plan.is_empty:
                 carry_out(plan, self.context.filesystem, self.context.directory)
                 plan = self._plan(self.context.filesystem.list(self.context.directory))

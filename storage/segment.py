@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import cached_property
 
 import numpy as np
 
@@ -31,8 +32,12 @@ class LogSegment(SegmentReader):
         """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
         super().__init__(context, base_offset, suffix)
         self.created_ms = context.clock.now_ms()
-        jitter_ms_max = min(context.config.segment_jitter_ms, context.config.segment_ms)
-        self.roll_jitter_ms = random.randrange(jitter_ms_max) if jitter_ms_max else 0
+
+    @cached_property
+    def roll_jitter_ms(self) -> int:
+        """So much sooner than after ``segment.ms`` it is rolled, so that many logs are not at one time."""
+        jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
+        return random.randrange(jitter_ms_max) if jitter_ms_max else 0
 
     @classmethod
     def create(cls, context: LogContext, base_offset: int, suffix: str = "") -> LogSegment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from pyspark_commitlog.storage.segment import LogSegment
 
@@ -12,7 +13,7 @@ class LogSegments:
     """Segments in the order of their base offsets. The last one is active: the only one that is appended to."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._segments = sorted(segments, key=attrgetter("base_offset"))
 
     def __len__(self) -> int:
         return len(self._segments)
