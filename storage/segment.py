@@ -35,7 +35,7 @@ class LogSegment(SegmentReader):
 
     @cached_property
     def roll_jitter_ms(self) -> int:
-        """So much sooner than after ``segment.ms`` it is rolled, so that many logs are not at one time."""
+        """So long before ``segment.ms`` is over it is rolled: logs that began together are not rolled together."""
         jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
         return random.randrange(jitter_ms_max) if jitter_ms_max else 0
 
