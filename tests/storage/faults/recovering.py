@@ -337,6 +337,6 @@ FAULTS = [
         "KAFKA-6264 (b)",
         "An index is `.cleaned`, its log is not there; the wrong files are swapped in.",
         in_directory(every_subset_of_suffixed_files_is_the_old_or_the_new_log),
-        (Mutation("swaps:plan_swaps", "if first_cleaned is None or _base(name) < first_cleaned", "if True"),),
+        (Mutation("swaps:plan_swaps", "if first_cleaned is None or names.offset_in(name) < first_cleaned", "if True"),),
     ),
 ]
