@@ -8,12 +8,14 @@ from operator import attrgetter
 
 from pyspark_commitlog.storage.segment import LogSegment
 
+_BASE_OFFSET = attrgetter("base_offset")
+
 
 class LogSegments:
     """Segments in the order of their base offsets. The last one is active: the only one that is appended to."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
-        self._segments = sorted(segments, key=attrgetter("base_offset"))
+        self._segments = sorted(segments, key=_BASE_OFFSET)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -44,22 +46,22 @@ class LogSegments:
 
     def floor(self, offset: int) -> LogSegment | None:
         """The segment with the greatest base offset not above ``offset``."""
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        index = bisect_right(self._segments, offset, key=_BASE_OFFSET)
         return self._segments[index - 1] if index else None
 
     def higher(self, offset: int) -> LogSegment | None:
         """The segment with the smallest base offset above ``offset``."""
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        index = bisect_right(self._segments, offset, key=_BASE_OFFSET)
         return self._segments[index] if index < len(self._segments) else None
 
     def reaching(self, offset: int) -> list[LogSegment]:
         """The segment that holds ``offset``, if there is one, and all after it."""
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
+        index = bisect_right(self._segments, offset, key=_BASE_OFFSET)
         return self._segments[max(index - 1, 0) :]
 
     def add(self, segment: LogSegment) -> None:
         """A segment with a base offset that no other has."""
-        index = bisect_left(self._segments, segment.base_offset, key=lambda each: each.base_offset)
+        index = bisect_left(self._segments, segment.base_offset, key=_BASE_OFFSET)
         self._segments.insert(index, segment)
 
     def remove(self, segment: LogSegment) -> None:
