@@ -102,10 +102,9 @@ class LogLoader:
         plan = self._plan(self.context.filesystem.list(self.context.directory))
         if may_finish_swaps:
             waiting = {name for name in plan.deleted if name.endswith(names.DELETED) and self._is_waiting(name)}
-            if waiting:
-                plan = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
-            if not plan.is_empty:
-                carry_out(plan, self.context.filesystem, self.context.directory)
+            due = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
+            if not due.is_empty:
+                carry_out(due, self.context.filesystem, self.context.directory)
                 plan = self._plan(self.context.filesystem.list(self.context.directory))
         files = self._note(plan)
         if may_finish_swaps:

@@ -260,8 +260,8 @@ FAULTS = [
         (
             Mutation(
                 "loader:LogLoader._load",
-                "carry_out(plan, self",
-                "carry_out(replace(plan, deleted=[*plan.deleted, *(n for n in plan.left if 'snap' in n)]), self",
+                "carry_out(due, self",
+                "carry_out(replace(due, deleted=[*due.deleted, *(n for n in due.left if 'snap' in n)]), self",
             ),
         ),
     ),
