@@ -30,14 +30,9 @@ def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def batches_of(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Arrow's messages, each a record batch with the columns of ``schema``; they are not copied."""
-    return (pa.ipc.read_record_batch(pa.py_buffer(message), schema) for message in messages)
-
-
 @dataclass(frozen=True)
 class OverMessages(Generic[T]):
-    """``function`` of Arrow batches, for a task that is given Arrow's messages with columns of ``schema``.
+    """``function`` of Arrow batches, for a task that is given Arrow's messages: each is one with columns of ``schema``.
 
     Answers a single None where a row has more bytes than ``limits``. It stands here, and not where it is used, so that
     it travels to the workers by its name, and what they load for it they have.
@@ -48,8 +43,10 @@ class OverMessages(Generic[T]):
     limits: Mapping[str, int]
 
     def __call__(self, messages: Iterable[bytes]) -> Iterable[T | None]:
+        buffers = map(pa.py_buffer, messages)  # nothing is copied
+        batches = (pa.ipc.read_record_batch(buffer, self.schema) for buffer in buffers)
         try:
-            return self.function(short_only(batches_of(messages, self.schema), self.limits))
+            return self.function(short_only(batches, self.limits))
         except LongRowError:
             return [None]
 
