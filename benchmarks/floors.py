@@ -1,7 +1,7 @@
 """The least that Spark itself takes for rows that Python sees: the floors that reading and writing are set beside.
 
 - Writing: a ``mapInArrow`` whose function only counts: reading the source, and the way into Python.
-- Reading: a Python data source that yields batches it holds ready: the way out of Python.
+- Reading: a Python data source, or stream, that yields batches it holds ready: the way out of Python.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from benchmarks.rows import records
@@ -23,7 +25,8 @@ PARTITIONS = 4
 READY_ROWS = 65_536  # about what a fetch of 8 MiB holds
 
 
-def count_rows(frame: DataFrame) -> None:
+def count_rows(frame: DataFrame, _batch_id: int = 0) -> None:
+    """Also as a function for ``foreachBatch``."""
     frame.mapInArrow(_rows_of, "records long").collect()
 
 
@@ -39,7 +42,9 @@ def binary_array(column: BinaryColumn | None) -> pa.Array:
 
 
 class ReadyBatches(DataSource):
-    """As many rows a partition as asked for: a batch with the columns of the commitlog source, again and again."""
+    """Rows with the columns of the commitlog source, of the same batch again and again: ``rows`` of them in each of
+    ``tasks``, and of a stream no more than ``rowsPerTrigger`` of each task's in a micro-batch.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -49,20 +54,59 @@ class ReadyBatches(DataSource):
         return read_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _ReadyReader(int(self.options["rows"]))
+        return _ReadyReader(schema, self._number("tasks"), self._number("rows"))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        return _ReadyStream(schema, self._number("tasks"), self._number("rows"), self._number("rowsPerTrigger"))
+
+    def _number(self, option: str) -> int:
+        return int(self.options[option])
 
 
 class _ReadyReader(DataSourceReader):
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
+    def __init__(self, schema: StructType, tasks: int, rows: int) -> None:
+        self._schema, self._tasks, self._rows = schema, tasks, rows
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(PARTITIONS)]
+        return _tasks(self._tasks, self._rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batch = _ready_batch(partition.value)
-        for start in range(0, self._rows, READY_ROWS):
-            yield batch.slice(0, min(READY_ROWS, self._rows - start))
+        return _batches(partition, self._schema)
+
+
+class _ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, schema: StructType, tasks: int, rows: int, rows_per_trigger: int) -> None:
+        self._schema, self._tasks, self._rows, self._most = schema, tasks, rows, rows_per_trigger
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        pass  # what is there is known from the start
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"rows": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._most)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        return {"rows": min(start["rows"] + self._most, self._rows)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return _tasks(self._tasks, end["rows"] - start["rows"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _batches(partition, self._schema)
+
+
+def _tasks(tasks: int, rows: int) -> list[InputPartition]:
+    return [InputPartition((number, rows)) for number in range(tasks)]
+
+
+def _batches(task: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    number, rows = task.value
+    held, wanted = _ready_batch(number), to_arrow_schema(schema, timezone="UTC")
+    batch = pa.RecordBatch.from_arrays([held.column(name) for name in wanted.names], schema=wanted)
+    for start in range(0, rows, READY_ROWS):
+        yield batch.slice(0, min(READY_ROWS, rows - start))
 
 
 @lru_cache(maxsize=PARTITIONS)

@@ -31,7 +31,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     spark = spark_session("microbatch", master="local[2]", settings={"spark.ui.enabled": "false"})
     try:
         sink = commitlog_sink(topic="bench", log_dir=str(setting.directory / "log"), partitions=PARTITIONS)
-        found = in_turn(spark, setting.directory, {"ours": sink, "floor": _count}, setting.rounds * MICRO_BATCHES)
+        found = in_turn(spark, setting.directory, {"ours": sink, "floor": count_rows}, setting.rounds * MICRO_BATCHES)
     finally:
         spark.stop()
     yield Comparison(
@@ -72,7 +72,3 @@ def _rows(spark: SparkSession) -> DataFrame:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).load()
     number = F.col("value").cast("string")
     return rows.select(F.lpad(number, 16, "0").alias("key"), F.rpad(number, 100, ".").alias("value"))
-
-
-def _count(frame: DataFrame, _batch_id: int) -> None:
-    count_rows(frame)

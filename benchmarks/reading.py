@@ -24,10 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS
+from benchmarks.limits import FLOOR
 from benchmarks.rows import records
 from benchmarks.sessions import closing_session, in_sessions
 from benchmarks.timing import (
@@ -39,6 +41,7 @@ from benchmarks.timing import (
     time_second_call,
 )
 from pyspark_commitlog import read_table
+from pyspark_commitlog.pipeline.schema import read_schema
 from pyspark_commitlog.storage import LogManager
 from tests.support.kafka import mount
 
@@ -61,6 +64,8 @@ TUNED = {
     "kafka.max.poll.records": "50000",
     "kafka.fetch.max.wait.ms": "5",
 }
+
+AS_IT_COMES = read_schema(include_headers=False)
 
 # Ours, tuned: no record of the topic is without a key or a value.
 NOT_NULL = """key binary not null, value binary not null, topic string not null, partition int not null,
@@ -123,8 +128,12 @@ class Prepared:
         reader = self.spark.readStream.format(name).options(**self._for_kafka(options))
         return reader.load() if name == "kafka" else reader.load(self.log_dir)
 
-    def ready(self, rows: int) -> DataFrame:
-        return self.spark.read.format("ready").option("rows", str(rows // PARTITIONS)).load()
+    def ready(self, rows: int, schema: str | StructType = AS_IT_COMES, tasks: int = PARTITIONS) -> DataFrame:
+        return self.spark.read.schema(schema).format("ready").options(tasks=tasks, rows=rows // tasks).load()
+
+    def ready_stream(self, rows_per_trigger: int) -> DataFrame:
+        sizes = {"rows": self.rows // PARTITIONS, "rowsPerTrigger": rows_per_trigger // PARTITIONS}
+        return self.spark.readStream.format("ready").options(tasks=PARTITIONS, **sizes).load()
 
     def delta(self) -> DataFrame:
         return self.spark.read.format("delta").load(str(self.directory / "delta"))
@@ -172,17 +181,24 @@ def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
     """All columns, into an aggregate and into noop."""
     ten = topic.lookup.by_offset()
     for sink, run in SINKS.items():
-        _warm_up(run, [partial(load, ten) for load in (topic.commitlog, topic.tuned, topic.kafka)])
+        few = [partial(load, ten) for load in (topic.commitlog, topic.tuned, topic.kafka)]
+        _warm_up(run, [*few, partial(topic.ready, PARTITIONS * ROWS_A_MS)])
         peers: Peers = {
             "ours": lambda run=run: run(topic.commitlog({})),
             "defaults": lambda run=run: run(topic.kafka({})),
             "ours, tuned": lambda run=run: run(topic.tuned({})),
             "tuned": lambda run=run: run(topic.kafka(TUNED)),
+            "floor": lambda run=run: run(topic.ready(topic.rows)),
+            "floor, tuned": lambda run=run: run(topic.ready(topic.rows, NOT_NULL)),
         }
         found = alternate_told(_second_calls(peers), rounds, WARM_UP)
-        operation = f"read all columns into {sink}"
-        yield Comparison(operation, "Spark's Kafka source, defaults", found["ours"], found["defaults"], 3, 4)
-        yield Comparison(operation, "Spark's Kafka source, tuned fetch", found["ours, tuned"], found["tuned"], 2, 2.5)
+        operation, against = f"read all columns into {sink}", "Spark's Kafka source"
+        for name, ours, kafka, floor, asked, aim in (
+            ("defaults", "ours", "defaults", "floor", 3, 4),
+            ("tuned fetch", "ours, tuned", "tuned", "floor, tuned", 2, 2.5),
+        ):
+            work = {FLOOR: found[floor].median}
+            yield Comparison(operation, f"{against}, {name}", found[ours], found[kafka], asked, aim, work=work)
 
 
 def beside_floor(setting: Setting) -> Iterator[Comparison]:
@@ -221,28 +237,35 @@ def one_column(topic: Prepared, rounds: int) -> Iterator[Comparison]:
     peers: Peers = {
         "ours": lambda: drain(topic.commitlog({"columns": "value"})),
         "delta": lambda: drain(topic.delta().select("value")),
+        "floor": lambda: drain(topic.ready(topic.rows, "value binary")),
     }
     found = alternate(peers, rounds)
-    yield Comparison("read value only", "Delta, the same column", found["ours"], found["delta"], 0.5, 0.8)
+    work = {FLOOR: found["floor"].median}
+    yield Comparison("read value only", "Delta, the same column", found["ours"], found["delta"], 0.5, 0.8, work=work)
 
 
 def streams(topic: Prepared, rounds: int) -> Iterator[Comparison]:
-    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(topic.rows // MICRO_BATCHES)}
-    numbers = count()
-    peers: Peers = {name: partial(_stream, topic, name, options, numbers) for name in ("commitlog", "kafka")}
+    each, numbers = topic.rows // MICRO_BATCHES, count()
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(each)}
+    loads: dict[str, Callable[[], DataFrame]] = {
+        "ours": partial(topic.stream, "commitlog", options),
+        "kafka": partial(topic.stream, "kafka", options),
+        "floor": partial(topic.ready_stream, each),
+    }
+    peers: Peers = {name: partial(_drain_stream, topic, load, numbers) for name, load in loads.items()}
     found = alternate(peers, rounds)
-    operation = f"streaming read, {MICRO_BATCHES} micro-batches of {topic.rows // MICRO_BATCHES:,}"
-    yield Comparison(operation, "Spark's Kafka source", found["commitlog"], found["kafka"], 1.3, 2)
+    operation, work = f"streaming read, {MICRO_BATCHES} micro-batches of {each:,}", {FLOOR: found["floor"].median}
+    yield Comparison(operation, "Spark's Kafka source", found["ours"], found["kafka"], 1.3, 2, work=work)
 
 
-def _stream(topic: Prepared, name: str, options: Options, numbers: Iterator[int]) -> None:
-    writer = topic.stream(name, options).writeStream.format("noop")
+def _drain_stream(topic: Prepared, load: Callable[[], DataFrame], numbers: Iterator[int]) -> None:
+    writer = load().writeStream.format("noop")
     checkpoint = topic.directory / f"checkpoint-{next(numbers)}"
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     rows = [progress.numInputRows for progress in query.recentProgress]
     if sum(rows) != topic.rows or len([each for each in rows if each]) != MICRO_BATCHES:
-        raise ValueError(f"{name}: micro-batches of {rows} rows")
+        raise ValueError(f"{load}: micro-batches of {rows} rows")
 
 
 def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:
@@ -253,11 +276,12 @@ def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:
         "timestamp": _looking_up(topic, lookup.by_timestamp(), by="timestamp", start=lookup.timestamp_ms, length=1),
     }
     peers = {f"{by}, {name}": run for by, named in ways.items() for name, run in named.items()}
+    peers["floor"] = lambda: _ten(topic.ready(ROWS_A_MS, tasks=1))
     found = alternate(peers, rounds * LOOKUP_ROUNDS, warm_up=rounds * LOOKUP_ROUNDS)
-    against = "Spark's Kafka source"
+    against, work = "Spark's Kafka source", {FLOOR: found["floor"].median}
     for by, asked, aim in (("offset", 1, 1.1), ("timestamp", 1.5, 2)):
         ours, kafka, table = (found[f"{by}, {name}"] for name in ("ours", "kafka", "table"))
-        yield Comparison(f"ten records by {by}, through Spark", against, ours, kafka, asked, aim)
+        yield Comparison(f"ten records by {by}, through Spark", against, ours, kafka, asked, aim, work=work)
         yield Comparison(f"ten records by {by}, read_table", against, table, kafka, 20, 50)
 
 

@@ -272,16 +272,26 @@ def streams(to_write: Prepared, rounds: int) -> Iterator[Comparison]:
         peers: Peers = {
             "ours": partial(_stream_ours, to_write, files, times),
             "kafka": partial(_stream_kafka, to_write, files, times),
+            "floor": partial(_stream_floor, to_write, files, times),
         }
         found = _alternate(to_write, peers, rounds)
-        against = "Spark's Kafka sink, tuned"
-        yield Comparison(f"streaming write, {told}", against, found["ours"], found["kafka"], *ASKED_OF_STREAMS[told])
+        work = {FLOOR: found["floor"].median}
+        asked, aim = ASKED_OF_STREAMS[told]
+        operation, against = f"streaming write, {told}", "Spark's Kafka sink, tuned"
+        yield Comparison(operation, against, found["ours"], found["kafka"], asked, aim, work=work)
 
 
 def _stream_ours(to_write: Prepared, files: int, times: int) -> None:
-    sink = commitlog_sink(topic="stream", log_dir=to_write.log, partitions=PARTITIONS)
+    _for_each_batch(to_write, files, times, commitlog_sink(topic="stream", log_dir=to_write.log, partitions=PARTITIONS))
+
+
+def _stream_floor(to_write: Prepared, files: int, times: int) -> None:
+    _for_each_batch(to_write, files, times, count_rows)
+
+
+def _for_each_batch(to_write: Prepared, files: int, times: int, write: Callable[[DataFrame, int], object]) -> None:
     with to_write.tuned():
-        _finish(to_write, to_write.stream(files, times).writeStream.foreachBatch(sink), FILES * times // files)
+        _finish(to_write, to_write.stream(files, times).writeStream.foreachBatch(write), FILES * times // files)
 
 
 def _stream_kafka(to_write: Prepared, files: int, times: int) -> None:
