@@ -200,8 +200,7 @@ class TransactionCoordinator:
                 value = check_ongoing(self._states, transaction)
                 touched = _check_reports(transaction, parts, logs)
                 touched |= self._append_offsets(transaction, offsets, logs)
-                for place in touched:
-                    logs[place].flush()
+                _flush([logs[place] for place in touched])
             except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
                 held.close()
                 raise self._aborted(transaction, error) from error
@@ -317,6 +316,14 @@ def _check_reports(
                 "a task ran twice, or its report was lost"
             )
     return {place for place, records in reported.items() if records}
+
+
+def _flush(logs: Collection[Log]) -> None:
+    """All begin to go to the disk before any is waited for."""
+    for log in logs:
+        log.begin_sync()
+    for log in logs:
+        log.flush()
 
 
 class TransactionalIdLock:

@@ -51,7 +51,7 @@ class TransactionalWriter:
             check_ongoing(self._states, self._transaction)
             self._written[topic, partition] = log
             info = log.append_transactional(batches, self._transaction.producer)
-        if info.size >= WRITE_BACK_BYTES and not self._is_left((topic, partition), log):
+        if info.size >= WRITE_BACK_BYTES:
             log.begin_sync()
         return info
 
