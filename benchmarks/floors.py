@@ -42,8 +42,8 @@ def binary_array(column: BinaryColumn | None) -> pa.Array:
 
 
 class ReadyBatches(DataSource):
-    """Rows with the columns of the commitlog source, of the same batch again and again: ``rows`` of them in each of
-    ``tasks``, and of a stream no more than ``rowsPerTrigger`` of each task's in a micro-batch.
+    """Rows with the columns of the commitlog source, of the same batch again and again: in each partition ``rows`` of
+    them, and of a stream no more than ``rowsPerTrigger`` in a micro-batch.
     """
 
     @classmethod
@@ -54,29 +54,29 @@ class ReadyBatches(DataSource):
         return read_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _ReadyReader(schema, self._number("tasks"), self._number("rows"))
+        return _ReadyReader(schema, self._number("rows"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        return _ReadyStream(schema, self._number("tasks"), self._number("rows"), self._number("rowsPerTrigger"))
+        return _ReadyStream(schema, self._number("rows"), self._number("rowsPerTrigger"))
 
     def _number(self, option: str) -> int:
         return int(self.options[option])
 
 
 class _ReadyReader(DataSourceReader):
-    def __init__(self, schema: StructType, tasks: int, rows: int) -> None:
-        self._schema, self._tasks, self._rows = schema, tasks, rows
+    def __init__(self, schema: StructType, rows: int) -> None:
+        self._schema, self._rows = schema, rows
 
     def partitions(self) -> list[InputPartition]:
-        return _tasks(self._tasks, self._rows)
+        return _tasks(self._rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _batches(partition, self._schema)
 
 
 class _ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, schema: StructType, tasks: int, rows: int, rows_per_trigger: int) -> None:
-        self._schema, self._tasks, self._rows, self._most = schema, tasks, rows, rows_per_trigger
+    def __init__(self, schema: StructType, rows: int, rows_per_trigger: int) -> None:
+        self._schema, self._rows, self._most = schema, rows, rows_per_trigger
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         pass  # what is there is known from the start
@@ -91,14 +91,14 @@ class _ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"rows": min(start["rows"] + self._most, self._rows)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return _tasks(self._tasks, end["rows"] - start["rows"])
+        return _tasks(end["rows"] - start["rows"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _batches(partition, self._schema)
 
 
-def _tasks(tasks: int, rows: int) -> list[InputPartition]:
-    return [InputPartition((number, rows)) for number in range(tasks)]
+def _tasks(rows: int) -> list[InputPartition]:
+    return [InputPartition((number, rows)) for number in range(PARTITIONS)]
 
 
 def _batches(task: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
