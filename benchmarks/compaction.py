@@ -21,6 +21,7 @@ import numpy as np
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient  # type: ignore[import-untyped]
 
 from benchmarks.comparison import Comparison, Setting
+from benchmarks.logs import log_bytes
 from benchmarks.rows import KEY_BYTES, VALUE_BYTES, records
 from benchmarks.timing import Timing, alternate_told
 from pyspark_commitlog.storage.cleaner import Cleaner
@@ -56,7 +57,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     for codec in CODECS:
         directory = setting.directory / codec.name.lower()
         found = alternate_cleaners(directory, codec, count, keys, rounds)
-        work = needed(codec, count, _log_bytes(directory / "written"), _log_bytes(directory / "copy"))
+        work = needed(codec, count, log_bytes(directory / "written"), log_bytes(directory / "copy"))
         shutil.rmtree(directory)
         yield Comparison(f"compaction, {codec.name.lower()}", "Kafka's LogCleaner", **found, asked=3, aim=5, work=work)
 
@@ -69,10 +70,6 @@ def needed(codec: Codec, count: int, dirty_bytes: int, clean_bytes: int) -> dict
         name = codec.name.lower()
         work |= {f"{name} decompress": records_bytes, f"{name} compress": records_bytes * clean_bytes / dirty_bytes}
     return work
-
-
-def _log_bytes(directory: Path) -> int:
-    return sum(file.stat().st_size for file in directory.glob("*.log"))
 
 
 def alternate_cleaners(directory: Path, codec: Codec, count: int, keys: int, rounds: int) -> dict[str, Timing]:

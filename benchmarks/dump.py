@@ -64,7 +64,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
         peers = {name: partial(run, command, outputs[name]) for name, command in commands.items()}
         found = alternate(peers, setting.rounds)
         _check_same(outputs["ours"], outputs["theirs"])
-        read = sum(file.stat().st_size for file in directory.glob("*.log"))
+        read = logs.log_bytes(directory)
         work = {"crc32c": read, "memcpy": read + outputs["ours"].stat().st_size}
         yield Comparison(f"dump of {what.name}", "kafka-dump-log", **found, asked=what.asked, aim=what.aim, work=work)
 

@@ -33,6 +33,11 @@ def write(directory: Path, numbers: Int64s) -> None:
         log.roll()
 
 
+def log_bytes(directory: Path) -> int:
+    """Of a partition's ``.log`` files."""
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
+
+
 def read(directory: Path) -> None:
     """Decode all records."""
     with LogReader.open(str(directory), CONFIG) as log:

@@ -31,7 +31,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 def measure(setting: Setting) -> Iterator[Comparison]:
     partition = setting.directory / "source" / f"{TOPIC}-0"
     logs.write(partition, np.arange(setting.sized(RECORDS)))
-    log_bytes = sum(file.stat().st_size for file in partition.glob("*.log"))
+    log_bytes = logs.log_bytes(partition)
     mine = shutil.copytree(partition, setting.directory / "mine")
     with WarmBroker(setting.directory / "broker") as broker:
         broker.start()
