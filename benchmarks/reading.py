@@ -24,14 +24,13 @@ from typing import NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS
 from benchmarks.limits import FLOOR
 from benchmarks.rows import records
-from benchmarks.sessions import closing_session, in_sessions
+from benchmarks.sessions import closing_session, in_sessions, run_stream
 from benchmarks.timing import (
     Seconds,
     alternate,
@@ -41,7 +40,6 @@ from benchmarks.timing import (
     time_second_call,
 )
 from pyspark_commitlog import read_table
-from pyspark_commitlog.pipeline.schema import read_schema
 from pyspark_commitlog.storage import LogManager
 from tests.support.kafka import mount
 
@@ -64,8 +62,6 @@ TUNED = {
     "kafka.max.poll.records": "50000",
     "kafka.fetch.max.wait.ms": "5",
 }
-
-AS_IT_COMES = read_schema(include_headers=False)
 
 # Ours, tuned: no record of the topic is without a key or a value.
 NOT_NULL = """key binary not null, value binary not null, topic string not null, partition int not null,
@@ -128,8 +124,10 @@ class Prepared:
         reader = self.spark.readStream.format(name).options(**self._for_kafka(options))
         return reader.load() if name == "kafka" else reader.load(self.log_dir)
 
-    def ready(self, rows: int, schema: str | StructType = AS_IT_COMES) -> DataFrame:
-        return self.spark.read.schema(schema).format("ready").option("rows", rows // PARTITIONS).load()
+    def ready(self, rows: int, schema: str | None = None) -> DataFrame:
+        """With other columns than the source's, or columns that are not null, where a ``schema`` says so."""
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        return reader.format("ready").option("rows", rows // PARTITIONS).load()
 
     def ready_stream(self, rows_per_trigger: int) -> DataFrame:
         sizes = {"rows": self.rows // PARTITIONS, "rowsPerTrigger": rows_per_trigger // PARTITIONS}
@@ -252,20 +250,16 @@ def streams(topic: Prepared, rounds: int) -> Iterator[Comparison]:
         "kafka": partial(topic.stream, "kafka", options),
         "floor": partial(topic.ready_stream, each),
     }
-    peers: Peers = {name: partial(_drain_stream, topic, load, numbers) for name, load in loads.items()}
+    peers: Peers = {name: partial(_drain_stream, topic, name, load, numbers) for name, load in loads.items()}
     found = alternate(peers, rounds)
     operation, work = f"streaming read, {MICRO_BATCHES} micro-batches of {each:,}", {FLOOR: found["floor"].median}
     yield Comparison(operation, "Spark's Kafka source", found["ours"], found["kafka"], 1.3, 2, work=work)
 
 
-def _drain_stream(topic: Prepared, load: Callable[[], DataFrame], numbers: Iterator[int]) -> None:
-    writer = load().writeStream.format("noop")
-    checkpoint = topic.directory / f"checkpoint-{next(numbers)}"
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    rows = [progress.numInputRows for progress in query.recentProgress]
-    if sum(rows) != topic.rows or len([each for each in rows if each]) != MICRO_BATCHES:
-        raise ValueError(f"{load}: micro-batches of {rows} rows")
+def _drain_stream(topic: Prepared, name: str, load: Callable[[], DataFrame], numbers: Iterator[int]) -> None:
+    rows = run_stream(load().writeStream.format("noop"), topic.directory / f"checkpoint-{next(numbers)}")
+    if sum(rows) != topic.rows or len(rows) != MICRO_BATCHES:
+        raise ValueError(f"{name}: micro-batches of {rows} rows")
 
 
 def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:

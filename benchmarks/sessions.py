@@ -1,4 +1,4 @@
-"""Spark sessions to measure in, and measuring in several of them, one after the other."""
+"""Spark sessions to measure in, streams in them, and measuring in several sessions, one after the other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 from benchmarks.comparison import Setting
 from benchmarks.floors import ReadyBatches
@@ -35,6 +37,13 @@ def closing_session() -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def run_stream(writer: DataStreamWriter, checkpoint: Path) -> list[int]:
+    """Run a query until it has all there is; the rows of each of its micro-batches that had any."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
 def in_sessions(measure: Callable[[Setting], Seconds], setting: Setting) -> dict[str, Timing]:

@@ -34,7 +34,7 @@ from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, binary_array, count_rows
 from benchmarks.limits import FLOOR
 from benchmarks.rows import records
-from benchmarks.sessions import closing_session, in_sessions
+from benchmarks.sessions import closing_session, in_sessions, run_stream
 from benchmarks.timing import Seconds, Timing, alternate_told, run_often, seconds_in_turn, time_call
 from pyspark_commitlog import commitlog_sink
 from tests.support.kafka import Topic, create_topics
@@ -301,10 +301,7 @@ def _stream_kafka(to_write: Prepared, files: int, times: int) -> None:
 
 
 def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) -> None:
-    checkpoint = to_write.directory / f"checkpoint-{next(to_write.numbers)}"
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    rows = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    rows = run_stream(writer, to_write.directory / f"checkpoint-{next(to_write.numbers)}")
     if len(rows) != micro_batches:
         raise ValueError(f"micro-batches of {rows} rows, {micro_batches} were wanted")
 
