@@ -41,7 +41,7 @@ from pyspark_commitlog.storage.format.internal import TransactionLogValue, Trans
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.ending import Ending, open_logs
+from pyspark_commitlog.storage.transactions.ending import Ending, flush_all, open_logs
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import (
     LEFT,
@@ -200,7 +200,7 @@ class TransactionCoordinator:
                 value = check_ongoing(self._states, transaction)
                 touched = _check_reports(transaction, parts, logs)
                 touched |= self._append_offsets(transaction, offsets, logs)
-                _flush([logs[place] for place in touched])
+                flush_all([logs[place] for place in touched])
             except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
                 held.close()
                 raise self._aborted(transaction, error) from error
@@ -316,14 +316,6 @@ def _check_reports(
                 "a task ran twice, or its report was lost"
             )
     return {place for place, records in reported.items() if records}
-
-
-def _flush(logs: Collection[Log]) -> None:
-    """All begin to go to the disk before any is waited for."""
-    for log in logs:
-        log.begin_sync()
-    for log in logs:
-        log.flush()
 
 
 class TransactionalIdLock:

@@ -6,7 +6,7 @@ Each step may be done again, by whoever finds that it was begun.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from pyspark_commitlog.storage.errors import ProducerFencedError, UnknownTopicOrPartitionError
@@ -64,8 +64,7 @@ class Ending:
         logs = open_logs(self._states.manager, ungrouped(decided))
         for log in logs.values():
             write_marker(log, producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
-        for log in logs.values():
-            log.flush()
+        flush_all(logs.values())
 
     def complete(self, decided: TransactionLogValue) -> TransactionLogValue:
         """Write Complete, unsynced: the decision says the same.
@@ -88,6 +87,14 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
         known = log.producers.last_entry(producer.id)
         if known is None or known.epoch < producer.epoch or (known.in_transaction and known.epoch == producer.epoch):
             log.end_transaction(producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
+
+
+def flush_all(logs: Collection[Log]) -> None:
+    """Return when all are on the disk; each begins to go there before any is waited for."""
+    for log in logs:
+        log.begin_sync()
+    for log in logs:
+        log.flush()
 
 
 def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
