@@ -25,8 +25,11 @@ WORKER_SETTINGS = {
     "spark.python.daemon.module": "pyspark_commitlog.pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-# Of Arrow in the JVM: bounds, and nulls that Spark has asked for already (docs/tuning.md).
-_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# Arrow checks no bounds, and no nulls that Spark has asked for already; an Arrow message is a small object to the garbage
+# collector (docs/tuning.md).
+_JAVA_OPTIONS = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
+)
 SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -34,8 +37,8 @@ SETTINGS = WORKER_SETTINGS | {
     # Rows a task gets at once: few enough to begin and to end soon. The writer takes many together.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     # A user's own options, the extra ones, stay beside these.
-    "spark.driver.defaultJavaOptions": _UNCHECKED,
-    "spark.executor.defaultJavaOptions": _UNCHECKED,
+    "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.defaultJavaOptions": _JAVA_OPTIONS,
 }
 
 
