@@ -25,8 +25,8 @@ WORKER_SETTINGS = {
     "spark.python.daemon.module": "pyspark_commitlog.pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-# Arrow checks no bounds, and no nulls that Spark has asked for already; an Arrow message is a small object to the garbage
-# collector (docs/tuning.md).
+# Arrow checks no bounds, and no nulls that Spark has asked for already; and an Arrow message is no large object to the
+# garbage collector (docs/tuning.md).
 _JAVA_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
 )
