@@ -33,6 +33,7 @@ from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, binary_array, count_rows
 from benchmarks.limits import FLOOR
+from benchmarks.logs import log_bytes
 from benchmarks.rows import records
 from benchmarks.sessions import closing_session, in_sessions, run_stream
 from benchmarks.timing import Seconds, Timing, alternate_told, run_often, seconds_in_turn, time_call
@@ -255,13 +256,13 @@ def sizes(to_write: Prepared) -> Iterator[Comparison]:
 
 
 def _grown(directory: Path, topic: str, write: Callable[[], object]) -> int:
-    before = _log_bytes(directory, topic)
+    before = _topic_bytes(directory, topic)
     write()
-    return _log_bytes(directory, topic) - before
+    return _topic_bytes(directory, topic) - before
 
 
-def _log_bytes(directory: Path, topic: str) -> int:
-    return sum(file.stat().st_size for file in directory.glob(f"{topic}-[0-9]*/*.log"))
+def _topic_bytes(directory: Path, topic: str) -> int:
+    return sum(map(log_bytes, directory.glob(f"{topic}-[0-9]*")))
 
 
 # Streams
