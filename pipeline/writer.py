@@ -91,11 +91,11 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Of rows that a task takes, encodes and appends at once. An append takes two milliseconds, whatever is in it, so a task
-# with many rows takes many; but what is not appended is not on its way to the disk either, for which everybody waits
-# behind the last row.
-TABLE_BYTES_MIN = 8 * 2**20
-TABLE_BYTES_MAX = 16 * 2**20  # to wait for; half as much again may be there, and one Arrow batch more
+# Of rows that a task takes, encodes and appends at once. Nearly half of what an append of some megabytes takes is the
+# same for any size, so a task with many rows takes many; but what is not appended is not on its way to the disk either,
+# for which everybody waits behind the last row.
+TABLE_BYTES_MIN = 16 * 2**20
+TABLE_BYTES_MAX = 24 * 2**20  # to wait for; half as much again may be there, and one Arrow batch more
 PART_BYTES_MIN = 2**15  # or for each partition so much, on average: else its record batches are small; but
 PARTS_BYTES_MAX = 32 * 2**20  # for all of them no more
 

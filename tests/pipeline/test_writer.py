@@ -84,9 +84,9 @@ def test_where_there_are_no_rows_nothing_is_appended(tmp_path: Path) -> None:
 
 def test_more_is_taken_where_there_are_many_partitions_so_that_record_batches_are_not_small() -> None:
     part = PART_BYTES_MIN
-    sizes = [table_bytes(partitions) for partitions in (1, 256, 257, 513, 1024, 10_000)]
-    few, most = (2**23, 2**24), (2**25, 2**25)
-    assert sizes == [few, few, (257 * part, 2**24), (513 * part, 513 * part), most, most]
+    sizes = [table_bytes(partitions) for partitions in (1, 512, 513, 769, 1024, 10_000)]
+    few, most = (2**24, 3 * 2**23), (2**25, 2**25)
+    assert sizes == [few, few, (513 * part, 3 * 2**23), (769 * part, 769 * part), most, most]
 
 
 def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_before_them(tmp_path: Path) -> None:
