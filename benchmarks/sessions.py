@@ -17,8 +17,8 @@ from benchmarks.timing import Seconds, Timing
 from pyspark_commitlog.pipeline.session import spark_session
 from tests.support.spark_connector import connector_jars
 
-SESSIONS = 3
-NEAR_ROUNDS = 10  # times the rounds, over all sessions: two that lie so near take more to tell apart
+SESSIONS = 6
+NEAR_ROUNDS = 20  # times the rounds, over all sessions: two that lie so near take more to tell apart
 
 
 @contextmanager
