@@ -342,7 +342,7 @@ class _TopicWriter:
         self._name = topic.name
         self._config = LogConfig.from_mapping(topic.configs)
         self._compression = producer.compression_in(self._config)
-        room = bytes_in_batch(self._config.max_message_bytes, self._compression)
+        room = bytes_in_batch(self._config.batch_size_max, self._compression)
         count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
         fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
         self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)

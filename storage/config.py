@@ -392,6 +392,11 @@ class LogConfig:
         return [given for given in mapping if given not in known]
 
     @property
+    def batch_size_max(self) -> int:
+        """The largest batch that can be appended, in bytes with its header: one that is allowed, and fits a segment."""
+        return min(self.max_message_bytes, self.segment_bytes)
+
+    @property
     def compact(self) -> bool:
         """Whether old values of a key go."""
         return "compact" in self.cleanup_policy

@@ -152,7 +152,7 @@ class AppendError(LogStoreError):
 
 
 class RecordTooLargeError(AppendError):
-    """A batch larger than ``max.message.bytes``."""
+    """A batch larger than ``max.message.bytes``, or a record that makes one, or one larger than ``segment.bytes``."""
 
 
 class RecordBatchTooLargeError(AppendError):

@@ -137,5 +137,5 @@ def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, co
     """Records of an internal topic: keys, and values or tombstones; in one batch, if that may be so large."""
     keys, values = map(list, zip(*entries, strict=True))
     records = Records.to_append(keys, values, now_ms)
-    batch_bytes_max = config.max_message_bytes - LAYOUT.itemsize
+    batch_bytes_max = config.batch_size_max - LAYOUT.itemsize
     return encode_batches(records, BatchFields(), batch_bytes_max=batch_bytes_max)

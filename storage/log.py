@@ -25,7 +25,7 @@ from pyspark_commitlog.storage.loader import write_snapshot
 from pyspark_commitlog.storage.producers import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.recovery import assign_epochs, read_markers
-from pyspark_commitlog.storage.refusals import target_compression, validate_columns
+from pyspark_commitlog.storage.refusals import Compression, bytes_in_batch, target_compression, validate_columns
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.shared_log import SharedLog
@@ -118,7 +118,7 @@ class Log(SharedLog):
     def append_records(
         self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
     ) -> AppendInfo:
-        """Encode and append columns, in batches as large as ``max.message.bytes`` allows; the log gives the offsets.
+        """Encode and append columns, in batches as large as the topic allows; the log gives the offsets.
 
         Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
         the topic refuses.
@@ -128,7 +128,7 @@ class Log(SharedLog):
         if config.compression_type != "producer":
             target = target_compression(config, Codec(fields.codec))
             fields = replace(fields, codec=target.codec, level=target.level)
-        batch_bytes_max = min(config.max_message_bytes, config.segment_bytes) - v2.LAYOUT.itemsize
+        batch_bytes_max = bytes_in_batch(config.batch_size_max, Compression(Codec(fields.codec), fields.level))
         return self.append_encoded(v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max), sync=sync)
 
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:

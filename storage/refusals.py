@@ -66,9 +66,9 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
     ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
     timestamp types are not looked at: the log sets both.
 
-    Raises RecordTooLargeError for the first record that, alone in a batch, is above ``max.message.bytes``, or would
-    decompress to more than ``max.decompressed.bytes``; InvalidTimestampError or RecordValidationError with the index of
-    each record refused.
+    Raises RecordTooLargeError for the first record that, alone in a batch, is above ``max.message.bytes`` or
+    ``segment.bytes``, or would decompress to more than ``max.decompressed.bytes``; InvalidTimestampError or
+    RecordValidationError with the index of each record refused.
     """
     for index, reason in _oversized(records, config, target_compression(config, source_codec))[:1]:
         raise RecordTooLargeError(f"record {index} {reason}")
@@ -77,7 +77,7 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
 
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
     """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
-    room = bytes_in_batch(config.max_message_bytes, compression) - v2.RECORD_OVERHEAD_MAX
+    room = bytes_in_batch(config.batch_size_max, compression) - v2.RECORD_OVERHEAD_MAX
     if _all_content_max(records) <= room or _largest_content_max(records) <= room:  # the usual case
         return []
     contents = _content_bytes_max(records)
@@ -86,12 +86,13 @@ def _oversized(records: Records, config: LogConfig, compression: Compression) ->
         return []
     fields = v2.BatchFields(codec=compression.codec, level=compression.level)
     sizes = v2.encode_batches(records, fields, only=near, batch_bytes_max=0).headers.table["size"]
-    limit, decompressed_max = config.max_message_bytes, config.max_decompressed_bytes
+    limit, decompressed_max = config.batch_size_max, config.max_decompressed_bytes
+    limiting = "max.message.bytes" if limit == config.max_message_bytes else "segment.bytes"
     found = []
     for row, size in zip(np.flatnonzero(near).tolist(), sizes.tolist(), strict=True):
         decompressed = int(contents[row]) + v2.RECORD_OVERHEAD_MAX
         if size > limit:
-            found.append(Refused(row, f"alone makes a batch of {size} bytes, max.message.bytes allows {limit}"))
+            found.append(Refused(row, f"alone makes a batch of {size} bytes, {limiting} allows {limit}"))
         elif compression.codec is not Codec.NONE and decompressed > decompressed_max:
             what = f"takes up to {decompressed} bytes uncompressed"
             found.append(Refused(row, f"{what}, max.decompressed.bytes allows {decompressed_max} to be read again"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -37,11 +37,12 @@ from pyspark_commitlog.storage import (
     Records,
     Runner,
     TopicDescription,
+    bytes_in_batch,
     fetched_records,
     producer_batches,
 )
 
-BATCH_BYTES = 256 << 10  # of records, and less than the max.message.bytes of any broker that was not told otherwise
+BATCH_BYTES = 256 << 10  # of records; the topic's max.message.bytes and segment.bytes may allow less
 _TIME_TYPE = "message.timestamp.type"
 
 
@@ -62,6 +63,7 @@ class Sending:
     target: str  # the topic's name in Kafka
     compression: Compression
     allow_data_loss: bool = False  # go on behind records that were deleted here before they were sent
+    batch_bytes: int = BATCH_BYTES  # of records in a batch
 
     @property
     def group(self) -> str:
@@ -80,7 +82,8 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
         topic = manager.topic(sending.topic)
         with Admin(sending.cluster) as admin:
             settings = {**LogConfig.of_kafka(topic.configs), _TIME_TYPE: "CreateTime", **(configs or {})}
-            _prepare(admin, sending, settings, topic)
+            taking = _prepare(admin, sending, settings, topic)
+        sending = replace(sending, batch_bytes=_batch_bytes(taking, sending.compression))
         offsets = GroupOffsets(manager)
         places = _places(offsets, sending, topic)
         for mirrored, place in runner("partitions", partial(send_partition, sending), places):
@@ -89,16 +92,25 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
             yield mirrored
 
 
-def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: TopicDescription) -> None:
+def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: TopicDescription) -> Mapping[str, str]:
+    """The settings of the topic in Kafka, which is made where it is missing."""
     found, count = admin.topic(sending.target), len(topic.partitions)
     if found is None:
         admin.create(sending.target, count, configs)
-    elif found.partitions < count:
+        return configs
+    if found.partitions < count:
         raise MirrorError(f"topic {sending.target!r} in Kafka has {found.partitions} partitions; {count} are needed")
-    elif found.configs.get(_TIME_TYPE) == "LogAppendTime":
+    if found.configs.get(_TIME_TYPE) == "LogAppendTime":
         raise MirrorError(
             f"topic {sending.target!r} in Kafka has {_TIME_TYPE} = LogAppendTime: times would not be kept"
         )
+    return found.configs
+
+
+def _batch_bytes(configs: Mapping[str, str], compression: Compression) -> int:
+    """How many bytes of records make a batch that a topic with these settings takes."""
+    limits = {name: configs[name] for name in ("max.message.bytes", "segment.bytes") if name in configs}
+    return min(BATCH_BYTES, bytes_in_batch(LogConfig.from_mapping(limits).batch_size_max, compression))
 
 
 def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, Place]]:
@@ -145,7 +157,7 @@ def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored,
             PartitionLeader(sending.cluster, sending.target, partition) as leader,
         ):
             first = leader.bounds()[1]
-            reached = _send(reader, leader, _checked(place, first, reader, sending), first, sending.compression)
+            reached = _send(reader, leader, _checked(place, first, reader, sending), first, sending)
             return Mirrored(sending.target, partition, first, reached.target), reached
     except LogStoreError as error:
         return Mirrored(sending.target, partition, error=str(error)), place
@@ -165,7 +177,7 @@ def _checked(place: Place, end: int, reader: LogReader, sending: Sending) -> Pla
     return Place(reader.log_start_offset, place.target)
 
 
-def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, compression: Compression) -> Place:
+def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, sending: Sending) -> Place:
     """``end``: of the partition in Kafka. One batch is under way at a time; it is sent again until it is answered."""
     source_end = reader.end_offset(Isolation.READ_COMMITTED)
     unsent = _behind(reader.records(place.source, source_end), end - place.target, leader, end)
@@ -173,13 +185,13 @@ def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, co
     sent = 0
     for records in unsent:
         fields = BatchFields(
-            codec=compression.codec,
-            level=compression.level,
+            codec=sending.compression.codec,
+            level=sending.compression.level,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=sent % 2**31,
         )
-        for batch, count in producer_batches(records, fields, batch_bytes_max=BATCH_BYTES):
+        for batch, count in producer_batches(records, fields, batch_bytes_max=sending.batch_bytes):
             offset = leader.produce(batch)
             if offset != end + sent:
                 raise MirrorError(

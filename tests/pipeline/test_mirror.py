@@ -245,6 +245,17 @@ class TestToKafka:
         if topic == "plain":  # the only one without gaps
             assert found == expected
 
+    @pytest.mark.parametrize("limiting", ["segment.bytes", "max.message.bytes"])
+    def test_batches_fit_what_the_topic_in_kafka_takes(
+        self, broker: Broker, cluster: Cluster, log_dir: str, name: str, limiting: str
+    ) -> None:
+        with LogManager.open(log_dir) as manager:
+            manager.create_topic("t", partitions=1, configs={limiting: "20000"})
+            manager.open_log("t", 0).append_records(records([b"%d" % number * 300 for number in range(100)]))
+        for _ in range(2):  # the second run finds the topic
+            assert [each.error for each in mirror_back(cluster, log_dir, "t", name)] == [None]
+        assert [each.value for each in in_kafka(broker, name)] == [b"%d" % number * 300 for number in range(100)]
+
     def test_mirror_killed_anywhere_goes_on_where_kafka_ends(
         self, broker: Broker, cluster: Cluster, log_dir: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from unittest import mock
 
 import pyarrow as pa
@@ -113,9 +114,29 @@ def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_
     assert [b"7" in told[1]["commitlog.error.reason"], b"8" in told[3]["commitlog.error.reason"]] == [True, True]
 
 
-def plan_for(manager: LogManager, bad_records: str | None = None, partitions: int = 1) -> WritePlan:
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("limiting", ["segment.bytes", "max.message.bytes"])
+def test_batches_fit_what_the_topic_takes_and_rows_that_never_fit_are_bad(
+    tmp_path: Path, codec: str, limiting: str
+) -> None:
+    random = Random(1)
+    sizes = [*(random.randrange(900) for _ in range(200)), 2500, 1]
+    batch = Batch.from_pydict({"value": pa.array([random.randbytes(size) for size in sizes])})
+    plan = {"configs": {limiting: 2000}, "producer": {"compression.type": codec}}
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        TaskWriter(plan_for(manager, bad_records="bad", **plan)).answers(iter([batch]))
+    good, bad = (read_table(tmp_path, topic, isolation="read_uncommitted") for topic in ("t", "bad"))
+    assert [len(each) for each in good.column("value").to_pylist()] == [*sizes[:200], 1]
+    (headers,) = read_table(tmp_path, "bad", columns=["headers"], isolation="read_uncommitted")["headers"].to_pylist()
+    assert [len(each) for each in bad.column("value").to_pylist()] == [2500]
+    assert f"{limiting} allows 2000" in headers[0]["value"].decode()
+
+
+def plan_for(
+    manager: LogManager, bad_records: str | None = None, partitions: int = 1, **more: dict[str, object]
+) -> WritePlan:
     """For one topic, and that for bad records, in a transaction that has begun."""
-    targets = Targets.parse(manager.directory, topic="t", partitions=partitions, bad_records=bad_records)
+    targets = Targets.parse(manager.directory, topic="t", partitions=partitions, bad_records=bad_records, **more)
     topics = targets.prepare(manager)
     with TransactionCoordinator.open(manager, "app") as coordinator:
         transaction = coordinator.begin(

@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
@@ -105,6 +106,17 @@ def test_a_refused_append_leaves_no_trace(
     assert (files_of(tmp_path), log.producers.entries(), log.epochs.entries, log.log_end_offset) == before
     append(log, b"next")
     assert rows(log) == expected
+
+
+@pytest.mark.parametrize("limiting", ["segment_bytes", "max_message_bytes"])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_are_appended_in_batches_that_fit_however_badly_they_compress(
+    tmp_path: Path, codec: Codec, limiting: str
+) -> None:
+    values = [np.random.default_rng(size).bytes(size) for size in range(1, 900, 7)]
+    log = open_log(tmp_path, **{limiting: 2000})
+    log.append_records(records(values), v2.BatchFields(codec=codec))
+    assert rows(log) == list(enumerate(values))
 
 
 def test_a_partial_batch_behind_whole_ones_is_dropped(tmp_path: Path) -> None:

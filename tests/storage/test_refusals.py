@@ -17,6 +17,7 @@ from tests.support.logs import NOW_MS, config, open_log, records
 
 LIMITS = {
     "max_message_bytes": 300,
+    "segment_bytes": 1000,
     "cleanup_policy": "compact",
     "message_timestamp_before_max_ms": 1000,
     "message_timestamp_after_max_ms": 1000,
@@ -33,13 +34,17 @@ def mixed(count: int = 60) -> Records:
     )
 
 
+@pytest.mark.parametrize("smaller", [{}, {"max_message_bytes": 1000, "segment_bytes": 300}], ids=["batch", "segment"])
 @pytest.mark.parametrize("codec", list(Codec))
-def test_those_found_are_those_that_a_log_refuses_one_by_one(tmp_path: object, codec: Codec) -> None:
+def test_those_found_are_those_that_a_log_refuses_one_by_one(
+    tmp_path: object, codec: Codec, smaller: dict[str, int]
+) -> None:
+    limits = {**LIMITS, **smaller}
     table = mixed()
     compression = Compression(codec, None)
-    found = {each.row for each in find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=compression)}
+    found = {each.row for each in find_refused(table, now_ms=NOW_MS, config=config(**limits), compression=compression)}
     refused = set()
-    with open_log(tmp_path, **LIMITS) as log:
+    with open_log(tmp_path, **limits) as log:
         for index in range(len(table)):
             try:
                 log.append_records(table.slice(index, index + 1), v2.BatchFields(codec=codec))
