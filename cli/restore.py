@@ -21,6 +21,7 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
     A snapshot of which a file is missing, or has another size than when it was taken, is refused. The files' contents
     are not looked at: commitlog verify does that afterwards.
     """
+    log_dir = storage.local_path(log_dir)
     taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
     if as_json:
         print_json([{"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run}])

@@ -25,6 +25,7 @@ from pyspark_commitlog.storage import (
     LogReader,
     LogStoreError,
     lag_ms,
+    local_path,
     log_figures,
     open_transactions,
 )
@@ -174,10 +175,10 @@ class DirectoryMetrics(Collector):
     ) -> None:
         """``cluster_name``: the label, by default the name of the directory. ``consumers``: who reads besides groups.
 
-        Touches nothing: a directory that is not there yet may come.
+        Touches nothing: a directory that is not there yet may come. Raises InvalidConfigError as ``local_path``.
         """
-        self._directory = directory
-        self.cluster_name = cluster_name or PurePath(directory).name or directory
+        self._directory = local_path(directory)
+        self.cluster_name = cluster_name or PurePath(self._directory).name or self._directory
         self._consumers = consumers
         self._turn = threading.Lock()  # two may ask at once
         self._lags: GroupLags | None = None

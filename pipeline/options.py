@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -38,7 +37,7 @@ from pyspark_commitlog.pipeline.offsets import (
 from pyspark_commitlog.pipeline.planning import TaskLimits
 from pyspark_commitlog.pipeline.schema import arrow_schema, nullable_as, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
-from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig
+from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig, local_path
 
 logger = logging.getLogger(__name__)
 
@@ -266,13 +265,8 @@ def check_names(options: Collection[str], ours: Collection[str]) -> None:
 
 
 def local_directory(path: str) -> str:
-    """``path`` made absolute; ``file:`` URIs are taken, other schemes refused with InvalidConfigError."""
-    parts = urlsplit(path)
-    if parts.scheme == "file":
-        return os.path.abspath(unquote(parts.path))
-    if "://" in path:
-        raise InvalidConfigError(f"path {path}: a log lives on a file system that every worker mounts, not on {path!r}")
-    return os.path.abspath(path)
+    """``storage.local_path`` made absolute, since workers run elsewhere. Raises InvalidConfigError as that does."""
+    return os.path.abspath(local_path(path))
 
 
 def time_string_ms(text: str, option: str) -> int:

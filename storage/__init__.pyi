@@ -93,6 +93,7 @@ from .maintenance import verify_partitions as verify_partitions
 from .maintenance import work_of as work_of
 from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
+from .paths import local_path as local_path
 from .producers import Origin as Origin
 from .reader import Isolation as Isolation
 from .reader import LogReader as LogReader

@@ -20,6 +20,7 @@ from pyspark_commitlog.storage.clock import Clock, SystemClock
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, Lock, Mount, remove_tree
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.paths import local_path
 
 SYNCS = 20  # that are timed
 MEMORY_KINDS = ("tmpfs", "ramfs")
@@ -102,7 +103,7 @@ def check_filesystem(
 
     Raises StorageError where ``directory`` is missing or cannot be written to, and so nothing can be checked.
     """
-    filesystem = filesystem or LocalFileSystem()
+    filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
     work = names.join(directory, f".fs-check-{uuid4().hex}")
     try:
         if filesystem.status(directory) is None:

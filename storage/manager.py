@@ -41,6 +41,7 @@ from pyspark_commitlog.storage.filesystem import (
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.reader import LogReader, Marks
 from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription, decode_topics, encode_topics
 from pyspark_commitlog.storage.watcher import LogWatcher
@@ -104,9 +105,10 @@ class LogManager:
 
         ``overrides``: settings, by Kafka's names, that count before those of any topic.
 
-        Raises NotALogDirError where ``directory`` is missing, is a file, or holds other things and no partition.
+        Raises NotALogDirError where ``directory`` is missing, is a file, or holds other things and no partition, and
+        InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`.
         """
-        manager = cls(directory, clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
+        manager = cls(local_path(directory), clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
         manager._check_directory(create)
         return manager
 

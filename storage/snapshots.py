@@ -35,6 +35,7 @@ from pyspark_commitlog.storage.filesystem import (
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.partition_locks import APPEND_LOCK_FILE, wait_for_lock
+from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
 from pyspark_commitlog.storage.swaps import plan_swaps
 
@@ -83,6 +84,7 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
     Files are linked where ``target`` is on the disk of the log, and copied elsewhere. Raises SnapshotError where
     something is there, LogDirLockedError while a broker runs on the log directory.
     """
+    target = local_path(target)
     manager.lock_brokers_out()
     with _building(manager.filesystem, target) as building:
         folder = names.join(building, LOG_FOLDER)
@@ -101,6 +103,7 @@ def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | No
     Raises SnapshotError where something is there, or where ``directory`` is no snapshot or no longer a whole one.
     """
     filesystem = filesystem or LocalFileSystem()
+    directory, target = local_path(directory), local_path(target)
     snapshot = read_snapshot(directory, filesystem=filesystem)
     with _building(filesystem, target) as building:
         for path, file in snapshot.files.items():
@@ -114,7 +117,7 @@ def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | No
 
 def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Snapshot:
     """What a snapshot holds. Raises SnapshotError where it is none, or where a file is missing or has another size."""
-    filesystem = filesystem or LocalFileSystem()
+    filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
     path = names.join(directory, MANIFEST_FILE)
     try:
         snapshot = _decode(directory, read_file(filesystem, path, MANIFEST_BYTES_MAX))

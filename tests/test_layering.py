@@ -17,7 +17,7 @@ READ = (*FOLDERS, PACKAGE, "tests", "benchmarks")
 # A module of storage/ imports only from lines above its own; neighbours on a line stay strangers.
 LAYERS = """
 errors
-config clock filesystem kernels ahead
+config clock filesystem kernels ahead paths
 format
 index producers epochs swaps topics_file fs_check arguments
 segment_reader

@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import CorruptSnapshotError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.paths import local_path
 
 __all__ = ["DumpFindings", "DumpOptions", "dump_file"]
 
@@ -32,7 +33,7 @@ def dump_file(
     Raises StorageError for a file that cannot be read, NotALogDirError for a name that is no segment's, and
     CorruptionError, with path and position, at damage that ends the reading, behind the lines of all before it.
     """
-    layout = LAYOUTS[options.format]
+    path, layout = local_path(path), LAYOUTS[options.format]
     yield [layout.note(f"Dumping {path}")]
     dump = DUMPS.get(_suffix(path))
     if dump is None:

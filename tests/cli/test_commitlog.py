@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.cli import COMMANDS
-from pyspark_commitlog.storage import Records
+from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
+from tests.cli import in_process
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
 FIRST = "0" * 20
@@ -235,3 +236,50 @@ def test_shells_complete_commands_and_topics(words: list[str], completed: list[s
         check=False,
     )
     assert (done.stdout.split(), done.stderr) == (completed, "")
+
+
+# --- addresses of other file systems
+
+LOG_DIR = {
+    "topics": ["--create", "--topic", "t"],
+    "configs": ["--describe", "--topic", "t"],
+    "offsets": [],
+    "delete-records": ["--offset-json-file", "o.json"],
+    "describe": ["-t", "t"],
+    "cat": ["-t", "t"],
+    "produce": ["-t", "t"],
+    "verify": [],
+    "rebuild-index": [],
+    "recover": [],
+    "snapshot": ["--to", "s"],
+    "restore": ["--from", "s"],
+    "fs-check": [],
+    "groups": ["--list"],
+    "transactions": [],
+    "metrics": ["--once"],
+}
+PATHS = [(command, ["--log-dir", "hdfs:/log", *more]) for command, more in LOG_DIR.items()]
+PATHS += [
+    ("snapshot", ["--log-dir", "log", "--to", "hdfs:/log"]),
+    ("restore", ["--log-dir", "again", "--from", "hdfs:/log"]),
+    ("restore", ["--log-dir", "hdfs:/log", "--from", "log", "--dry-run"]),
+    ("dump-log", ["--files", f"hdfs:/log/{FIRST}.log"]),
+]
+
+
+def test_every_command_is_tried_with_an_address() -> None:
+    assert {command for command, _ in PATHS} == {*COMMANDS}
+
+
+@pytest.mark.parametrize(("command", "arguments"), PATHS, ids=[f"{each[0]} {each[1][0]}" for each in PATHS])
+def test_an_address_of_another_file_system_is_no_local_folder(
+    command: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+    (tmp_path / "o.json").write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 0}]}')
+    monkeypatch.chdir(tmp_path)
+    done = in_process.commitlog(command, *arguments)
+    assert done.code == 1
+    assert "a log lives on a file system that every worker mounts, not on hdfs:" in done.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {"log", "o.json"}

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.sql.types import StructType
 
+from pyspark_commitlog.pipeline.batch_writer import WriteOptions
 from pyspark_commitlog.pipeline.decoding import Decode
+from pyspark_commitlog.pipeline.exposition import DirectoryMetrics
 from pyspark_commitlog.pipeline.limits import TriggerLimits
+from pyspark_commitlog.pipeline.maintenance.arguments import arguments, to_run
+from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
     LATEST,
@@ -28,6 +34,8 @@ from pyspark_commitlog.pipeline.options import (
     time_string_ms,
 )
 from pyspark_commitlog.pipeline.planning import TaskLimits
+from pyspark_commitlog.pipeline.read_table import read_table, tail
+from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.subscription import Subscription
 from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogManager, UnknownTopicOrPartitionError
 
@@ -219,6 +227,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"max.decompressed.bytes": "1k"}, "max.decompressed.bytes = '1k': must be", id="bytes of a batch"),
         pytest.param({"max.decompressed.bytes": "9"}, "at least max.message.bytes", id="few bytes of a batch"),
         pytest.param({"path": "s3://bucket/logs"}, "a file system that every worker mounts", id="an object store"),
+        pytest.param({"path": "hdfs:/logs"}, "a file system that every worker mounts", id="Hadoop with one slash"),
     ],
 )
 def test_bad_option_is_refused_by_name(change: dict[str, str], told: str) -> None:
@@ -264,6 +273,25 @@ def test_options_that_spark_reads_itself_pass() -> None:
 def test_paths_are_made_absolute_because_workers_run_elsewhere() -> None:
     assert local_directory("logs") == os.path.abspath("logs")
     assert local_directory("file:///data/my%20logs") == "/data/my logs"
+
+
+ENTRANCES: dict[str, Callable[[str], object]] = {
+    "commitlog_sink": lambda path: commitlog_sink(topic="t", log_dir=path),
+    "df.write": lambda path: WriteOptions.parse({"path": path, "topic": "t"}),
+    "the source": lambda path: ReadOptions.parse(GIVEN | {"path": path}),
+    "read_table": lambda path: read_table(path, "t"),
+    "tail": lambda path: tail(path, "t"),
+    "metrics": DirectoryMetrics,
+    "a query's metrics": lambda path: CommitLogMetrics(None, log_dir=path, registry=CollectorRegistry()),
+    "a job of maintenance": lambda path: to_run("verify", arguments(None).parse_args(["--log-dir", path])),
+}
+
+
+@pytest.mark.parametrize("enter", ENTRANCES.values(), ids=ENTRANCES)
+@pytest.mark.parametrize("path", ["hdfs:/log", "s3a://b/log"])
+def test_an_address_of_another_file_system_is_refused_by(enter: Callable[[str], object], path: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"path {path}: a log lives on a file system that every worker"):
+        enter(path)
 
 
 @pytest.fixture
