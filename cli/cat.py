@@ -51,7 +51,7 @@ KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help=
 Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Behind each record.")]
 AsJson = Annotated[bool, typer.Option("--json", "-J", help="One JSON object a line.")]
 Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are none.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr only errors.")]
 
 
 class IsolationLevel(StrEnum):
@@ -99,13 +99,21 @@ def cat(  # the flags are those of kcat -C
         stored = {} if group is None else _stored(manager, group)
         spans = {each: span.stored_at(stored.get((topic, each))) for each in watchers}
         tails = [_Tail(logs.enter_context(log), topic, each, spans[each]) for each, log in watchers.items()]
+        if span.is_offset or not quiet:
+            _report_moved(tails, is_given=span.is_offset)
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
             marks = manager.all_marks()  # once for all partitions
             for tail in tails:
-                tail.catch_up(marks)
+                gone = tail.catch_up(marks)
+                if gone and not quiet:
+                    typer.echo(
+                        f"commitlog: {tail.name}: offsets {gone} were deleted before they were printed", err=True
+                    )
 
+
+_NUMBER = re.compile(r"\d+")
 
 Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted: not every command is to load the engine
 
@@ -117,6 +125,7 @@ class _Span:
     begin: Place
     ends_at_ms: int | None
     isolation: storage.Isolation
+    is_offset: bool = False  # that was given as such
 
     @classmethod
     def parse(cls, given: Sequence[str], isolation: storage.Isolation) -> _Span:
@@ -124,13 +133,12 @@ class _Span:
         begins = [text for text in given if not text.startswith("e@")]
         if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
             raise typer.BadParameter("--offset takes one place to begin at, and one e@1700000000000 to end at")
-        return cls(_place(begins[0] if begins else "beginning"), times[0] if times else None, isolation)
+        begin = begins[0] if begins else "beginning"
+        return cls(_place(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
 
     def stored_at(self, committed: storage.CommittedOffset | None) -> _Span:
-        """From where a group is, or where the log now begins; as it is where no group is asked for, or is nowhere."""
-        if committed is None:
-            return self
-        return replace(self, begin=lambda log, _: max(committed.offset, log.log_start_offset))
+        """From where a group is; as it is where no group is asked for, or the group has nothing for the partition."""
+        return self if committed is None else replace(self, begin=lambda *_: committed.offset)
 
     def end(self, log: storage.LogReader) -> int | None:
         """Where a partition ends for good; None where it may grow."""
@@ -149,8 +157,8 @@ def _place(text: str) -> Place:
         return lambda log, _: log.log_start_offset
     if text == "end":
         return lambda log, isolation: log.end_offset(isolation)
-    if re.fullmatch(r"\d+", text):
-        return lambda log, _: int(text)
+    if _NUMBER.fullmatch(text):
+        return lambda *_: int(text)
     if re.fullmatch(r"-\d+", text):
         return lambda log, isolation: max(log.log_start_offset, log.end_offset(isolation) + int(text))
     if re.fullmatch(r"s@\d+", text):
@@ -171,31 +179,54 @@ class _Tail:
     def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
         self.name = f"{topic} [{partition}]"
         self._log, self._topic, self._partition, self._span = log, topic, partition, span
-        self._next = span.begin(log, span.isolation)
-        self._bound = span.end(log)
+        self.asked = span.begin(log, span.isolation)
         # A log start above the log end is what a crash may leave of a log that was all deleted.
-        if not log.log_start_offset <= self._next <= max(log.log_start_offset, log.log_end_offset):
-            fail(f"{self.name} holds offsets {log.log_start_offset} to {log.log_end_offset}, {self._next} is outside")
+        self.next_offset = max(min(self.asked, log.log_end_offset), log.log_start_offset)
+        self._bound = span.end(log)
+
+    @property
+    def outside(self) -> str:
+        """Says that the offset that was asked for is not there."""
+        first, end = self._log.log_start_offset, self._log.log_end_offset
+        return f"{self.name} holds offsets {first} to {end}, {self.asked} is outside"
 
     def messages(self) -> Iterator[record_text.Message]:
         """Those that are there and were not printed yet."""
         end = self.end
-        for records in self._log.records(self._next, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES):
+        for records in self._log.records(
+            self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
+        ):
             for message in record_text.messages(self._topic, self._partition, records):
-                self._next = message.offset + 1
+                self.next_offset = message.offset + 1
                 yield message
-        self._next = max(self._next, end)
+        self.next_offset = max(self.next_offset, end)
 
     @property
     def end(self) -> int:
         end = self._log.end_offset(self._span.isolation)
         return end if self._bound is None else min(end, self._bound)
 
-    def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> None:
-        """See what came, or went; ``marks`` is what the checkpoints say now."""
+    def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> str:
+        """See what was appended or deleted; ``marks`` is what the checkpoints say now.
+
+        Returns the offsets that were deleted unprinted, empty for none: they are passed over, as by a consumer with
+        auto.offset.reset=earliest.
+        """
         self._log.catch_up(marks.get((self._topic, self._partition), storage.Marks()))
-        # Deleted meanwhile: what is gone is passed over, as by a consumer with auto.offset.reset=earliest.
-        self._next = max(self._next, self._log.log_start_offset)
+        before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
+        return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
+
+
+def _report_moved(tails: Sequence[_Tail], *, is_given: bool) -> None:
+    """Name the partitions that begin elsewhere, at the nearest offset: the others' records are printed all the same.
+
+    ``is_given``: the offset is on the command line, where one above every log end is a slip: ends the command then.
+    """
+    if is_given and all(tail.asked > tail.next_offset for tail in tails):
+        fail("; ".join(tail.outside for tail in tails))
+    for tail in tails:
+        if tail.asked != tail.next_offset:
+            typer.echo(f"commitlog: {tail.outside}: it begins at {tail.next_offset}", err=True)
 
 
 class _Printing:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,81 @@ def test_a_log_that_was_all_deleted_before_a_crash_has_nothing_to_show() -> None
     log_dir = broker_dirs.stage("recovery-fatal/log-start-beyond-before") / "log"
     done = commitlog("cat", "--log-dir", log_dir, "-t", "f", "-e", "-q")
     assert (done.code, done.stdout, done.stderr) == (0, "", "")
+
+
+# --- partitions that do not hold the offset
+
+
+@pytest.fixture
+def uneven(tmp_path: Path) -> str:
+    """Topic orders: offsets 0 to 19 in partition 0, 0 to 4 in 1, and of twelve in 2 retention left 8 to 11."""
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=3)
+        for number, count in enumerate((20, 5, 12)):
+            append(manager.open_log("orders", number), *(b"%d" % n for n in range(count)))
+        list(delete_records(manager, {("orders", 2): 8}))
+        return manager.directory
+
+
+def offsets(**by_partition: range) -> str:
+    return "".join(f"{name[1:]}:{n} " for name, found in by_partition.items() for n in found)
+
+
+BELOW = "commitlog: orders [2] holds offsets 8 to 12, {} is outside: it begins at 8\n"
+ABOVE = "commitlog: orders [1] holds offsets 0 to 5, {} is outside: it begins at 5\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "printed", "said"),
+    [
+        pytest.param("10", offsets(p0=range(10, 20), p2=range(10, 12)), ABOVE.format(10), id="above the end of one"),
+        pytest.param(
+            "3", offsets(p0=range(3, 20), p1=range(3, 5), p2=range(8, 12)), BELOW.format(3), id="deleted from one"
+        ),
+        pytest.param(
+            "7", offsets(p0=range(7, 20), p2=range(8, 12)), ABOVE.format(7) + BELOW.format(7), id="one of each"
+        ),
+        pytest.param(
+            "-6", offsets(p0=range(14, 20), p1=range(5), p2=range(8, 12)), "", id="fewer than that many in two"
+        ),
+        pytest.param("5", offsets(p0=range(5, 20), p2=range(8, 12)), BELOW.format(5), id="the end of one"),
+    ],
+)
+def test_a_partition_that_has_not_the_offset_stops_no_other(begin: str, printed: str, said: str, uneven: str) -> None:
+    done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-q", "-f", "%p:%o ", "-o", begin)
+    assert (done.code, done.stdout, done.stderr) == (0, printed, said)
+
+
+def test_where_a_group_is_may_be_deleted_or_above_the_log_end(uneven: str) -> None:
+    with LogManager.open(uneven) as manager:
+        committed = {("orders", number): CommittedOffset(offset) for number, offset in ((0, 18), (1, 9), (2, 2))}
+        GroupOffsets(manager).commit("board", committed)
+    cat = ("cat", "--log-dir", uneven, "-t", "orders", "-e", "-f", "%p:%o ", "-o", "stored", "--group", "board")
+    for quiet, said in (((), ABOVE.format(9) + BELOW.format(2)), (("-q",), "")):
+        done = commitlog(*cat, *quiet)
+        assert (done.code, done.stdout) == (0, offsets(p0=range(18, 20), p2=range(8, 12)))
+        assert done.stderr.partition("% Reached")[0] == said
+
+
+def test_offsets_deleted_while_it_follows_are_named(uneven: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def between(_: float) -> None:
+        if manager.open_log("orders", 1).log_start_offset:
+            raise KeyboardInterrupt
+        append(manager.open_log("orders", 1), b"unprinted", b"printed")
+        list(delete_records(manager, {("orders", 1): 6}))
+
+    monkeypatch.setattr(time, "sleep", between)
+    with LogManager.open(uneven) as manager:
+        done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-p", 1, "-o", "end")
+    assert (done.code, done.stdout) == (0, "printed\n")
+    assert "commitlog: orders [1]: offsets 5 to 5 were deleted before they were printed\n" in done.stderr
+
+
+def test_an_offset_above_every_log_end_is_a_slip(uneven: str) -> None:
+    done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-o", 20)
+    assert done.code == 0  # the log end of one: what comes next has it
+    done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-o", 21)
+    assert (done.code, done.stdout, done.stderr.count("is outside")) == (1, "", 3)
 
 
 # --- wrong use
