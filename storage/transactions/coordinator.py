@@ -102,13 +102,16 @@ class TransactionCoordinator:
         """
         if not 1 <= timeout_ms <= INT32_MAX:
             raise InvalidConfigError(f"transaction.timeout.ms {timeout_ms} is not from 1 to {INT32_MAX}")
-        lock = TransactionalIdLock.take(manager, transactional_id, holder)
         try:
-            coordinator = cls(manager, transactional_id, timeout_ms, lock)
-            coordinator.recover()
-        except BaseException:
-            lock.release()
-            raise
+            lock = TransactionalIdLock.take(manager, transactional_id, holder)
+            try:
+                coordinator = cls(manager, transactional_id, timeout_ms, lock)
+                coordinator.recover()
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise StorageError(f"transactional id {transactional_id!r} cannot be taken over: {error}") from error
         return coordinator
 
     @classmethod
@@ -140,9 +143,7 @@ class TransactionCoordinator:
         """
         self._check_not_stopped()
         places = {*partitions, *map(self._groups.partition_of, groups)}
-        for place in places:
-            self.manager.open_log(*place)
-        producer = self._next_producer()
+        producer = self._next_producer([self.manager.open_log(*place) for place in places])
         transaction = Transaction(
             transactional_id=self.transactional_id,
             producer_id=producer.id,
@@ -156,12 +157,20 @@ class TransactionCoordinator:
         self._newest, self._is_new = value, False
         return transaction
 
-    def _next_producer(self) -> Producer:
+    def _next_producer(self, logs: Collection[Log]) -> Producer:
+        """The next epoch; another producer id where that is used up, or where one of ``logs`` knows it of another.
+
+        A partition's directory may have been copied in from another log directory, or ``producer_ids.json`` set back.
+        """
         if self._newest is not None:
-            epoch = self._newest.producer_epoch + self._is_new
-            if epoch <= EPOCH_MAX:
-                return Producer(self._newest.producer_id, epoch)
-        return Producer(allot_producer_id(self._states), 0)
+            producer = Producer(self._newest.producer_id, self._newest.producer_epoch + self._is_new)
+            if producer.epoch <= EPOCH_MAX and not any(_is_used(log, producer) for log in logs):
+                return producer
+
+        def is_used(producer_id: int) -> bool:
+            return any(log.producers.last_entry(producer_id) is not None for log in logs)
+
+        return Producer(allot_producer_id(self._states, is_used=is_used), 0)
 
     @contextmanager
     def syncing(self, transaction: Transaction) -> Iterator[dict[TopicPartition, int]]:
@@ -298,6 +307,14 @@ def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) 
     return producer == transaction.successor and newest.transaction_status in ABORTED
 
 
+def _is_used(log: Log, producer: Producer) -> bool:
+    """Whether a partition has records of an epoch that is about to begin, or a newer one; markers have the epoch."""
+    known = log.producers.last_entry(producer.id)
+    if known is None or known.epoch < producer.epoch:
+        return False
+    return known.epoch > producer.epoch or known.in_transaction or bool(known.batches)
+
+
 def _check_reports(
     transaction: Transaction, parts: Iterable[TransactionPart], logs: Mapping[TopicPartition, Log]
 ) -> set[TopicPartition]:
@@ -341,14 +358,23 @@ class TransactionalIdLock:
                 f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; a query that runs needs one "
                 "of its own"
             )
-        with manager.filesystem.open(path, "create") as note:
-            note.truncate(0)
-            note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
-        return cls(manager, path, lock)
+        taken = cls(manager, path, lock)
+        try:  # the lock must not outlive an error, or this process would keep everybody out
+            with manager.filesystem.open(path, "create") as note:
+                note.truncate(0)
+                note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
+        except BaseException:
+            taken.release()
+            raise
+        return taken
 
     def release(self) -> None:
         try:
-            self._manager.filesystem.remove(self._path)  # whoever comes meanwhile sees that the name is another file's
+            self._manager.filesystem.remove(
+                self._path
+            )  # a process that waits for it sees that the name is another file's
+        except OSError as error:
+            logger.warning("%s; the file stays, which does no harm", error)
         finally:
             self._lock.release()
 

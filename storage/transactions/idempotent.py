@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.format.v2 import BatchFields
-from pyspark_commitlog.storage.log import AppendInfo
+from pyspark_commitlog.storage.log import AppendInfo, Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import TransactionStates
@@ -15,15 +16,34 @@ from pyspark_commitlog.storage.transactions.states import TransactionStates
 TRIES = 3  # of an append: a disk that fails so often will not do better soon
 
 
+class _Position(NamedTuple):
+    """Which producer id writes to a partition, and how far it came there."""
+
+    producer_id: int
+    next_sequence: int
+
+    def stamped_on(self, fields: BatchFields) -> BatchFields:
+        return replace(fields, producer_id=self.producer_id, producer_epoch=0, base_sequence=self.next_sequence)
+
+    def after(self, records: int) -> _Position:
+        return self._replace(next_sequence=(self.next_sequence + records) % 2**31)
+
+
 class IdempotentProducer:
-    """A producer with an id of its own, for as long as this object lives. Belongs to the manager's thread."""
+    """A producer with an id of its own, for as long as this object lives. Belongs to the manager's thread.
+
+    A partition may turn out to know the id: ``producer_ids.json`` was lost or set back, or the partition's directory
+    was copied in from another log directory. Then the producer takes another id there, so that what it appends is never
+    taken for a repetition of what somebody else wrote.
+    """
 
     def __init__(self, manager: LogManager) -> None:
         """Raises LogDirLockedError while a broker runs on the directory."""
         manager.check_writable()
         self._manager = manager
-        self._producer_id = allot_producer_id(TransactionStates(manager))
-        self._next_sequences: dict[TopicPartition, int] = {}
+        self._states = TransactionStates(manager)
+        self._newest_id: int | None = None
+        self._positions: dict[TopicPartition, _Position] = {}
 
     def append(self, topic: str, partition: int, records: Records, fields: BatchFields | None = None) -> AppendInfo:
         """Append to a partition; synced when it returns, as :meth:`Log.append_records` does it.
@@ -33,18 +53,30 @@ class IdempotentProducer:
         a part of the records, or all, may be in the log.
         """
         place = (topic, partition)
-        sequence = self._next_sequences.get(place, 0)
-        numbered = replace(
-            fields or BatchFields(), producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence
-        )
-        info = self._append(place, records, numbered, TRIES - 1)
-        self._next_sequences[place] = (sequence + len(records)) % 2**31
-        return info
+        fields, position = fields or BatchFields(), None
+        for tries_left in reversed(range(TRIES)):
+            try:
+                log = self._manager.open_log(*place)
+                with log.exclusively():  # from the look at what the log knows of the id up to the append
+                    position = position or self._position(place, log)
+                    info = log.append_records(records, position.stamped_on(fields))
+                self._positions[place] = position.after(len(records))
+                return info
+            except (StorageError, OSError) as error:
+                self._positions.pop(place, None)  # a part may be in the log: its sequences are not for other records
+                if not tries_left:
+                    raise StorageError(f"partition {partition} of {topic!r}, after {TRIES} tries: {error}") from error
+        raise AssertionError("the last try returns or raises")
 
-    def _append(self, place: TopicPartition, records: Records, fields: BatchFields, tries_left: int) -> AppendInfo:
-        try:
-            return self._manager.open_log(*place).append_records(records, fields)
-        except StorageError:
-            if not tries_left:
-                raise
-        return self._append(place, records, fields, tries_left - 1)
+    def _position(self, place: TopicPartition, log: Log) -> _Position:
+        """Where to go on in a log, under its lock: where this producer came to, if that is what the log says, too."""
+        position = self._positions.get(place)
+        if position is not None and log.next_sequence(Producer(position.producer_id, 0)) == position.next_sequence:
+            return position
+
+        def is_used(producer_id: int) -> bool:
+            return log.producers.last_entry(producer_id) is not None
+
+        if self._newest_id is None or is_used(self._newest_id):
+            self._newest_id = allot_producer_id(self._states, is_used=is_used)
+        return _Position(self._newest_id, 0)

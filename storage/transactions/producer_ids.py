@@ -1,14 +1,17 @@
 """Producer ids: one for each transactional id, from 2^40 upward, where a broker that mounts the directory never comes.
 
-The next free one is kept in a file at the root of the log directory. Where that is missing or damaged, ids go on above
-all that ``__transaction_state`` knows.
+The next free one is kept in a file at the root of the log directory. That file is only a shortcut: it may be lost, torn
+or set back by a backup, and a partition may come from another log directory. So a producer that takes an id asks the
+partitions that it writes to, which decide: an id that one of them knows is in use.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
+from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.transactions.states import TransactionStates
@@ -16,16 +19,22 @@ from pyspark_commitlog.storage.transactions.states import TransactionStates
 PRODUCER_IDS_FILE = "producer_ids.json"
 FILE_BYTES_MAX = 1000
 FIRST_PRODUCER_ID = 2**40  # a broker allots from 0, in blocks of 1000: the two never meet
+_END = INT64_MAX // 2  # nobody was ever given an id from here on: one that is read is damage
 
 logger = logging.getLogger(__name__)
 
 
-def allot_producer_id(states: TransactionStates) -> int:
-    """An id that nobody was given before; that it is given is durable."""
+def allot_producer_id(states: TransactionStates, *, is_used: Callable[[int], bool]) -> int:
+    """The next id that is not ``is_used``; that it is allotted is durable.
+
+    ``is_used`` tells of an id whether a partition that the producer is about to write to knows it.
+    """
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)
     with manager.root_lock():
         producer_id = _read_next(states, path)
+        while is_used(producer_id):
+            producer_id += 1
         content = {"version": 1, "next_producer_id": producer_id + 1}
         write_atomically(manager.filesystem, path, json.dumps(content).encode() + b"\n")
     return producer_id
@@ -34,16 +43,17 @@ def allot_producer_id(states: TransactionStates) -> int:
 def _read_next(states: TransactionStates, path: str) -> int:
     try:
         found = json.loads(read_file(states.manager.filesystem, path, FILE_BYTES_MAX))["next_producer_id"]
-        if not isinstance(found, int) or found < FIRST_PRODUCER_ID:
+        if not isinstance(found, int) or not FIRST_PRODUCER_ID <= found < _END:
             raise ValueError(f"next_producer_id {found!r}")
     except FileNotFoundError:
         return _next_unknown(states)
-    except (ValueError, KeyError, TypeError, CorruptionError) as error:
-        logger.warning("%s: %s; producer ids go on above those of all transactional ids", path, error)
+    except (ValueError, KeyError, TypeError, RecursionError, CorruptionError) as error:
+        logger.warning("%s: %s; producer ids continue above those of all transactional ids", path, error)
         return _next_unknown(states)
     return found
 
 
 def _next_unknown(states: TransactionStates) -> int:
+    """Above the ids of all transactional ids. An id so large that none would be left above it does not count."""
     known = (value.producer_id for _, value in states.all())
-    return max(FIRST_PRODUCER_ID, 1 + max(known, default=0))
+    return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,93 @@ def test_each_producer_has_an_id_of_its_own(tmp_path: Path) -> None:
         log = manager.open_log("t", 0)
         entries = [log.producers.last_entry(2**40 + n) for n in range(2)]
         assert [entry and entry.last_sequence for entry in entries] == [0, 0]
+
+
+# --- an id that a partition knows already
+
+
+def append_as_new(path: Path, *values: bytes) -> None:
+    """As one run of ``commitlog produce``."""
+    with LogManager.open(str(path)) as manager:
+        producer = IdempotentProducer(manager)
+        for value in values:
+            producer.append("t", 0, records([value]))
+
+
+def values_in(path: Path) -> list[bytes | None]:
+    with LogManager.open(str(path)) as manager:
+        return [value for _, value in rows(manager.open_reader("t", 0))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(None, id="lost"),
+        pytest.param(b'{"version": 1, "next_prod', id="torn"),
+        pytest.param(b'{"version": 1, "next_producer_id": %d}\n' % 2**40, id="set back"),
+        pytest.param(b'{"version": 1, "next_producer_id": %d}\n' % (2**63 - 1), id="beyond all ids"),
+        pytest.param(b"[" * 900, id="no end"),
+    ],
+)
+def test_a_new_producer_is_never_taken_for_an_older_one_whatever_became_of_the_file_of_ids(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    manager_of(tmp_path).close()
+    append_as_new(tmp_path, b"a", b"b")
+    append_as_new(tmp_path, b"c", b"d")
+    if content is None:
+        (tmp_path / "producer_ids.json").unlink()
+    else:
+        (tmp_path / "producer_ids.json").write_bytes(content)
+    append_as_new(tmp_path, b"e", b"f", b"g")
+    append_as_new(tmp_path, b"h")
+    assert values_in(tmp_path) == [bytes([each]) for each in b"abcdefgh"]
+
+
+def test_a_partition_copied_in_from_another_log_directory_takes_what_a_new_producer_appends(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        manager_of(tmp_path / name).close()
+        append_as_new(tmp_path / name, *(b"%s %d" % (name.encode(), n) for n in range(3)))
+    shutil.rmtree(tmp_path / "one" / "t-0")
+    shutil.copytree(tmp_path / "other" / "t-0", tmp_path / "one" / "t-0")
+    (tmp_path / "one" / "producer_ids.json").unlink()
+    append_as_new(tmp_path / "one", b"new")
+    assert values_in(tmp_path / "one") == [b"other 0", b"other 1", b"other 2", b"new"]
+
+
+@pytest.mark.parametrize("in_copy", [1, 2, 3])
+def test_a_partition_replaced_under_a_producer_takes_what_it_appends_next(tmp_path: Path, in_copy: int) -> None:
+    """The copy knows the same id, and has fewer, as many or more records of it."""
+    for name in ("one", "other"):
+        manager_of(tmp_path / name).close()
+    append_as_new(tmp_path / "other", *([b"other"] * in_copy))
+    with LogManager.open(str(tmp_path / "one")) as manager:
+        producer = IdempotentProducer(manager)
+        for value in (b"a", b"b"):
+            producer.append("t", 0, records([value]))
+        (tmp_path / "one" / "t-0").rename(tmp_path / "gone")
+        shutil.copytree(tmp_path / "other" / "t-0", tmp_path / "one" / "t-0")
+        producer.append("t", 0, records([b"c"]))
+    assert values_in(tmp_path / "one") == [*([b"other"] * in_copy), b"c"]
+
+
+def test_after_an_append_that_failed_for_good_other_records_are_no_repetition_of_it(tmp_path: Path) -> None:
+    rules: list[Rule] = []
+    with manager_of(tmp_path, rules) as manager:
+        producer = IdempotentProducer(manager)
+        producer.append("t", 0, records([b"a"]))
+        rules.append(fail("sync", "*/t-0/*.log", error=errno.EIO, lasting=True))
+        with pytest.raises(StorageError):
+            producer.append("t", 0, records([b"b"]))
+        rules.clear()
+        producer.append("t", 0, records([b"c"]))
+        assert [value for _, value in rows(manager.open_reader("t", 0))][-1] == b"c"
+
+
+def test_one_producer_writes_to_several_partitions_under_one_id_where_none_of_them_knows_it(tmp_path: Path) -> None:
+    with manager_of(tmp_path) as manager:
+        manager.ensure_topic("other")
+        producer = IdempotentProducer(manager)
+        for topic in ("t", "other"):
+            producer.append(topic, 0, records([b"a"]))
+        assert [list(manager.open_log(topic, 0).producers.producers) for topic in ("t", "other")] == [[2**40]] * 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from pyspark_commitlog.storage.errors import (
     InvalidConfigError,
+    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogDirLockedError,
     OutcomeUnknownError,
@@ -33,6 +36,7 @@ from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.transactions import (
+    IdempotentProducer,
     Resolution,
     Transaction,
     TransactionalWriter,
@@ -48,7 +52,7 @@ from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_I
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
-from tests.support.logs import open_log, write_transactional
+from tests.support.logs import open_log, records, write_transactional
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.transactions import (
     APP,
@@ -607,6 +611,75 @@ def test_where_the_next_producer_id_is_lost_ids_go_on_above_all_that_are_known(
             file.write(0, content)
     with TransactionCoordinator.open(manage(disk), "b") as coordinator:
         assert coordinator.begin(PLACES).producer_id == FIRST_PRODUCER_ID + 1
+
+
+def set_back_producer_ids(disk: MemoryFileSystem) -> None:
+    with disk.open(names.join("/logs", PRODUCER_IDS_FILE), "create") as file:
+        file.truncate(0)
+        file.write(0, b'{"version": 1, "next_producer_id": %d}' % FIRST_PRODUCER_ID)
+
+
+def test_a_new_transactional_id_gets_no_producer_id_that_its_partitions_know(disk: MemoryFileSystem) -> None:
+    with manage(disk) as manager:
+        IdempotentProducer(manager).append(TOPIC, 1, records([b"plain"]))
+    set_back_producer_ids(disk)
+    query = Query.on(disk).start()
+    query.run_batch(0)
+    assert state_of(disk).producer_id == FIRST_PRODUCER_ID + 1
+    assert content(query.manager, 1) == [b"plain", *values_of(0, 1)]
+
+
+@pytest.mark.parametrize("foreign_epoch", [1, 5])
+def test_a_transactional_id_takes_another_producer_id_where_a_partition_knows_its_own_of_another(
+    disk: MemoryFileSystem, foreign_epoch: int
+) -> None:
+    """As a partition's directory that is copied in from another log directory, whose ids begin at the same number."""
+    query = Query.on(disk).start()
+    query.run_batch(0)
+    foreign = Producer(FIRST_PRODUCER_ID, foreign_epoch)
+    log = manage(disk).open_log(TOPIC, 1)
+    log.append_transactional(encoded(b"foreign"), foreign)
+    log.end_transaction(Producer(foreign.id, foreign.epoch + 1), commit=True)
+    log.close()
+    for _ in range(3):  # the driver may not have seen the copy yet: then the first try is refused
+        with suppress(InvalidProducerEpochError, TransactionAbortedError):
+            transaction = query.begin()
+            query.commit(transaction, 1, query.write(transaction, 1))
+            break
+    assert query.done() == 2
+    assert content(query.manager, 0) == expected(0, range(2))
+    assert content(query.manager, 1) == [*values_of(0, 1), b"foreign", *values_of(1, 1)]
+
+
+def test_a_lock_whose_holder_could_not_be_noted_is_free_again_and_the_error_names_the_file(
+    disk: MemoryFileSystem,
+) -> None:
+    filesystem = FaultyFileSystem(disk, [fail("open", "*.transaction-*", error=errno.EMFILE)])
+    manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
+    with pytest.raises(StorageError, match=r"'app' cannot be taken over.*\.transaction-"):
+        TransactionCoordinator.open(manager, APP)
+    for each in (manager, manage(disk)):
+        TransactionCoordinator.open(each, APP).close()
+
+
+@pytest.mark.parametrize("call", range(1, 30))
+def test_an_error_at_any_file_that_opening_needs_leaves_the_transactional_id_to_the_next(
+    disk: MemoryFileSystem, call: int
+) -> None:
+    query = Query.on(disk).start()
+    query.run_batch(0)
+    query.coordinator.close()
+    filesystem = FaultyFileSystem(disk, [fail("open", "*", call=call, error=errno.EMFILE)])
+    manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
+    with suppress(StorageError):
+        TransactionCoordinator.open(manager, APP).close()
+    TransactionCoordinator.open(manage(disk), APP).close()
+
+
+def test_a_lock_file_that_cannot_be_removed_keeps_nobody_out(disk: MemoryFileSystem) -> None:
+    filesystem = FaultyFileSystem(disk, [fail("remove", "*.transaction-*", error=errno.EROFS)])
+    TransactionCoordinator.open(LogManager.open("/logs", clock=disk.clock, filesystem=filesystem), APP).close()
+    TransactionCoordinator.open(manage(disk), APP).close()
 
 
 # --- dead transactions
