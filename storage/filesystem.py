@@ -129,7 +129,7 @@ class File(Protocol):
 class Lock(Protocol):
     """A lock that is held until released; also a context manager that releases it.
 
-    Whoever holds one must not fork: a child inherits the open file, though unlocking by either frees it for both.
+    A child that is forked while it is held does not hold it: else a driver that dies would leave it to its children.
     """
 
     def release(self) -> None:
@@ -392,16 +392,17 @@ class LocalLock:
     def __init__(self, descriptor: int, unlock: Callable[[int], None]) -> None:
         self._descriptor = descriptor
         self._unlock = unlock
+        self._process = os.getpid()
 
     def release(self) -> None:
-        if self._descriptor == _CLOSED:
-            return
+        if self._descriptor == _CLOSED or self._process != os.getpid():
+            return  # a forked child closed its copy, and may have another file under this number
         descriptor, self._descriptor = self._descriptor, _CLOSED
         try:
-            # Closing alone would leave the lock to a child that was forked meanwhile and has the file open too.
+            # Closing alone would leave the lock to a child that a library forked without Python's knowledge.
             self._unlock(descriptor)
         finally:
-            os.close(descriptor)
+            _close_lock_file(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -442,8 +443,29 @@ class _Telling:
 
 def _open_lock_file(path: str, undo: ExitStack) -> int:
     descriptor = os.open(path, _OPEN_FLAGS["create"], 0o666)
-    undo.callback(os.close, descriptor)
+    _lock_files.add(descriptor)
+    undo.callback(_close_lock_file, descriptor)
     return descriptor
+
+
+def _close_lock_file(descriptor: int) -> None:
+    _lock_files.discard(descriptor)
+    os.close(descriptor)
+
+
+def _close_inherited_lock_files() -> None:
+    """In a forked child: a lock lasts as long as any process has the file open as its holder opened it.
+
+    Closing a copy leaves the lock to the parent, for both kinds of lock.
+    """
+    for descriptor in _lock_files:
+        with suppress(OSError):
+            os.close(descriptor)
+    _lock_files.clear()
+
+
+_lock_files: set[int] = set()  # descriptors
+os.register_at_fork(after_in_child=_close_inherited_lock_files)
 
 
 def _has_name(descriptor: int, path: str) -> bool:

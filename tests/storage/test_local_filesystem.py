@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import filesystem
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock
 
 
 @contextmanager
@@ -161,23 +162,71 @@ def test_a_lock_is_on_the_file_that_has_the_name_when_it_is_granted(tmp_path: Pa
     granted[0].release()  # type: ignore[attr-defined]
 
 
-def test_releasing_frees_the_lock_although_a_forked_child_has_the_file_open(tmp_path: Path) -> None:
+@contextmanager
+def forked_child(meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """A child that lives as long as the block."""
+    ready, begun = os.pipe()
+    ended, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        meanwhile()
+        os.write(begun, b"x")
+        os.read(ended, 1)
+        os._exit(0)
+    os.read(ready, 1)
+    yield
+    os.write(end, b"x")
+    os.waitpid(child, 0)
+    for descriptor in (ready, begun, ended, end):
+        os.close(descriptor)
+
+
+KINDS = {"flock": LocalFileSystem.lock, "as java": LocalFileSystem.lock_as_broker}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_releasing_frees_the_lock_although_a_child_was_forked_while_it_was_held(
+    tmp_path: Path, kind: Callable[[LocalFileSystem, str], LocalLock | None]
+) -> None:
+    disk, path = LocalFileSystem(), str(tmp_path / "lock")
+    lock = kind(disk, path)
+    assert lock is not None
+    with forked_child():
+        lock.release()
+        again = kind(disk, path)
+    assert again is not None
+    again.release()
+
+
+def test_a_child_neither_holds_nor_releases_what_its_parent_locked(tmp_path: Path) -> None:
     disk, path = LocalFileSystem(), str(tmp_path / "lock")
     lock = disk.lock(path)
     assert lock is not None
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.read(read_end, 1)  # holds the inherited descriptor until told
-        os._exit(0)
+    with forked_child(lock.release):
+        assert disk.lock(path, wait=False) is None
     lock.release()
-    again = disk.lock(path, wait=False)
-    os.write(write_end, b"x")
-    os.waitpid(child, 0)
-    os.close(read_end)
-    os.close(write_end)
-    assert again is not None
-    again.release()
+
+
+def test_what_a_process_locked_is_free_when_it_is_killed_though_its_child_lives(tmp_path: Path) -> None:
+    path, alive = str(tmp_path / "lock"), str(tmp_path / "alive")
+    program = f"""
+import os, sys, time
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+lock = LocalFileSystem().lock({path!r})
+if os.fork() == 0:
+    open({alive!r}, "w").write(str(os.getpid()))
+    time.sleep(60)
+while not os.path.exists({alive!r}):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    child = int(Path(alive).read_text())
+    os.kill(child, 0)  # raises where it is gone
+    lock = LocalFileSystem().lock(path, wait=False)
+    os.kill(child, signal.SIGKILL)
+    assert lock is not None
+    lock.release()
 
 
 def test_a_broker_and_we_keep_each_other_out(tmp_path: Path) -> None:
