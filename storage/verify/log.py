@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, Seg
 from pyspark_commitlog.storage.swaps import SwapPlan, plan_swaps
 from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind, Severity
 from pyspark_commitlog.storage.verify.segment import SegmentFindings, SegmentToVerify, verify_segment
+from pyspark_commitlog.storage.verify.transactions import tell_missing
 
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
@@ -111,6 +112,7 @@ def join(
         _compare_neighbours(context, before, after, findings, is_compacted=is_compacted)
     if not is_compacted:
         _tell_gaps(context, results, findings)
+    _tell_missing_aborts(context, results, findings)
     log_end_offset = results[-1].next_offset if results else 0
     _check_checkpoints(context, checkpointed, results, findings)
     _check_newest_snapshot(context, results, findings)
@@ -181,6 +183,16 @@ def _tell_gaps(context: LogContext, results: Iterable[SegmentFindings], findings
         for position, first, last in result.gaps:
             what = f"offsets {first} to {last} are in no batch, and the log shows no compaction"
             findings.add(Kind.OFFSET_GAP, _log_path(context, result), what, position=position, offset=first)
+
+
+def _tell_missing_aborts(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
+    """Aborted transactions that no transaction index names, and whose records lie in an earlier segment."""
+    undecided: dict[int, int] = {}  # base offset of the last batch with records, by producer id
+    for result in results:
+        for aborted in result.without_entry:
+            if undecided.get(aborted.producer_id, -1) >= aborted.first_offset:
+                tell_missing(aborted, result.segment.path(context.directory, names.TXN_INDEX), findings)
+        undecided.update(result.undecided)
 
 
 def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFindings], findings: Findings) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark_commitlog.storage.filesystem import File
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry, ProducerEntry
-from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
+from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
 from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES, LogContext, Window
 from pyspark_commitlog.storage.verify.batches import BatchOrder, Place, RecordChecks, check_headers
 from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind
@@ -51,6 +51,8 @@ class SegmentFindings:
     is_compacted: bool = False
     closing: tuple[ProducerEntry, ...] | None = None  # producer state at next_offset; None: not known
     epochs: tuple[EpochEntry, ...] = ()  # as the batches tell them
+    without_entry: tuple[AbortedTxn, ...] = ()  # not in the transaction index, and no record of them in this segment
+    undecided: tuple[tuple[int, int], ...] = ()  # producer, offset of its last batch with records behind all markers
     gaps: tuple[tuple[int, int, int], ...] = ()  # (position, first and last offset) in no batch; the first three
 
 
@@ -240,6 +242,8 @@ class _SegmentCheck:
             is_compacted=self._order.is_compacted,
             closing=self._producers.entries() if self._producers.is_known else None,
             epochs=tuple(self._epochs.found),
+            without_entry=self._producers.without_entry,
+            undecided=self._producers.undecided,
             gaps=tuple(self._order.gaps),
         )
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, InvalidRecordError
 from pyspark_commitlog.storage.filesystem import FileSystem, read_file
 from pyspark_commitlog.storage.format import checkpoints, control
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
 from pyspark_commitlog.storage.format.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
+from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, Marker, ProducerStateManager
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
@@ -53,6 +55,9 @@ class ProducerCheck:
         self._state = ProducerStateManager()
         self._state.load(opening or (), NEVER_EXPIRED_MS, base_offset)
         self.aborted: list[AbortedTxn] = []
+        self.without_entry: tuple[AbortedTxn, ...] = ()  # set by check_index, where earlier segments decide
+        self._readable = ReadableData()
+        self._hiding: set[int] = set()  # last offsets of aborted transactions with records in this segment
         self.markers: dict[int, int] = {}  # of ABORT markers: offset, producer id
         self._base_offset = base_offset
 
@@ -68,7 +73,9 @@ class ProducerCheck:
             if marker is not None and not marker.is_commit:
                 self.markers[int(batch["base_offset"])] = int(batch["producer_id"])
         completed = self._state.replay(window.headers, markers)
-        self.aborted += [each.index_entry for each in completed if each.aborted]
+        aborted = [each.index_entry for each in completed if each.aborted]
+        self.aborted += aborted
+        self._hiding |= self._readable.of(aborted, window.headers)
 
     def lose_track(self) -> None:
         """Damage lies here: what the producers did in it is not known."""
@@ -109,8 +116,16 @@ class ProducerCheck:
 
     # The transaction index
 
+    @property
+    def undecided(self) -> tuple[tuple[int, int], ...]:
+        """Producer id and offset of the last batch with records that no marker follows, of each producer."""
+        return self._readable.undecided
+
     def check_index(self, file: IndexFile, next_offset: int, *, is_active: bool, is_compacted: bool) -> None:
-        """Every entry has its marker, every aborted transaction its entry."""
+        """Every entry has its marker, every aborted transaction of which records are left its entry.
+
+        Compaction drops the entry of a transaction whose records it removed, and keeps the marker for a while.
+        """
         entries = self._read(file)
         in_log = [entry for entry in entries if not (is_active and entry.last_offset >= next_offset)]
         before = self._base_offset - 1
@@ -121,10 +136,11 @@ class ProducerCheck:
                 self._findings.add(Kind.BAD_TXN_INDEX, file.path, f"entry {place}: {fault}", position=position)
             before = max(before, entry.last_offset)
         named = {(entry.producer_id, entry.last_offset) for entry in in_log}
-        for aborted in self.aborted:
-            if (aborted.producer_id, aborted.last_offset) not in named:
-                what = f"no entry for {aborted}"
-                self._findings.add(Kind.MISSING_ABORT, file.path, what, offset=aborted.last_offset)
+        missing = [each for each in self.aborted if (each.producer_id, each.last_offset) not in named]
+        for aborted in missing:
+            if aborted.last_offset in self._hiding:
+                tell_missing(aborted, file.path, self._findings)
+        self.without_entry = tuple(each for each in missing if each.last_offset not in self._hiding)
 
     def _fault(self, entry: AbortedTxn, before: int, *, is_compacted: bool) -> str | None:
         if entry.last_offset <= before:
@@ -144,6 +160,46 @@ class ProducerCheck:
         except CorruptIndexError as error:
             self._findings.add(Kind.BAD_TXN_INDEX, file.path, error.reason, position=error.position)
             return decode_aborted(file.entries[: error.position])
+
+
+def tell_missing(aborted: AbortedTxn, path: str, findings: Findings) -> None:
+    """A transaction index has no entry of a transaction whose records it should hide."""
+    findings.add(Kind.MISSING_ABORT, path, f"no entry for {aborted}", offset=aborted.last_offset)
+
+
+class ReadableData:
+    """Which transactions have records left: compaction may have removed them, and keep their markers or empty batches.
+
+    Keeps a number for each producer, whatever the log holds.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}  # base offset of the last batch with records, by producer id
+        self._markers: dict[int, int] = {}  # of the last marker, by producer id
+
+    @property
+    def undecided(self) -> tuple[tuple[int, int], ...]:
+        """Of each producer whose last batch with records no marker follows: its id, and that batch's base offset."""
+        return tuple((each, offset) for each, offset in self._last.items() if offset > self._markers.get(each, -1))
+
+    def of(self, ended: Iterable[AbortedTxn], headers: BatchHeaders) -> set[int]:
+        """Take in the next batches; those transactions of ``ended``, which end in them, that have records left.
+
+        By the offsets of their markers.
+        """
+        table, is_control = headers.table, headers.is_control
+        data = table[headers.is_transactional & ~is_control & (table["count"] > 0)]
+        data = data[np.lexsort((data["base_offset"], data["producer_id"]))]
+        readable = {each.last_offset for each in ended if self._last_before(each, data) >= each.first_offset}
+        for kept, rows in ((self._last, data), (self._markers, table[is_control])):
+            kept.update(zip(rows["producer_id"].tolist(), rows["base_offset"].tolist(), strict=True))
+        return readable
+
+    def _last_before(self, ended: AbortedTxn, data: npt.NDArray[np.void]) -> int:
+        """Base offset of its producer's last batch with records before its marker; -1: there is none."""
+        first, last = (np.searchsorted(data["producer_id"], ended.producer_id, side) for side in ("left", "right"))
+        before = first + np.searchsorted(data["base_offset"][first:last], ended.last_offset)
+        return int(data["base_offset"][before - 1]) if before > first else self._last.get(ended.producer_id, -1)
 
 
 def _markers(window: Window) -> dict[int, Marker]:

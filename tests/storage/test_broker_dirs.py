@@ -54,6 +54,17 @@ STAGES = (
     "recovery-fatal/empty-partition-after",
     "recovery-fatal/log-start-beyond-after",
     "recovery-fatal/wrong-topic-id-after",
+    "4-codecs/final",
+    "4-compaction-small-buffers/before-1",
+    "4-compaction-small-buffers/after-1",
+    "4-compaction-small-buffers/before-2",
+    "4-compaction-small-buffers/after-2",
+    "4-compaction-small-buffers/before-3",
+    "4-compaction-small-buffers/after-3",
+    "4-new-groups/final",
+    "4-plain/final",
+    "4-transactions-v2/final",
+    "4-transactions-v2/restarted",
 )
 
 # Where we differ from Kafka, and must (docs/compatibility.md): the aspects that differ, by stage and partition.
