@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
 from pyspark_commitlog.pipeline.progress import Progress, Run, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import PRODUCER_SETTINGS, Targets
@@ -34,13 +34,14 @@ from pyspark_commitlog.storage import (
 )
 
 _OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
-_KAFKAS = "kafka."  # may stand before a producer's setting, as Spark's Kafka sink has it
+_OF_SPARKS_SINK = "includeHeaders"  # it writes the column headers wherever there is one, whatever this says; so do we
 
 
 @dataclass(frozen=True)
 class WriteOptions:
     """The options of a write, parsed: ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) for a
-    topic to be made, ``badRecords``, ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names.
+    topic to be made, ``badRecords``, ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names,
+    after ``kafka.`` or without (``topics.ProducerSettings``).
     """
 
     targets: Targets
@@ -50,13 +51,8 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Names without regard to case. Raises InvalidConfigError naming the option, and the nearest known one."""
-        given = {name.lower().removeprefix(_KAFKAS): value for name, value in options.items()}
-        known = {name.lower(): name for name in (*_OURS, *PRODUCER_SETTINGS)}
-        for name in given:
-            if name not in known:
-                raise InvalidConfigError(
-                    f"unknown option {name!r}{nearest(name, known.values())}; a write knows {', '.join(known.values())}"
-                )
+        check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK)
+        given = {name.lower(): value for name, value in options.items()}
         if "path" not in given:
             raise InvalidConfigError("option path is missing: .save('/path/to/the/log/directory')")
         targets = Targets.parse(
@@ -65,7 +61,7 @@ class WriteOptions:
             topics=given.get("topics"),
             partitions=_whole(given, "partitions"),
             configs=_json_object(given, "configs"),
-            producer={name: given[name] for name in PRODUCER_SETTINGS if name in given},
+            producer={name: given[name] for name in given if name in PRODUCER_SETTINGS or name.startswith(KAFKAS)},
             bad_records=given.get("badrecords"),
         )
         app_id, version = given.get("txnappid"), _whole(given, "txnVersion")

@@ -6,13 +6,11 @@ the isolation level: ``read_committed``, the safe one, where Spark's reads uncom
 
 from __future__ import annotations
 
-import logging
 import os.path
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -21,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.columns import READ_TYPES, nearest
 from pyspark_commitlog.pipeline.decoding import Decode
+from pyspark_commitlog.pipeline.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
 from pyspark_commitlog.pipeline.limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
@@ -38,8 +37,6 @@ from pyspark_commitlog.pipeline.planning import TaskLimits
 from pyspark_commitlog.pipeline.schema import arrow_schema, nullable_as, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
 from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig, local_path
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -75,11 +72,6 @@ _OURS = (
     "groupIdPrefix",
     MAX_DECOMPRESSED_BYTES,
 )
-# Options of Spark's Kafka source that say how to talk to brokers: nothing to do with them here.
-_BROKERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix")
-# Options that Spark reads itself and hands to every source and sink as well.
-_SPARKS = ("checkpointLocation", "queryName", "outputMode", "triggerInterval")
-_KAFKAS = "kafka."
 # Settings of a consumer that Spark's source refuses, and why.
 _REFUSED = {
     "kafka.auto.offset.reset": "the option startingOffsets says where to begin",
@@ -205,7 +197,7 @@ class ReadOptions:
     def tell_notices(self) -> None:
         """Log each notice, once a process."""
         for notice in self.notices:
-            _tell_once(notice)
+            log_once(notice)
 
 
 class Given:
@@ -217,7 +209,7 @@ class Given:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Given:
         """Raises InvalidConfigError for an option that is unknown, or known and refused."""
-        check_names(options, _OURS)
+        check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():
             if name in values:
@@ -252,16 +244,6 @@ class Given:
         if text.lower() not in values:
             raise InvalidConfigError(f"option {option} is {text!r}; it can be {' or '.join(values)}")
         return values[text.lower()]
-
-
-def check_names(options: Collection[str], ours: Collection[str]) -> None:
-    """Raises InvalidConfigError for a name that neither we nor Spark know; Kafka's own are let pass."""
-    known = {name.lower() for name in (*ours, *_BROKERS, *_SPARKS)}
-    for name in options:
-        if name.lower() not in known and not name.lower().startswith(_KAFKAS):
-            raise InvalidConfigError(
-                f"unknown option {name!r}{nearest(name, ours)}; the commitlog source knows {', '.join(ours)}"
-            )
 
 
 def local_directory(path: str) -> str:
@@ -357,21 +339,13 @@ def _isolation(given: Given) -> Isolation:
 
 def _notices(given: Given, use: Use) -> list[str]:
     known = {"kafka.isolation.level", "kafka.group.id"}
-    unused = [name for name in given.values if name.startswith(_KAFKAS) and name not in known]
-    unused += [name for name in _BROKERS if given.text(name) is not None]
-    told = []
-    if unused:
-        told.append(f"options that only a broker needs change nothing here: {', '.join(sorted(unused))}")
+    unused = [name for name in given.values if name.startswith(KAFKAS) and name not in known]
+    told = notice_of(unused + [name for name in BROKERS if given.text(name) is not None])
     if use is Use.BATCH:
         told += [f"option {name} is ignored in batch queries" for name in _LIMITS if given.text(name) is not None]
     if use is Use.BATCH and given.text("kafka.group.id") is not None:
         told.append("option kafka.group.id is ignored in batch queries: nothing is committed")
     return told
-
-
-@cache
-def _tell_once(notice: str) -> None:
-    logger.warning(notice)
 
 
 def _subscription(given: Given) -> Subscription:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Self
 
 from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.pipeline.kafka_options import KAFKAS, log_once, notice_of
 from pyspark_commitlog.pipeline.options import local_directory
 from pyspark_commitlog.storage import (
     Codec,
@@ -29,7 +30,17 @@ BATCH_SIZE_BYTES = 1 << 20
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 _LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
-PRODUCER_SETTINGS = ("batch.size", "compression.type", *_LEVELS, "partitioner.class", "transaction.timeout.ms")
+_IGNORE_KEYS = "partitioner.ignore.keys"
+PRODUCER_SETTINGS = (
+    *("batch.size", "compression.type", *_LEVELS, "partitioner.class", _IGNORE_KEYS, "transaction.timeout.ms"),
+)
+# Settings of a producer that would change what is written, and that nothing here heeds.
+_REFUSED = {
+    "key.serializer": "keys are written as bytes; cast the column key",  # refused by Spark's Kafka sink, too
+    "value.serializer": "values are written as bytes; cast the column value",
+    "interceptor.classes": "there is no producer to intercept",
+    "transactional.id": "txnAppId names the writer",
+}
 # The broker's transaction.max.timeout.ms: what is still open when one takes the directory over must suit it.
 TRANSACTION_TIMEOUT_MS = 900_000
 
@@ -56,21 +67,17 @@ class ProducerSettings:
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Self:
         """``batch.size`` (1048576), ``compression.type`` (``none``) and its levels, ``partitioner.class``
-        (``default``), ``transaction.timeout.ms`` (900000).
+        (``default``), ``partitioner.ignore.keys`` (``false``), ``transaction.timeout.ms`` (900000).
 
-        Raises InvalidConfigError naming the setting that is unknown or wrong.
+        ``kafka.`` may stand before a name, as Spark's Kafka sink has it; then other settings of a producer pass, with
+        one notice that they change nothing. Raises InvalidConfigError naming the setting that is unknown or wrong.
         """
-        for name in given:
-            if name not in PRODUCER_SETTINGS:
-                raise InvalidConfigError(
-                    f"unknown producer setting {name!r}{nearest(name, PRODUCER_SETTINGS)}; "
-                    f"there are {', '.join(PRODUCER_SETTINGS)}"
-                )
+        settings = _by_kafkas_names(given)
         return cls(
-            _whole(given, "batch.size", BATCH_SIZE_BYTES),
-            _compression(given),
-            _partitioner(given),
-            _whole(given, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+            _whole(settings, "batch.size", BATCH_SIZE_BYTES),
+            _compression(settings),
+            _partitioner(settings),
+            _whole(settings, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         )
 
     def compression_in(self, topic: LogConfig) -> Compression:
@@ -165,6 +172,29 @@ def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) 
     return names
 
 
+def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
+    """The settings of ``PRODUCER_SETTINGS`` among those given."""
+    found: dict[str, object] = {}
+    unused = []
+    for name, value in given.items():
+        setting = name.lower().removeprefix(KAFKAS)
+        if setting in _REFUSED:
+            raise InvalidConfigError(f"producer setting {name} is not supported: {_REFUSED[setting]}")
+        if setting in PRODUCER_SETTINGS:
+            if found.setdefault(setting, value) != value:
+                raise InvalidConfigError(f"{setting} is given twice, as {found[setting]!r} and as {value!r}")
+        elif name.lower().startswith(KAFKAS):
+            unused.append(name)
+        else:
+            raise InvalidConfigError(
+                f"unknown producer setting {name!r}{nearest(name, PRODUCER_SETTINGS)}; "
+                f"there are {', '.join(PRODUCER_SETTINGS)}"
+            )
+    for notice in notice_of(unused):
+        log_once(notice)
+    return found
+
+
 def _whole(given: Mapping[str, object], name: str, default: int) -> int:
     text = str(given.get(name, default))
     if not text.isdecimal() or not 0 < int(text) < 2**31:
@@ -193,4 +223,9 @@ def _partitioner(given: Mapping[str, object]) -> Partitioner:
         raise InvalidConfigError(
             f"partitioner.class = {text!r}: there are {', '.join(each.value for each in Partitioner)}"
         )
+    ignores_keys = str(given.get(_IGNORE_KEYS, "false")).lower()
+    if ignores_keys not in ("true", "false"):
+        raise InvalidConfigError(f"{_IGNORE_KEYS} = {ignores_keys!r}: must be true or false")
+    if known[name] is Partitioner.DEFAULT and ignores_keys == "true":
+        return Partitioner.ROUND_ROBIN
     return known[name]

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import Codec, LogManager
 from tests.support.log_directories import directory_with_internal_topics
 
 BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion go together"  # Delta's word, where its jar is, comes first
@@ -71,6 +71,24 @@ def test_rows_name_their_topics_and_bad_ones_go_to_theirs(spark: SparkSession, l
     options = {"topics": "a, b", "badRecords": "bad", "kafka.compression.type": "zstd", "batch.size": "1000"}
     frame.write.format("commitlog").mode("append").options(**options).save(log_dir)
     assert [values(spark, log_dir, topic) for topic in ("a", "b", "bad")] == [[1], [2], [3]]
+
+
+def test_write_moves_from_sparks_kafka_sink_with_its_options(spark: SparkSession, log_dir: str) -> None:
+    frame = spark.sql("select '7' as value, array(struct('h' as key, cast('x' as binary) as value)) as headers")
+    options = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.compression.type": "zstd",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.acks": "all",
+        "includeHeaders": "true",
+    }
+    write(frame, log_dir, **options)
+    (row,) = (
+        spark.read.format("commitlog").option("subscribe", "t").option("includeHeaders", True).load(log_dir).collect()
+    )
+    assert [(header.key, bytes(header.value)) for header in row.headers] == [("h", b"x")]
+    data = (Path(log_dir) / "t-0" / "00000000000000000000.log").read_bytes()
+    assert data[22] & 7 == Codec.ZSTD  # the low bits of the attributes
 
 
 def test_task_that_fails_leaves_nothing_to_be_seen_and_the_next_write_goes_well(

@@ -1,0 +1,44 @@
+"""Options that a query brings along from Spark's Kafka source and sink: those that only a broker needs may stay.
+
+They pass with one notice that they change nothing. Names are compared without regard to case, as Spark does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from pyspark_commitlog.pipeline.columns import nearest
+from pyspark_commitlog.storage import InvalidConfigError
+
+KAFKAS = "kafka."  # stands before the settings of a consumer or producer
+# Options of Spark's Kafka source that say how to talk to brokers.
+BROKERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix")
+# Options that Spark reads itself and passes to every source and sink as well.
+_SPARKS = ("checkpointLocation", "queryName", "outputMode", "triggerInterval")
+
+logger = logging.getLogger(__name__)
+
+
+def check_names(options: Iterable[str], ours: Collection[str], user: str, *passed: str) -> None:
+    """Raises InvalidConfigError for a name that neither we nor Spark know; Kafka's own pass, and those of ``passed``.
+
+    ``user``: what knows ``ours``, for the message.
+    """
+    known = {name.lower() for name in (*ours, *BROKERS, *_SPARKS, *passed)}
+    for name in options:
+        if name.lower() not in known and not name.lower().startswith(KAFKAS):
+            raise InvalidConfigError(f"unknown option {name!r}{nearest(name, ours)}; {user} knows {', '.join(ours)}")
+
+
+def notice_of(unused: Iterable[str]) -> list[str]:
+    """The notice that these options change nothing, or none where there are none."""
+    names = ", ".join(sorted(unused))
+    return [f"options that only a broker needs change nothing here: {names}"] if names else []
+
+
+@cache
+def log_once(notice: str) -> None:
+    """Log a notice, once per process."""
+    logger.warning(notice)
