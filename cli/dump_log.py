@@ -47,6 +47,15 @@ def dump_log(  # the flags are those of kafka-dump-log
     transaction_log_decoder: Annotated[
         bool, typer.Option("--transaction-log-decoder", help="Records are those of __transaction_state.")
     ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, typer.Option("--cluster-metadata-decoder", help="Records are those of __cluster_metadata.")
+    ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool, typer.Option("--remote-log-metadata-decoder", help="Records are those of __remote_log_metadata.")
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool, typer.Option("--share-group-state-decoder", help="Records are those of __share_group_state.")
+    ] = False,
     skip_record_metadata: Annotated[
         bool, typer.Option("--skip-record-metadata", help="Of records, print only key and value.")
     ] = False,
@@ -69,11 +78,18 @@ def dump_log(  # the flags are those of kafka-dump-log
     Findings (index entries that name another offset than the log, gaps between offsets) follow on stderr and are no
     failure; a file that cannot be read on is, when the others have been printed.
     """
+    decoders: dict[storage.PayloadDecoder, bool] = {  # of several the first counts, as with Kafka's tool
+        "offsets": offsets_decoder,
+        "transaction-log": transaction_log_decoder,
+        "cluster-metadata": cluster_metadata_decoder,
+        "remote-log-metadata": remote_log_metadata_decoder,
+        "share-group-state": share_group_state_decoder,
+    }
     options = storage.DumpOptions(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log or key_decoder_class is not None or value_decoder_class is not None,
         skip_record_metadata=skip_record_metadata,
-        decoder="offsets" if offsets_decoder else "transaction-log" if transaction_log_decoder else "string",
+        decoder=next((name for name, is_asked in decoders.items() if is_asked), "string"),
         max_bytes=max_bytes,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,

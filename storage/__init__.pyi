@@ -15,6 +15,7 @@ from .description import PartitionDescription as PartitionDescription
 from .description import describe_partition as describe_partition
 from .dump import DumpFindings as DumpFindings
 from .dump import DumpOptions as DumpOptions
+from .dump import PayloadDecoder as PayloadDecoder
 from .dump import dump_file as dump_file
 from .errors import AppendError as AppendError
 from .errors import CorruptionError as CorruptionError

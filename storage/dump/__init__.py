@@ -3,8 +3,6 @@
 :func:`dump_file` gives the lines of one file, a list at a time so that a large log is written in large pieces;
 :class:`DumpFindings` collects what does not fit together, for the end. Nothing is ever written or repaired: Kafka's
 own tool makes a missing ``.index`` when it is asked for a ``.timeindex``, this one says that it is missing.
-
-Of Kafka's decoders those for ``__cluster_metadata``, remote and share-group metadata are left out: they are a broker's.
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from collections.abc import Callable, Iterator
 from pyspark_commitlog.storage.dump.indexes import IndexDump, dump_snapshot, dump_txn_index
 from pyspark_commitlog.storage.dump.layouts import LAYOUTS
 from pyspark_commitlog.storage.dump.log import LogDump
-from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions, PayloadDecoder
 from pyspark_commitlog.storage.errors import CorruptSnapshotError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.paths import local_path
 
-__all__ = ["DumpFindings", "DumpOptions", "dump_file"]
+__all__ = ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"]
 
 Dump = Callable[[str, DumpOptions, DumpFindings, FileSystem], Iterator[list[str]]]
 

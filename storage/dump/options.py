@@ -11,7 +11,9 @@ import numpy as np
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Int64s
 
-PayloadDecoder = Literal["string", "offsets", "transaction-log"]
+PayloadDecoder = Literal[
+    "string", "offsets", "transaction-log", "share-group-state", "cluster-metadata", "remote-log-metadata"
+]
 DumpFormat = Literal["kafka", "3.0", "2.8", "legacy", "json"]
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pyspark_commitlog.storage.dump.brokers import parse_cluster_metadata, parse_remote_log_metadata
+from pyspark_commitlog.storage.dump.coordinators import DELETED, CoordinatorRecords, version_of
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format.internal import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-    OffsetCommitKey,
-    OffsetCommitValue,
     TransactionLogValue,
     TransactionState,
-    decode_group_key,
     decode_transaction_key,
 )
-from pyspark_commitlog.storage.format.schema import INT32, Array, Reader, String
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Records
 
 Texts = Sequence[str | None]
-Json = dict[str, Any]
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
-
-_ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
-
-DELETED = "<DELETE>"  # in place of a null value: a tombstone
 
 
 class Contents(NamedTuple):
@@ -42,7 +30,7 @@ class Contents(NamedTuple):
     payloads: Texts
 
 
-Parse = Callable[[int, bytes | None, bytes | None], tuple[str, str | None]]  # offset, key, value
+Parse = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]  # offset, key, value
 Decoder = Callable[[Records, Bools], Contents]  # records, and which of them are control records: nothing to show
 
 
@@ -92,138 +80,6 @@ def _each(parse: Parse) -> Decoder:
     return decode
 
 
-# --- __consumer_offsets
-
-
-def _parse_offsets(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
-    if key is None:
-        raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
-    try:
-        decoded = decode_group_key(key)
-        if decoded is None:
-            return f"Unknown record type {_version(key)} at offset {offset}, skipping.", None
-        key_text = _json({"type": str(_version(key)), "data": _group_key(decoded)})
-        return key_text, DELETED if value is None else _group_value(decoded, value)
-    except InvalidRecordError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
-
-
-def _group_key(key: OffsetCommitKey | GroupMetadataKey) -> Json:
-    if isinstance(key, OffsetCommitKey):
-        return {"group": key.group, "topic": key.topic, "partition": key.partition}
-    return {"group": key.group}
-
-
-def _group_value(key: OffsetCommitKey | GroupMetadataKey, data: bytes) -> str:
-    version = _version(data)
-    decoded = (
-        _offset_commit(OffsetCommitValue.decode(data), version)
-        if isinstance(key, OffsetCommitKey)
-        else _group_metadata(GroupMetadataValue.decode(data), version)
-    )
-    return _json({"version": str(version), "data": decoded})
-
-
-def _offset_commit(value: OffsetCommitValue, version: int) -> Json:
-    shown: Json = {"offset": value.offset}
-    if version >= 3:
-        shown["leaderEpoch"] = value.leader_epoch
-    shown |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
-    if version == 1:
-        shown["expireTimestamp"] = value.expire_timestamp
-    return shown
-
-
-def _group_metadata(value: GroupMetadataValue, version: int) -> Json:
-    shown: Json = {
-        "protocolType": value.protocol_type,
-        "generation": value.generation,
-        "protocol": value.protocol,
-        "leader": value.leader,
-    }
-    if version >= 2:
-        shown["currentStateTimestamp"] = value.current_state_timestamp
-    consumers = value.protocol_type == "consumer"
-    return shown | {"members": [_member(member, version, consumers) for member in value.members]}
-
-
-def _member(member: MemberMetadata, version: int, consumer: bool) -> Json:
-    """``consumer``: subscription and assignment are of the consumers' own protocol, and shown decoded."""
-    shown: Json = {"memberId": member.member_id}
-    if version >= 3:
-        shown["groupInstanceId"] = member.group_instance_id
-    shown |= {"clientId": member.client_id, "clientHost": member.client_host}
-    if version >= 1:
-        shown["rebalanceTimeout"] = member.rebalance_timeout
-    return shown | {
-        "sessionTimeout": member.session_timeout,
-        "subscription": _embedded(member.subscription, _subscription if consumer else None),
-        "assignment": _embedded(member.assignment, _assignment if consumer else None),
-    }
-
-
-def _embedded(data: bytes, decode: Callable[[Reader, int], Json] | None) -> Json | str:
-    """Base64 where the bytes are of another protocol or do not decode."""
-    if decode is not None:
-        try:
-            reader = Reader(data, flexible=False)
-            return decode(reader, reader.fixed("h"))
-        except InvalidRecordError:
-            pass
-    return _base64(data)
-
-
-def _subscription(reader: Reader, version: int) -> Json:
-    """``ConsumerProtocolSubscription``, versions 0 to 3; later ones begin like 3."""
-    shown: Json = {"topics": list(Array(String()).read(reader, version) or ()), "userData": _user_data(reader)}
-    if version >= 1:
-        shown["ownedPartitions"] = _topic_partitions(reader)
-    if version >= 2:
-        shown["generationId"] = reader.fixed("i")
-    if version >= 3:
-        shown["rackId"] = String(nullable=True).read(reader, version)
-    return shown
-
-
-def _assignment(reader: Reader, version: int) -> Json:
-    """``ConsumerProtocolAssignment``."""
-    return {"assignedPartitions": _topic_partitions(reader), "userData": _user_data(reader)}
-
-
-def _topic_partitions(reader: Reader) -> list[Json]:
-    def one() -> Json:
-        return {"topic": String().read(reader, 0), "partitions": list(Array(INT32).read(reader, 0) or ())}
-
-    return [one() for _ in range(_count(reader))]
-
-
-def _count(reader: Reader) -> int:
-    """Of an array whose elements have a byte at least."""
-    count = reader.length("i")
-    if count is None or count > len(reader.data) - reader.at:
-        raise reader.bad("a count of elements that cannot be")
-    return count
-
-
-def _user_data(reader: Reader) -> str | None:
-    length = reader.length("i")
-    return None if length is None else _base64(bytes(reader.take(length)))
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _json(value: Json) -> str:
-    """As Jackson writes it, which has upper case in escapes."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _ESCAPE.sub(lambda escape: escape[0] if escape[1] is None else "\\u" + escape[1].upper(), text)
-
-
-def _version(data: bytes) -> int:
-    return int.from_bytes(data[:2], "big", signed=True)
-
-
 # --- __transaction_state
 
 
@@ -232,7 +88,7 @@ def _parse_transactions(offset: int, key: bytes | None, value: bytes | None) -> 
         raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
     decoded = decode_transaction_key(key)
     if decoded is None:
-        return f"unknown::version={_version(key)}", None
+        return f"unknown::version={version_of(key)}", None
     payload = DELETED if value is None else _transaction(TransactionLogValue.decode(value))
     return f"transaction_metadata::transactionalId={decoded.transactional_id}", payload
 
@@ -300,6 +156,9 @@ def _signed(value: int) -> int:
 
 DECODERS: dict[str, Decoder] = {
     "string": _strings,
-    "offsets": _each(_parse_offsets),
+    "offsets": _each(CoordinatorRecords("groups")),
     "transaction-log": _each(_parse_transactions),
+    "share-group-state": _each(CoordinatorRecords("share_state")),
+    "cluster-metadata": _each(parse_cluster_metadata),
+    "remote-log-metadata": _each(parse_remote_log_metadata),
 }

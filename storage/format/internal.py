@@ -30,6 +30,8 @@ from pyspark_commitlog.storage.format.schema import (
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+CONSUMER = "consumer"  # the protocol type of groups whose assignments are partitions
+GROUP_METADATA = "GroupMetadataValue"  # the message of a group of the classic protocol
 
 FROM_1, FROM_2, FROM_3 = (range(first, 100) for first in (1, 2, 3))  # versions that have a field
 

@@ -10,6 +10,7 @@ are bytes.
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -87,18 +88,51 @@ class Int(NamedTuple):
         writer.fixed(self.code, value)
 
 
+class Bool(NamedTuple):
+    """A byte that is 0 or not."""
+
+    def read(self, reader: Reader, version: int) -> bool:
+        return reader.fixed("b") != 0
+
+    def write(self, writer: Writer, version: int, value: bool) -> None:
+        writer.fixed("b", value)
+
+
+class Float64(NamedTuple):
+    """A double."""
+
+    def read(self, reader: Reader, version: int) -> float:
+        (value,) = struct.unpack(">d", reader.take(8))
+        return float(value)
+
+    def write(self, writer: Writer, version: int, value: float) -> None:
+        writer.data += struct.pack(">d", value)
+
+
+class Uuid(NamedTuple):
+    """16 bytes, as Kafka prints them: URL-safe base64 without padding."""
+
+    def read(self, reader: Reader, version: int) -> str:
+        return base64.urlsafe_b64encode(reader.take(16)).rstrip(b"=").decode()
+
+    def write(self, writer: Writer, version: int, value: str) -> None:
+        writer.data += base64.urlsafe_b64decode(f"{value}==")
+
+
 class Bytes(NamedTuple):
-    """Bytes, never null."""
+    """Bytes."""
 
-    def read(self, reader: Reader, version: int) -> bytes:
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> bytes | None:
         length = reader.length("i")
-        if length is None:
+        if length is None and not self.nullable:
             raise reader.bad("null bytes where some must be")
-        return bytes(reader.take(length))
+        return None if length is None else bytes(reader.take(length))
 
-    def write(self, writer: Writer, version: int, value: bytes) -> None:
-        writer.length("i", len(value))
-        writer.data += value
+    def write(self, writer: Writer, version: int, value: bytes | None) -> None:
+        writer.length("i", None if value is None else len(value))
+        writer.data += value or b""
 
 
 class String(NamedTuple):
@@ -145,6 +179,9 @@ class Array(NamedTuple):
             self.of.write(writer, version, element)
 
 
+NO_DEFAULT = object()
+
+
 class Field(NamedTuple):
     """A field of a struct, and the versions that have it."""
 
@@ -152,6 +189,7 @@ class Field(NamedTuple):
     kind: Kind
     versions: range = range(100)
     tag: int | None = None  # None: in its place; else behind the others, in flexible versions only
+    default: Any = NO_DEFAULT  # of a tagged field: at that value it is left out
 
 
 class Struct(NamedTuple):
@@ -165,6 +203,7 @@ class Struct(NamedTuple):
         values = {f.name: f.kind.read(reader, version) for f in in_place}
         if reader.flexible:
             values.update(self._read_tagged(reader, version))
+            values = {f.name: values[f.name] for f in self.fields if f.name in values}  # in order, as JSON has them
         return self.make(**values)
 
     def write(self, writer: Writer, version: int, value: Any) -> None:
@@ -181,7 +220,23 @@ class Struct(NamedTuple):
             inner = Reader(reader.take(size), flexible=True)
             if tag in known:
                 values[known[tag].name] = known[tag].kind.read(inner, version)
-        return values
+        return {f.name: values[f.name] for f in known.values() if values.get(f.name, f.default) != f.default}
+
+
+class NullableStruct(NamedTuple):
+    """A struct behind a byte that says whether it is there: a varint where the field is tagged."""
+
+    of: Struct
+    is_tagged: bool
+
+    def read(self, reader: Reader, version: int) -> Any:
+        is_there = reader.unsigned_varint() > 0 if self.is_tagged else reader.fixed("b") >= 0
+        return self.of.read(reader, version) if is_there else None
+
+    def write(self, writer: Writer, version: int, value: Any) -> None:
+        writer.fixed("b", -1 if value is None else 1)
+        if value is not None:
+            self.of.write(writer, version, value)
 
 
 class Schema(NamedTuple):

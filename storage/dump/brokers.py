@@ -1,0 +1,120 @@
+"""Records that brokers keep for themselves, as Kafka's tool prints them: of controllers, and of remote storage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark_commitlog.storage.dump.jackson import json_text
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.messages import Message, Messages
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SEGMENT_STATES = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+_PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
+
+Fields = Mapping[str, Any]
+
+
+def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
+    """A record of ``__cluster_metadata``."""
+    try:
+        message = Messages("metadata").framed(value or b"")
+    except InvalidRecordError as error:
+        return None, f"Error at {offset}, skipping. {error}"
+    type_ = _WORD.sub("_", message.name).upper()
+    return None, json_text({"type": type_, "version": message.version, "data": message.fields})
+
+
+def parse_remote_log_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
+    """A record of ``__remote_log_metadata``, of Kafka's own manager of it."""
+    try:
+        message = Messages("remote_log").framed(value or b"")
+        return None, _remote(message)
+    except InvalidRecordError as error:
+        return None, f"Error at offset {offset}, skipping. {error}"
+
+
+def _remote(message: Message) -> str:
+    if message.name not in _SHOWN:
+        raise InvalidRecordError(f"{message.name} is not expected in this topic", position=0)
+    name, parts = _SHOWN[message.name]
+    return f"{name}{{{', '.join(f'{label}={text(message.fields)}' for label, text in parts.items())}}}"
+
+
+def _place(entry: Fields) -> str:
+    return f"{entry['id']}:{entry['name']}-{entry['partition']}"
+
+
+def _segment_id(fields: Fields) -> str:
+    entry = fields["remoteLogSegmentId"]
+    return f"RemoteLogSegmentId{{topicIdPartition={_place(entry['topicIdPartition'])}, id={entry['id']}}}"
+
+
+def _custom(fields: Fields) -> str:
+    data = fields["customMetadata"]
+    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+
+
+def _epochs(fields: Fields) -> str:
+    by_epoch = sorted((each["leaderEpoch"], each["offset"]) for each in fields["segmentLeaderEpochs"])
+    return f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in by_epoch)}}}"
+
+
+def _state(field: str, names: Sequence[str]) -> Callable[[Fields], str]:
+    def name(fields: Fields) -> str:
+        number = fields[field]
+        if not 0 <= number < len(names):
+            raise InvalidRecordError(f"{field} {number}, up to {len(names) - 1} is known", position=0)
+        return names[number]
+
+    return name
+
+
+def _as_is(field: str) -> Callable[[Fields], str]:
+    return lambda fields: str(fields[field])
+
+
+_SEGMENT_STATE = _state("remoteLogSegmentState", _SEGMENT_STATES)
+_SHOWN: Mapping[str, tuple[str, Mapping[str, Callable[[Fields], str]]]] = {  # by message: Java's toString
+    "RemoteLogSegmentMetadataRecord": (
+        "RemoteLogSegmentMetadata",
+        {
+            "remoteLogSegmentId": _segment_id,
+            "startOffset": _as_is("startOffset"),
+            "endOffset": _as_is("endOffset"),
+            "brokerId": _as_is("brokerId"),
+            "maxTimestampMs": _as_is("maxTimestampMs"),
+            "eventTimestampMs": _as_is("eventTimestampMs"),
+            "segmentLeaderEpochs": _epochs,
+            "segmentSizeInBytes": _as_is("segmentSizeInBytes"),
+            "customMetadata": _custom,
+            "state": _SEGMENT_STATE,
+        },
+    ),
+    "RemoteLogSegmentMetadataUpdateRecord": (
+        "RemoteLogSegmentMetadataUpdate",
+        {
+            "remoteLogSegmentId": _segment_id,
+            "customMetadata": _custom,
+            "state": _SEGMENT_STATE,
+            "eventTimestampMs": _as_is("eventTimestampMs"),
+            "brokerId": _as_is("brokerId"),
+        },
+    ),
+    "RemotePartitionDeleteMetadataRecord": (
+        "RemotePartitionDeleteMetadata",
+        {
+            "topicPartition": lambda fields: _place(fields["topicIdPartition"]),
+            "state": _state("remotePartitionDeleteState", _PARTITION_STATES),
+            "eventTimestampMs": _as_is("eventTimestampMs"),
+            "brokerId": _as_is("brokerId"),
+        },
+    ),
+}

@@ -1,0 +1,118 @@
+"""Kafka's schemas as tables: kinds, versions, and bytes that are no message. Whole records are in test_dump.py."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage.dump.jackson import json_text
+from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format import messages
+from pyspark_commitlog.storage.format.messages import Messages
+from pyspark_commitlog.storage.format.schema import Struct
+
+SCHEMAS = files(messages.__package__).joinpath("message_schemas")
+FILES = {path.name.removesuffix(".json"): json.loads(path.read_text()) for path in SCHEMAS.iterdir()}
+ALL = [(name, each) for name, found in FILES.items() for each in found]
+
+
+@pytest.mark.parametrize(("file", "message"), ALL, ids=[f"{name} {each['name']}" for name, each in ALL])
+def test_a_message_has_a_table_in_each_of_its_versions(file: str, message: dict[str, Any]) -> None:
+    schema = messages._schemas(file)[message["type"], message["apiKey"]]
+    assert schema.name == message["name"]
+    for version in schema.versions:
+        table = messages._struct(file, message["type"], message["apiKey"], version)
+        assert isinstance(table, Struct)
+        names = [field.name for field in table.fields]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("last", range(24))
+def test_every_kind_of_group_record_up_to_kafka_4_is_known_by_key_and_value(last: int) -> None:
+    kinds = {each["apiKey"] for each in FILES["groups"]}
+    assert kinds == set(range(24)) - {18}  # 18 was given up before a release
+    assert sum(each["apiKey"] == last for each in FILES["groups"]) == (0 if last == 18 else 2)
+
+
+MEMBER = b"\0\0" + b"\0" + b"\0" + b"\2c" + b"\2h" + b"\1" + b"\0" + b"\0\0\0\1" + b"\0"  # of kind 5, without tags
+
+
+@pytest.mark.parametrize(
+    ("tags", "shown"),
+    [
+        pytest.param(b"\0", {}, id="no tag: not shown"),
+        pytest.param(b"\1\0\1\0", {"classicMemberMetadata": None}, id="null"),
+        pytest.param(
+            b"\1\0\x0d\1\0\0\0\7\2\2p\3mm\0\0",
+            {
+                "classicMemberMetadata": {
+                    "sessionTimeoutMs": 7,
+                    "supportedProtocols": [{"name": "p", "metadata": "bW0="}],
+                }
+            },
+            id="there",
+        ),
+        pytest.param(b"\1\x63\1x", {}, id="a tag of a later release is passed over"),
+    ],
+)
+def test_a_tagged_struct_may_be_missing_null_or_there(tags: bytes, shown: dict[str, Any]) -> None:
+    found = json.loads(json_text(Messages("groups").value(5, MEMBER + tags).fields))
+    assert {name: found[name] for name in ("clientId", "clientHost", "rebalanceTimeoutMs")} == {
+        "clientId": "c",
+        "clientHost": "h",
+        "rebalanceTimeoutMs": 1,
+    }
+    assert {name: each for name, each in found.items() if name == "classicMemberMetadata"} == shown
+
+
+def test_a_tagged_field_at_its_default_is_not_shown() -> None:
+    value = b"\0\0" + b"\0\0\0\3" + b"\1\0\x08"  # kind 6: an epoch, and the time of the assignment
+    assert Messages("groups").value(6, value + bytes(8) + b"").fields == {"assignmentEpoch": 3}
+    shown = Messages("groups").value(6, value + b"\0" * 7 + b"\1").fields
+    assert shown == {"assignmentEpoch": 3, "assignmentTimestamp": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue of version 1, up to 0 is known"),
+        (b"\0\0\0\0", "4 bytes are announced, 2 are left"),
+        (b"\0", "2 bytes are announced, 1 are left"),
+    ],
+)
+def test_bytes_that_are_no_message_are_refused_with_the_position(data: bytes, told: str) -> None:
+    with pytest.raises(InvalidRecordError, match=told):
+        Messages("groups").value(3, data)
+
+
+def test_a_kind_of_a_later_release_is_not_known() -> None:
+    assert Messages("groups").key(b"\0\x63\0\1g") is None
+    with pytest.raises(InvalidRecordError, match="type 99 in a frame of version 1 is not known"):
+        Messages("metadata").framed(b"\1\x63\0")
+    with pytest.raises(InvalidRecordError, match="frame of version 2"):
+        Messages("metadata").framed(b"\2\2\0")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1024.0, "1024.0"),
+        (1e7, "1.0E7"),
+        (123456789.0, "1.23456789E8"),
+        (0.001, "0.001"),
+        (0.00025, "2.5E-4"),
+        (-2e10, "-2.0E10"),
+        (0.0, "0.0"),
+        (float("nan"), '"NaN"'),
+        (float("inf"), '"Infinity"'),
+        (float("-inf"), '"-Infinity"'),
+        ('a\x07\u00e9"\\', '"a\\u0007\u00e9\\"\\\\"'),
+        ("\x1f", '"\\u001F"'),
+        ((1, None, True, {"a": b"\xff"}), '[1,null,true,{"a":"/w=="}]'),
+    ],
+)
+def test_json_is_that_of_jackson(value: Any, text: str) -> None:
+    assert json_text(value) == text
