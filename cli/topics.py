@@ -165,6 +165,7 @@ def _delete(
     manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, is_dry: bool, as_json: bool
 ) -> None:
     for topic in found:
+        storage.check_deletable(manager, topic)
         size = storage.topic_size(manager, topic)
         if not is_dry:
             storage.delete_topic(manager, topic.name)

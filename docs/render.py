@@ -22,7 +22,7 @@ which is our own: Kafka decompresses whatever a batch holds.
 | settings of one run of a job | `--config key=value`, before the topic's own; a broker's keys behind them |
 | settings of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
 | the same, when it is made | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
-| a directory that a broker left | has no topic settings: Kafka's defaults hold, unless given by `--config` |
+| a directory that a broker left | has [none](scheduling.md#a-brokers-directory), and by defaults nothing is deleted |
 
 A topic's key counts first, then the broker's keys in the last column in their order, then the default.
 No limit is 9223372036854775807, the largest number of 64 bits.

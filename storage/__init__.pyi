@@ -67,6 +67,7 @@ from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
+from .internal_topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .kernels.murmur2 import partitions_of as partitions_of
 from .lag import GroupDescription as GroupDescription
 from .lag import GroupLags as GroupLags
@@ -92,7 +93,6 @@ from .maintenance import retain_partitions as retain_partitions
 from .maintenance import select_partitions as select_partitions
 from .maintenance import verify_partitions as verify_partitions
 from .maintenance import work_of as work_of
-from .manager import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .manager import LogManager as LogManager
 from .paths import local_path as local_path
 from .producers import Origin as Origin
@@ -125,6 +125,7 @@ from .snapshots import take_snapshot as take_snapshot
 from .topics import DeletedRecords as DeletedRecords
 from .topics import add_partitions as add_partitions
 from .topics import alter_configs as alter_configs
+from .topics import check_deletable as check_deletable
 from .topics import delete_records as delete_records
 from .topics import delete_topic as delete_topic
 from .topics import topic_id as topic_id

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pyspark_commitlog.storage.cleaner import Cleanable, cleanable
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.maintenance.retaining import retention_options
+from pyspark_commitlog.storage.maintenance.selecting import select_partition
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.retention import RetentionReport, SegmentFate, preview_retention
@@ -38,10 +40,10 @@ def describe_partition(
     """
     checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
-    with manager.open_reader(topic, partition) as log:
-        return PartitionDescription(
-            topic, partition, preview_retention(log, as_of_ms=now_ms), _cleanable(log, checkpointed, now_ms)
-        )
+    chosen = select_partition(manager, topic, partition)
+    with manager.open_reader(topic, partition, chosen.config) as log:
+        plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
+        return PartitionDescription(topic, partition, plan, _cleanable(log, checkpointed, now_ms))
 
 
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:

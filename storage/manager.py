@@ -1,8 +1,9 @@
 """LogManager: all logs of a directory, its topics and their configs, its checkpoints and its lock.
 
 Topics are in ``topics.json`` at the root, which Kafka ignores. A directory without it, as a broker leaves one, is
-served with default configs, its partitions found by their names. Files at the root are read, changed and replaced under
-the root lock, so that several processes may work in one directory.
+served with default configs, but without limits of retention, which nobody gave; its partitions are found by their
+names. Files at the root are read, changed and replaced under the root lock, so that several processes may work in one
+directory.
 
 Opening takes no lock. The first log that is opened to write takes the broker's ``.lock``, shared: many of ours may
 write, but never beside a running broker; and it removes a broker's ``.kafka_cleanshutdown``, which is no longer true.
@@ -39,11 +40,12 @@ from pyspark_commitlog.storage.filesystem import (
     write_atomically,
 )
 from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from pyspark_commitlog.storage.given_settings import config_of
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.reader import LogReader, Marks
-from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription, decode_topics, encode_topics
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, Known, TopicDescription, decode_topics, encode_topics
 from pyspark_commitlog.storage.watcher import LogWatcher
 
 logger = logging.getLogger(__name__)
@@ -52,10 +54,6 @@ TOPICS_FILE = "topics.json"
 ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
-INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
-    GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
-    TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"},
-}
 
 TopicPartition = tuple[str, int]
 
@@ -74,9 +72,11 @@ _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE
 
 
 @lru_cache
-def _config_of(settings: tuple[tuple[str, str], ...]) -> LogConfig:
-    """A config, which never changes: partitions of a topic share it. Of a setting named twice the last one counts."""
-    return LogConfig.from_mapping(dict(settings))
+def _config_of(
+    topic: str, known: Known, configs: tuple[tuple[str, str], ...], overrides: tuple[tuple[str, str], ...]
+) -> LogConfig:
+    """A config, which never changes: partitions of a topic share it."""
+    return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), {})
 
 
 class LogManager:
@@ -142,7 +142,7 @@ class LogManager:
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(without=described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
-            described[topic] = TopicDescription(topic, partitions, configs)
+            described[topic] = TopicDescription(topic, partitions, configs, known=Known.NOTHING)
         return dict(sorted(described.items()))
 
     def topic(self, name: str) -> TopicDescription:
@@ -164,7 +164,8 @@ class LogManager:
         return self._config(self.topic(topic))
 
     def _config(self, description: TopicDescription) -> LogConfig:
-        return _config_of((*description.configs.items(), *self.overrides.items()))
+        configs, overrides = tuple(description.configs.items()), tuple(self.overrides.items())
+        return _config_of(description.name, description.known, configs, overrides)
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -179,6 +180,7 @@ class LogManager:
         names.check_topic_name(name)
         configs = dict(configs or INTERNAL_TOPICS.get(name, {}))
         LogConfig.from_mapping(configs)
+        check_stays_compacted(name, configs)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
         topic_id = topic_id or checkpoints.encode_id(uuid4())
@@ -278,7 +280,7 @@ class LogManager:
         if known is not None and known.failure is not None:
             self._logs.pop((topic, partition)).close()
         if (topic, partition) not in self._logs:
-            config = config or self._partition_config(topic, partition)
+            config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
             self._logs[topic, partition] = Log.open(
@@ -290,18 +292,21 @@ class LogManager:
             )
         return self._logs[topic, partition]
 
-    def open_reader(self, topic: str, partition: int) -> LogReader:
-        """A partition to read, as it is now. Takes no lock."""
-        return self._open_to_read(LogReader, topic, partition)
+    def open_reader(self, topic: str, partition: int, config: LogConfig | None = None) -> LogReader:
+        """A partition to read, as it is now; ``config``: instead of what the topic says. Takes no lock."""
+        return self._open_to_read(LogReader, topic, partition, config)
 
     def open_watcher(self, topic: str, partition: int) -> LogWatcher:
         """A partition to read as it grows. Takes no lock."""
         return self._open_to_read(LogWatcher, topic, partition)
 
-    def _open_to_read(self, kind: type[ReaderT], topic: str, partition: int) -> ReaderT:
+    def _open_to_read(
+        self, kind: type[ReaderT], topic: str, partition: int, config: LogConfig | None = None
+    ) -> ReaderT:
+        found = self._partition_config(topic, partition)
         return kind.open(
             self.partition_path(topic, partition),
-            self._partition_config(topic, partition),
+            config or found,
             clock=self.clock,
             filesystem=self.filesystem,
             checkpoints=_RootCheckpoints(self, (topic, partition)),

@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.filesystem import read_file, remove_tree
 from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_changeable
 from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.partition_locks import (
@@ -25,7 +26,7 @@ from pyspark_commitlog.storage.partition_locks import (
     wait_for_lock,
 )
 from pyspark_commitlog.storage.segment_reader import LogContext
-from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, Known, TopicDescription
 
 
 def alter_configs(
@@ -34,9 +35,10 @@ def alter_configs(
     """Set some of a topic's configs, by Kafka's keys; None takes one back. The topic as it is then, durably.
 
     With ``dry_run``, as it would be; nothing is changed. Whoever has its logs open keeps the settings they were opened
-    with. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for taking back what is not set, and
-    LogDirLockedError while a broker runs here.
+    with. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for taking back what is not set,
+    PolicyViolationError for an internal topic, and LogDirLockedError while a broker runs here.
     """
+    check_changeable(name, "a change of its configs")
     if dry_run:
         return _with_configs(manager.topic(name), changes)
     with _changing(manager, name) as topic:
@@ -60,8 +62,10 @@ def add_partitions(manager: LogManager, name: str, total: int) -> TopicDescripti
 
     Keys of new records may get other partitions then than those of old ones: the default partitioner counts them.
     On disk after a crash: the topic as it was, perhaps with empty directories that the next call takes.
-    Raises UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, and LogDirLockedError.
+    Raises UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, PolicyViolationError for an
+    internal topic, whose keys would be looked for in other partitions, and LogDirLockedError.
     """
+    check_changeable(name, "a change of its number of partitions")
     with _changing(manager, name) as topic:
         if not len(topic.partitions) < total <= PARTITIONS_MAX:
             raise InvalidConfigError(
@@ -85,10 +89,11 @@ def delete_topic(manager: LogManager, name: str) -> None:
     4. what ``-delete`` directories hold is removed, those too that an earlier deletion, or a broker, left.
 
     Readers and writers that have a partition open fail at their next look at its directory.
-    Raises UnknownTopicOrPartitionError, LogDirLockedError where a broker runs here or a partition is worked on, which
-    leaves all as it is.
+    Raises UnknownTopicOrPartitionError, PolicyViolationError for an internal topic with records, LogDirLockedError
+    where a broker runs here or a partition is worked on; all is then as it was.
     """
     topic = manager.topic(name)
+    check_deletable(manager, topic)
     manager.check_writable()
     manager.close_logs(name)
     with ExitStack() as locks:
@@ -107,6 +112,21 @@ def delete_topic(manager: LogManager, name: str) -> None:
         if described.pop(name, None) is not None:
             manager.describe_topics(described)
         _remove_deleted(manager)
+
+
+def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
+    """Raise PolicyViolationError for an internal topic with records: they are the progress of queries and groups."""
+    if topic.name in INTERNAL_TOPICS and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
+        check_changeable(topic.name, "its deletion")
+
+
+def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
+    context = _context(manager, topic, partition)
+    return context is not None and any(
+        (status := manager.filesystem.status(names.join(context.directory, file))) is not None and status.size
+        for file in manager.filesystem.list(context.directory)
+        if file.endswith(names.LOG)
+    )
 
 
 def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
@@ -147,13 +167,14 @@ def delete_records(
 ) -> Iterator[DeletedRecords]:
     """Raise the log start of partitions to an offset each, or to the log end for -1 (Kafka's deleteRecords).
 
-    What is wrong with one partition keeps nobody from the others. With ``dry_run`` nothing is changed. Raises
-    LogDirLockedError while a broker runs here.
+    What is wrong with one partition keeps nobody from the others; of an internal topic none is deleted. With
+    ``dry_run`` nothing is changed. Raises LogDirLockedError while a broker runs here.
     """
     if not dry_run:
         manager.check_writable()
     for (topic, partition), offset in before.items():
         try:
+            check_changeable(topic, "deleting its records")
             if dry_run:
                 with manager.open_reader(topic, partition) as reader:
                     start = reader.start_without_records(offset)
@@ -183,7 +204,7 @@ def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription
             f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: others are in "
             "another of the broker's log.dirs, and it cannot be changed here alone"
         )
-    return replace(topic, topic_id=topic_id(manager, topic) or checkpoints.encode_id(uuid4()))
+    return replace(topic, topic_id=topic_id(manager, topic) or checkpoints.encode_id(uuid4()), known=Known.SOME)
 
 
 def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:

@@ -1,10 +1,15 @@
-"""``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it."""
+"""``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it.
+
+A topic that a broker made is written there by the first change of it. What it was not given here then still lies with
+the broker, so the file lists it under ``settings_elsewhere``.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +20,15 @@ TOPICS_VERSION = 1
 PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
 
 
+class Known(Enum):
+    """How much of a topic's settings is known. A broker does not keep them in its log directories."""
+
+    NOTHING = "nothing"  # ``configs`` are what the files hint at
+    SOME = "some"  # ``configs`` were set here, on a topic that a broker made
+    OWN = "own"  # ``configs`` are all that the topic has of its own; the broker's defaults are not known
+    ALL = "all"  # what ``configs`` lacks is at Kafka's default
+
+
 @dataclass(frozen=True)
 class TopicDescription:
     """A topic of a log directory."""
@@ -23,17 +37,22 @@ class TopicDescription:
     partitions: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)  # what differs from the defaults, by Kafka's keys
     topic_id: str | None = None  # as partition.metadata has it; None in a directory without topics.json
+    known: Known = Known.ALL
 
 
 def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
     """The content of the file: each topic has an id, and partitions from 0 on without a gap."""
-    content = {
+    topics = list(topics)
+    content: dict[str, Any] = {
         "version": TOPICS_VERSION,
         "topics": {
             topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
             for topic in topics
         },
     }
+    elsewhere = [topic.name for topic in topics if topic.known is not Known.ALL]
+    if elsewhere:
+        content["settings_elsewhere"] = elsewhere
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
@@ -48,7 +67,9 @@ def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
         content: dict[str, Any] = json.loads(data)
         if content["version"] != TOPICS_VERSION:
             raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
-        return {name: _description(name, topic) for name, topic in content["topics"].items()}
+        found = {name: _description(name, topic) for name, topic in content["topics"].items()}
+        elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
+        return {**found, **elsewhere}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
         raise CorruptionError(f"not the JSON that was written there: {error}") from error
 

@@ -19,10 +19,10 @@ LAYERS = """
 errors
 config clock filesystem kernels ahead paths
 format
-index producers epochs swaps topics_file fs_check arguments
+index producers epochs swaps topics_file fs_check arguments internal_topics
 segment_reader
-segment
-segment_list refusals partition_locks
+segment broker_settings
+segment_list refusals partition_locks given_settings
 validator
 recovery splitting
 loader
@@ -35,8 +35,9 @@ retention cleaner rebuild verify dump replica
 manager
 latest topics snapshots
 groups
-transactions lag description
+transactions lag
 maintenance
+description
 """
 HEIGHT = {module: height for height, line in enumerate(LAYERS.split("\n")) for module in line.split()}
 

@@ -37,6 +37,14 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a setting by Kafka's name: a topic's before the topic's own, a broker's behind them; may be repeated",
     )
+    add(
+        "--topic-configs",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what kafka-configs --describe --all or kafka-topics --describe prints: the settings of topics that a "
+        "broker made, which its directory does not hold; may be repeated",
+    )
     add("--as-of", type=_instant, metavar="TIME", help="as if it were that time: ISO 8601, else UTC, or ms since 1970")
     add("--dry-run", action="store_true", help="change nothing, print the same report")
     add("--json", action="store_true", help="print a JSON object a partition, one a line")
@@ -56,7 +64,7 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     run = MaintenanceRun(
         local_directory(options.log_dir),
         work=work_of(name),
-        overrides=ConfigOverrides.parse(options.config),
+        overrides=ConfigOverrides.parse(options.config, options.topic_configs),
         as_of_ms=options.as_of,
         dry_run=options.dry_run,
         wait=options.wait,

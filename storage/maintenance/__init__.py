@@ -4,9 +4,9 @@
 be a plain loop (:func:`in_this_process`), and answer a :class:`PartitionOutcome` each. What is wrong with one partition
 is told, and keeps nobody from the others.
 
-:mod:`.settings` is what a run is told, :mod:`.outcome` what it answers, :mod:`.directory` the runs. The work on one log
-is in :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`, :mod:`.recovering` and :mod:`.verifying`;
-:mod:`.transactions` is what retention does first.
+:mod:`.settings` is what a run is told, :mod:`.selecting` which partitions it is about, :mod:`.outcome` what it answers,
+:mod:`.directory` the runs. The work on one log is in :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`,
+:mod:`.recovering` and :mod:`.verifying`; :mod:`.transactions` is what retention does first.
 """
 
 from pyspark_commitlog.storage.maintenance.directory import (
@@ -19,12 +19,11 @@ from pyspark_commitlog.storage.maintenance.directory import (
     verify_partitions,
 )
 from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from pyspark_commitlog.storage.maintenance.selecting import Selection, select_partitions
 from pyspark_commitlog.storage.maintenance.settings import (
     ConfigOverrides,
     MaintenanceRun,
     Partition,
-    Selection,
-    select_partitions,
     work_of,
 )
 

@@ -15,9 +15,10 @@ from pyspark_commitlog.storage.clock import instant
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.filesystem import write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, POLICY_KEY
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
-from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+from pyspark_commitlog.storage.maintenance.settings import Chosen, MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 
 
@@ -35,7 +36,7 @@ class Choice(NamedTuple):
 def choose(run: MaintenanceRun, partition: Partition) -> Choice:
     """Look at one log; takes no lock, changes nothing."""
     now_ms = run.now_ms()
-    if not partition.config.compact or not run.cleaner_config.enable:
+    if not partition.config.compact or not run.cleaner_config.enable or _spared(partition) is not None:
         return Choice(partition, None, outcome_of(partition, lambda: Compacted(run, partition, now_ms, None)))
     what = attempt(partition, lambda: _look(run, partition, now_ms))
     if isinstance(what, PartitionOutcome):
@@ -43,6 +44,21 @@ def choose(run: MaintenanceRun, partition: Partition) -> Choice:
     if what.is_due:
         return Choice(partition, what, None)
     return Choice(partition, what, outcome_of(partition, lambda: Compacted(run, partition, now_ms, what)))
+
+
+def _spared(partition: Partition) -> str | None:
+    """Why a log is not compacted, whatever it holds; None where nothing spares it.
+
+    With all topics, internal ones that this engine made are compacted too: nobody else does.
+    """
+    if partition.spared is not None and not (partition.is_ours and partition.chosen is Chosen.WITH_ALL):
+        return partition.spared
+    if partition.config.compact and POLICY_KEY in partition.ungiven and partition.topic not in INTERNAL_TOPICS:
+        return (
+            f"nobody gave the {POLICY_KEY} of this topic, which a broker made: give it with --config "
+            f"{POLICY_KEY}=compact, or with --topic-configs FILE, what kafka-configs --describe --all prints"
+        )
+    return None
 
 
 def _look(run: MaintenanceRun, partition: Partition, now_ms: int) -> Cleanable:
@@ -178,6 +194,9 @@ class Compacted:
         """Why the log is due, or is not."""
         if not self.run.cleaner_config.enable:
             return "log.cleaner.enable = false"
+        spared = _spared(self.partition)
+        if spared is not None:
+            return spared
         if self.what is None:
             return f"cleanup.policy = {','.join(sorted(self.partition.config.cleanup_policy))} has no compact"
         return _reason(self.what, self.partition)

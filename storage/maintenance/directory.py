@@ -12,7 +12,8 @@ from pyspark_commitlog.storage.arguments import parse_names
 from pyspark_commitlog.storage.maintenance import compacting, rebuilding, recovering, retaining, transactions, verifying
 from pyspark_commitlog.storage.maintenance.locking import maintenance_lock
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, attempt, of_directory
-from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition, Selection
+from pyspark_commitlog.storage.maintenance.selecting import Selection
+from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.rebuild import SegmentSurvey
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,9 +13,11 @@ from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, Repo
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.retention import (
+    CHECK_INTERVAL_MS,
     RetentionOptions,
     RetentionReport,
     SegmentFate,
+    SparingRetention,
     preview_retention,
     retain,
 )
@@ -51,8 +53,24 @@ def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKe
 
     A log of which nothing goes is only looked at: it is not locked and no file of it is written.
     """
-    options = RetentionOptions(groups.of(partition), check_interval_ms=run.overrides.check_interval_ms)
+    options = retention_options(partition, run.overrides.check_interval_ms)
+    options = replace(options, keep_for_groups=groups.of(partition))
     return outcome_of(partition, lambda: _retain(run, partition, options))
+
+
+def retention_options(partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS) -> RetentionOptions:
+    """What retention is told of a partition: what spares it, and which settings nobody gave."""
+    if partition.spared is not None:
+        return RetentionOptions(policies=(SparingRetention(partition.spared),), check_interval_ms=check_interval_ms)
+    return RetentionOptions(check_interval_ms=check_interval_ms, warnings=tuple(_missing(partition)))
+
+
+def _missing(partition: Partition) -> Iterator[str]:
+    if "retention.ms" in partition.ungiven and partition.config.delete:
+        yield (
+            "nobody gave the retention.ms of this topic, which a broker made, so nothing goes by time: give it with "
+            "--config retention.ms=..., or with --topic-configs FILE, what kafka-configs --describe --all prints"
+        )
 
 
 def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> Report:

@@ -1,23 +1,23 @@
-"""What a run of maintenance is told, and which partitions it is about.
-
-What is the same for all partitions is read once, so that ten thousand of them cost no more than their own files.
-"""
+"""What a run of maintenance is told, and what it knows of a partition."""
 
 from __future__ import annotations
 
 import difflib
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 
-from pyspark_commitlog.storage.arguments import parse_names, parse_pairs
+from pyspark_commitlog.storage.arguments import parse_pairs
+from pyspark_commitlog.storage.broker_settings import FoundSettings, TopicSettings, parse_described
 from pyspark_commitlog.storage.clock import Clock, SystemClock, instant
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig, keys_of
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
-from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.given_settings import config_of
+from pyspark_commitlog.storage.internal_topics import is_internal
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.retention import CHECK_INTERVAL_MS
@@ -45,10 +45,14 @@ class ConfigOverrides:
     topic: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
     check_interval_ms: int = CHECK_INTERVAL_MS  # log.retention.check.interval.ms: how often retention runs
+    described: FoundSettings = field(default_factory=FoundSettings)  # of topics that a broker made, by its tools
 
     @classmethod
-    def parse(cls, pairs: Iterable[str]) -> ConfigOverrides:
-        """From ``key=value``, the last of a key counts; InvalidConfigError names a wrong one, and the nearest key."""
+    def parse(cls, pairs: Iterable[str], described_in: Sequence[str] = ()) -> ConfigOverrides:
+        """From ``key=value``, the last of a key counts; ``described_in`` are files that hold what Kafka's tools print.
+
+        InvalidConfigError names a wrong key, and the nearest one; or a file, and the line that is none of theirs.
+        """
         given = parse_pairs("--config", pairs)
         check_interval_ms = _check_interval(given.pop(CHECK_INTERVAL_KEY, str(CHECK_INTERVAL_MS)))
         for key in given:
@@ -58,11 +62,24 @@ class ConfigOverrides:
         topic = {key: value for key, value in given.items() if key in _TOPIC_KEYS}
         broker = {key: value for key, value in given.items() if key not in _TOPIC_KEYS}
         CleanerConfig.from_mapping(broker)
-        return cls(topic, broker, check_interval_ms)
+        return cls(topic, broker, check_interval_ms, _described(described_in))
 
     def config_of(self, topic: TopicDescription) -> LogConfig:
         """The settings that hold for a topic."""
-        return LogConfig.from_mapping({**topic.configs, **self.topic}, broker=self.broker)
+        return config_of(topic, self.topic, self.broker)
+
+
+def _described(paths: Sequence[str]) -> FoundSettings:
+    """What several files say; of a topic that two of them describe, the last counts."""
+    filesystem = LocalFileSystem()
+    topics: dict[str, TopicSettings] = {}
+    for path in paths:
+        try:
+            data = read_file(filesystem, path, ROOT_FILE_BYTES_MAX)
+        except (OSError, CorruptionError) as error:
+            raise InvalidConfigError(f"--topic-configs: {error}") from None
+        topics.update(parse_described(data.decode(errors="replace"), path).topics)
+    return FoundSettings(topics)
 
 
 def _check_interval(text: str) -> int:
@@ -117,6 +134,14 @@ def work_of(name: str) -> str:
     return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
 
 
+class Chosen(Enum):
+    """How a run came to a topic."""
+
+    BY_NAME = "by name"
+    BY_PATTERN = "by pattern"
+    WITH_ALL = "with all"
+
+
 @dataclass(frozen=True)
 class Partition:
     """One log, with its settings and what the checkpoints said of it when the run began. Can be pickled."""
@@ -125,6 +150,16 @@ class Partition:
     number: int
     config: LogConfig
     checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
+    chosen: Chosen = Chosen.BY_NAME
+    is_ours: bool = True  # all of its settings are known, as of a topic that this engine made
+    ungiven: frozenset[str] = frozenset()  # of the settings by which records go, those that nobody gave
+
+    @property
+    def spared(self) -> str | None:
+        """Why nothing of it goes, whatever its settings say; None where nothing spares it."""
+        if is_internal(self.topic) and self.chosen is not Chosen.BY_NAME:
+            return "an internal topic, chosen only by its name: never by a pattern, nor with all"
+        return None
 
     @property
     def key(self) -> TopicPartition:
@@ -145,62 +180,3 @@ class Partition:
         marks = KeptInMemory(self.checkpointed.recovery_point or 0, self.checkpointed.log_start_offset or 0)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The partitions a run is about."""
-
-    partitions: tuple[Partition, ...]  # by topic and number
-    damage: tuple[CorruptionError, ...]  # of checkpoints at the root
-
-
-def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
-    """The partitions of the topics ``wanted``, of all where it is empty.
-
-    Each is a name, or a pattern: a regular expression that the whole name matches; or several, separated by commas. A
-    topic's name is never taken for a pattern. Raises UnknownTopicOrPartitionError with the nearest name,
-    InvalidConfigError for a setting, no name at all, or a pattern that is none or matches nothing.
-    """
-    topics = manager.topics()
-    asked = parse_names("--topics", wanted)
-    chosen = dict.fromkeys(name for each in asked for name in _matching(manager, topics, each)) if asked else topics
-    told, damage = _checkpointed(manager)
-    partitions = tuple(
-        Partition(name, number, config, CheckpointedOffsets(*(offsets.get((name, number)) for offsets in told)))
-        for name in sorted(chosen)
-        for config in [overrides.config_of(topics[name])]
-        for number in topics[name].partitions
-    )
-    return Selection(partitions, damage)
-
-
-def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wanted: str) -> list[str]:
-    if wanted in topics:
-        return [wanted]
-    if names.is_topic_name(wanted):
-        return [manager.topic(wanted).name]  # which raises
-    try:
-        pattern = re.compile(wanted)
-    except re.error as error:
-        raise InvalidConfigError(f"--topics {wanted!r}: neither a topic nor a regular expression: {error}") from None
-    found = [name for name in topics if pattern.fullmatch(name)]
-    if not found:
-        raise InvalidConfigError(f"--topics {wanted!r}: no topic matches; there are {', '.join(topics) or 'none'}")
-    return found
-
-
-def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]], tuple[CorruptionError, ...]]:
-    """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one says nothing."""
-    told: list[dict[TopicPartition, int]] = []
-    damage: list[CorruptionError] = []
-    for name in names.OFFSET_CHECKPOINTS:
-        path = manager.path(name)
-        try:
-            told.append(checkpoints.decode_offsets(read_file(manager.filesystem, path, ROOT_FILE_BYTES_MAX)))
-        except FileNotFoundError:
-            told.append({})
-        except CorruptionError as error:
-            damage.append(error.located(path))
-            told.append({})
-    return told, tuple(damage)

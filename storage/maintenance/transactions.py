@@ -12,6 +12,7 @@ from pyspark_commitlog.storage.format.internal import TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome, of_directory
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun
 from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.topics_file import Known
 from pyspark_commitlog.storage.transactions import (
     Resolution,
     ResolvedTransaction,
@@ -32,7 +33,9 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
         return None
     try:
         found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)
-        forgotten = [] if run.dry_run else expire_transactional_ids(manager, now_ms=run.now_ms())
+        is_ours = manager.topic(TRANSACTION_STATE_TOPIC).known is Known.ALL  # a broker may remember ids for longer
+        may_forget = is_ours and not run.dry_run
+        forgotten = expire_transactional_ids(manager, now_ms=run.now_ms()) if may_forget else []
     except (LogStoreError, OSError) as error:
         return of_directory("open transactions", error)
     for each in found:

@@ -22,6 +22,7 @@ class RetentionOptions:
     keep_for_groups: Mapping[str, int] = field(default_factory=dict)
     policies: Sequence[RetentionPolicy] | None = None  # instead of Kafka's
     check_interval_ms: int = CHECK_INTERVAL_MS  # how often retention runs: reports count with it
+    warnings: Sequence[str] = ()  # of the caller, for the report
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def plan(facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOpti
     gone = planner.removed([transaction, *groups])
     fates = (*gone, *planner.kept(gone, [transaction, *groups]))
     held_back = planner.removed([transaction])[len(gone) :] if groups else []
-    warnings = tuple(_warnings(facts, groups, held_back))
+    warnings = (*options.warnings, *_warnings(facts, groups, held_back))
     return RetentionPlan(facts, now_ms, fates, config.file_delete_delay_ms, options.check_interval_ms, warnings)
 
 

@@ -91,6 +91,17 @@ class TimeRetention:
         return Verdict(situation.now_ms > until_ms, reason, until_ms)
 
 
+@dataclass(frozen=True)
+class SparingRetention:
+    """Keeps everything."""
+
+    reason: str
+    name: str = "spared"
+
+    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
+        return Verdict(False, self.reason)
+
+
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:
     """Those that a topic's config asks for; by size and by time only where ``cleanup.policy`` has ``delete``."""
     if not config.delete:

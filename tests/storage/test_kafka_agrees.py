@@ -31,7 +31,8 @@ from pyspark_commitlog.storage.format.fields import TimestampType
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.manager import INTERNAL_TOPICS, LogManager
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import Isolation, LogReader
 from tests.support.kafka import (
     Action,

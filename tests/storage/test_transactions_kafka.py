@@ -18,7 +18,8 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.manager import INTERNAL_TOPICS, LogManager
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.transactions import (
     TransactionalWriter,
     TransactionCoordinator,

@@ -1,0 +1,211 @@
+"""``__cluster_metadata-0``: topics' settings as a KRaft broker has them, from its newest snapshot and the log after it.
+
+Every KRaft broker keeps it in ``metadata.log.dir``, by default the first of its ``log.dirs``. Its records are the
+controllers' own messages: a frame of three varints, then a flexible message (MetadataRecordSerde). Only those that
+concern settings are decoded: TopicRecord, ConfigRecord, RemoveTopicRecord, and the bounds of controllers' transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.broker_settings.found import FoundSettings, TopicSettings
+from pyspark_commitlog.storage.clock import SystemClock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, InvalidRecordError
+from pyspark_commitlog.storage.filesystem import FileSystem, read_file
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.schema import Field, Int, Reader, String, Struct
+from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
+from pyspark_commitlog.storage.topics_file import Known
+
+logger = logging.getLogger(__name__)
+
+METADATA_PARTITION = "__cluster_metadata-0"
+PROPERTIES_BYTES_MAX = 1024 * 1024
+FRAME_VERSION = 1
+TOPIC, CONFIG, REMOVE_TOPIC = 2, 4, 9  # Kafka's MetadataRecordType
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+OF_TOPIC, OF_BROKER = 2, 4  # Kafka's ConfigResource.Type
+ALL_BROKERS = ""
+
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")  # end offset and epoch
+
+
+def read_metadata_log(directory: str, filesystem: FileSystem) -> FoundSettings:
+    """The settings in the metadata log of a log directory; none where it has no such log, or one that is damaged.
+
+    Damage is logged: nobody gave the settings that cannot be read. Records of a controller that lost its office may be
+    among the last; the log alone does not tell.
+    """
+    path = names.join(directory, METADATA_PARTITION)
+    status = filesystem.status(path)
+    if status is None or not status.is_directory:
+        return FoundSettings()
+    try:
+        state = _State()
+        for message in _messages(_values(path, filesystem)):
+            message.apply(state)
+        return state.found(_node_id(directory, filesystem))
+    except CorruptionError as error:
+        logger.warning("%s: topics' settings are not taken from the broker's metadata: %s", path, error)
+        return FoundSettings()
+
+
+def _node_id(directory: str, filesystem: FileSystem) -> str | None:
+    try:
+        data = read_file(filesystem, names.join(directory, names.META_PROPERTIES_FILE), PROPERTIES_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    found = re.search(rb"^node\.id=(\d+)\s*$", data, re.MULTILINE)
+    return None if found is None else found[1].decode()
+
+
+# The files
+
+
+class _Snapshot(SegmentReader):
+    """A ``.checkpoint``, which holds record batches as a ``.log`` does."""
+
+    def __init__(self, context: LogContext, name: str) -> None:
+        super().__init__(context, 0)
+        self._name = name
+
+    def path(self, kind: str) -> str:
+        return names.join(self.context.directory, self._name)
+
+
+def _values(directory: str, filesystem: FileSystem) -> Iterator[bytes]:
+    """The values of all records that count, in their order. Raises CorruptionError."""
+    context = LogContext(directory, LogConfig(), SystemClock(), filesystem, writable=False)
+    listing = filesystem.list(directory)
+    end_offset, snapshot = max(
+        ((int(found[1]), name) for name in listing if (found := _SNAPSHOT.fullmatch(name))), default=(0, None)
+    )
+    bases = sorted(
+        base for name in listing if name.endswith(names.LOG) and (base := names.base_offset_of(name)) is not None
+    )
+    if bases and bases[0] > end_offset:
+        reason = f"it begins at offset {bases[0]}, and no snapshot holds what lies below"
+        raise CorruptRecordError(reason, path=directory, position=0)
+    if snapshot is not None:
+        yield from _values_in(_Snapshot(context, snapshot), 0)
+    for base in bases:
+        yield from _values_in(SegmentReader(context, base), end_offset)
+
+
+def _values_in(segment: SegmentReader, from_offset: int) -> Iterator[bytes]:
+    try:
+        for window in segment.batches():
+            rows = np.flatnonzero(~window.headers.is_control & (window.headers.table["last_offset"] >= from_offset))
+            records = segment.decode(window, rows, ("value",)).records
+            assert records.values is not None
+            for offset, value in zip(records.offsets.tolist(), records.values.to_list(), strict=True):
+                if offset >= from_offset and value is not None:
+                    yield value
+    finally:
+        segment.close()
+
+
+# The messages
+
+
+@dataclass
+class _State:
+    topics: dict[bytes, str] = field(default_factory=dict)  # names by id
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by type and name of what has them
+
+    def found(self, node_id: str | None) -> FoundSettings:
+        """Those of all brokers count behind those of this one."""
+        topics = {
+            name: TopicSettings(self.configs.get((OF_TOPIC, name), {}), Known.OWN) for name in self.topics.values()
+        }
+        broker: Mapping[str, str] = {
+            **self.configs.get((OF_BROKER, ALL_BROKERS), {}),
+            **(self.configs.get((OF_BROKER, node_id), {}) if node_id is not None else {}),
+        }
+        return FoundSettings(topics, broker)
+
+
+class _Topic(NamedTuple):
+    name: str
+    topic_id: bytes
+
+    def apply(self, state: _State) -> None:
+        state.topics[self.topic_id] = self.name
+
+
+class _Config(NamedTuple):
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+    def apply(self, state: _State) -> None:
+        configs = state.configs.setdefault((self.resource_type, self.resource_name), {})
+        if self.value is None:
+            configs.pop(self.name, None)
+        else:
+            configs[self.name] = self.value
+
+
+class _RemoveTopic(NamedTuple):
+    topic_id: bytes
+
+    def apply(self, state: _State) -> None:
+        state.configs.pop((OF_TOPIC, state.topics.pop(self.topic_id, "")), None)
+
+
+_Message = _Topic | _Config | _RemoveTopic
+
+
+class _Id(NamedTuple):
+    """Sixteen bytes."""
+
+    def read(self, reader: Reader, version: int) -> bytes:
+        return bytes(reader.take(16))
+
+    def write(self, writer: object, version: int, value: bytes) -> None:
+        raise NotImplementedError  # controllers write these
+
+
+_SCHEMAS = {
+    TOPIC: Struct(_Topic, (Field("name", String()), Field("topic_id", _Id()))),
+    CONFIG: Struct(
+        _Config,
+        (
+            Field("resource_type", Int("b")),
+            Field("resource_name", String()),
+            Field("name", String()),
+            Field("value", String(nullable=True)),
+        ),
+    ),
+    REMOVE_TOPIC: Struct(_RemoveTopic, (Field("topic_id", _Id()),)),
+}
+
+
+def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
+    """What counts: not what lies in a transaction that its controller aborted, or did not end."""
+    pending: list[_Message] | None = None
+    for value in values:
+        reader = Reader(value, flexible=True)
+        frame, kind, version = (reader.unsigned_varint() for _ in range(3))
+        if frame != FRAME_VERSION:
+            raise InvalidRecordError(f"a metadata record in a frame of version {frame}, 1 is known", position=0)
+        if kind == BEGIN_TRANSACTION:
+            pending = []
+        elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
+            yield from (pending or ()) if kind == END_TRANSACTION else ()
+            pending = None
+        elif kind in _SCHEMAS:
+            message: _Message = _SCHEMAS[kind].read(reader, version)
+            if pending is None:
+                yield message
+            else:
+                pending.append(message)

@@ -1,0 +1,56 @@
+"""The settings that hold for a topic, and which of them somebody gave: only by those are its records deleted.
+
+A directory that a broker left does not hold the settings of its topics. Kafka's defaults would delete there what the
+broker kept for ever, so limits of retention that nobody gave are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark_commitlog.storage.broker_settings.found import FoundSettings
+from pyspark_commitlog.storage.config import LogConfig, keys_of
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, POLICY_KEY, settled
+from pyspark_commitlog.storage.topics_file import Known, TopicDescription
+
+LIMITS = ("retention.ms", "retention.bytes")
+NO_LIMIT = "-1"
+
+_BROKERS_KEYS = {key.name: {synonym.name for synonym in key.synonyms} for key in keys_of(LogConfig).values()}
+
+
+def config_of(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
+    """The settings of a topic: those of the ``run``, the topic's own, the ``broker``'s, then Kafka's defaults.
+
+    Internal topics stay compacted. Limits that nobody gave are none. Raises InvalidConfigError.
+    """
+    given = {**topic.configs, **run, **{key: NO_LIMIT for key in ungiven(topic, run, broker) if key in LIMITS}}
+    return LogConfig.from_mapping(settled(topic.name, given), broker=broker)
+
+
+def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
+    """Of the settings by which records are deleted or compacted, those that nobody gave.
+
+    A broker's own settings count where all is known that the topic has of its own: else it may have another value.
+    """
+    if topic.known is Known.ALL:
+        return frozenset()
+    given = set(run)
+    if topic.known is not Known.NOTHING:
+        given.update(topic.configs)
+    if topic.known is Known.OWN:
+        given.update(key for key, synonyms in _BROKERS_KEYS.items() if not synonyms.isdisjoint(broker))
+    return frozenset({POLICY_KEY, *LIMITS} - given)
+
+
+def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription:
+    """A topic with what was found of a broker's settings; those that it was given here count first.
+
+    Keys that are not Kafka's topic keys, as vendors have them, are left out.
+    """
+    if topic.known is Known.ALL or topic.name not in found.topics or topic.name in INTERNAL_TOPICS:
+        return topic
+    configs, known = found.topics[topic.name]
+    theirs = {key: value for key, value in configs.items() if key in _BROKERS_KEYS}
+    return replace(topic, configs={**theirs, **(topic.configs if topic.known is Known.SOME else {})}, known=known)

@@ -1,0 +1,53 @@
+"""Internal topics: what brokers and this engine keep for themselves, under settings that nobody changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import InvalidConfigError, PolicyViolationError
+from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+
+POLICY_KEY = "cleanup.policy"
+INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
+    GROUP_METADATA_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
+    TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
+}
+_OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which this engine neither writes nor reads
+
+
+def is_internal(topic: str) -> bool:
+    """Whether only its name chooses a topic for maintenance: never a pattern, nor "all"."""
+    return topic in INTERNAL_TOPICS or topic in _OF_A_BROKER
+
+
+def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that hold for a topic: internal ones of ours stay compacted, whatever is asked for.
+
+    They hold queries' progress and the decisions on transactions, each the newest record of its key, however old.
+    """
+    return {**settings, POLICY_KEY: "compact"} if topic in INTERNAL_TOPICS else dict(settings)
+
+
+def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
+    """The same for settings that were parsed."""
+    return replace(config, cleanup_policy=frozenset({"compact"})) if topic in INTERNAL_TOPICS else config
+
+
+def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
+    """Raise InvalidConfigError where an internal topic is asked to be anything but compacted."""
+    if topic in INTERNAL_TOPICS and settings.get(POLICY_KEY, "compact").strip() != "compact":
+        raise InvalidConfigError(
+            f"{POLICY_KEY} = {settings[POLICY_KEY]}: topic {topic!r} is internal and stays compacted, as it keeps the "
+            "progress of queries and groups, and the decisions on transactions"
+        )
+
+
+def check_changeable(topic: str, what: str) -> None:
+    """Raise PolicyViolationError where ``what``, which would change a topic, is asked of an internal one."""
+    if topic in INTERNAL_TOPICS:
+        raise PolicyViolationError(
+            f"topic {topic!r} is internal, and {what} is refused: it keeps the progress of queries and groups, or the "
+            "decisions on transactions. To forget a group, use commitlog groups --delete"
+        )

@@ -1,0 +1,100 @@
+"""Internal topics keep queries' progress: no door opens to their settings or their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, PolicyViolationError
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, is_internal
+from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.topics import add_partitions, alter_configs, delete_records, delete_topic
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import records
+
+NAMES = tuple(INTERNAL_TOPICS)
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> LogManager:
+    """Each internal topic has a record."""
+    opened = LogManager.open(directory_with_internal_topics(tmp_path / "log"))
+    for name in NAMES:
+        opened.open_log(name, 0).append_records(records([b"progress"], keys=[b"query"]))
+    return opened
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda manager, name: alter_configs(manager, name, {"retention.ms": "1"}), id="alter"),
+        pytest.param(
+            lambda manager, name: alter_configs(manager, name, {"cleanup.policy": "delete"}, dry_run=True), id="dry run"
+        ),
+        pytest.param(lambda manager, name: alter_configs(manager, name, {"cleanup.policy": None}), id="take back"),
+        pytest.param(lambda manager, name: add_partitions(manager, name, 60), id="partitions"),
+        pytest.param(delete_topic, id="delete"),
+    ],
+)
+def test_a_change_of_an_internal_topic_is_refused(
+    change: Callable[[LogManager, str], object], name: str, manager: LogManager
+) -> None:
+    before = manager.topics()
+    with pytest.raises(PolicyViolationError, match=f"topic '{name}' is internal, and .* is refused"):
+        change(manager, name)
+    assert manager.topics() == before
+    assert manager.open_reader(name, 0).log_start_offset == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_records_of_an_internal_topic_are_not_deleted_and_others_are(
+    name: str, is_dry: bool, manager: LogManager
+) -> None:
+    manager.create_topic("orders", partitions=1)
+    manager.open_log("orders", 0).append_records(records([b"a"]))
+    results = list(delete_records(manager, {(name, 0): -1, ("orders", 0): -1}, dry_run=is_dry))
+    assert [each.log_start_offset for each in results] == [None, 1]
+    assert isinstance(results[0].error, PolicyViolationError)
+    assert manager.open_reader(name, 0).log_start_offset == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_settings_it_has_or_is_opened_with_it_stays_compacted(name: str, tmp_path: Path) -> None:
+    """``topics.json`` may have other ones of a version that took them."""
+    directory = directory_with_internal_topics(tmp_path / "log")
+    path = Path(directory) / "topics.json"
+    path.write_text(path.read_text().replace('"compact"', '"delete"'))
+    for overrides in ({}, {"cleanup.policy": "delete", "retention.ms": "1"}):
+        with LogManager.open(directory, overrides=overrides) as manager:
+            assert manager.config(name).cleanup_policy == {"compact"}
+            log = manager.open_log(name, 0, LogConfig(cleanup_policy=frozenset({"delete"})))
+            log.append_records(records([b"progress"], keys=[b"query"]))
+            with pytest.raises(PolicyViolationError):
+                log.delete_records(-1)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
+def test_an_internal_topic_is_made_compacted(policy: str, tmp_path: Path) -> None:
+    with (
+        LogManager.open(str(tmp_path), create=True) as manager,
+        pytest.raises(LogStoreError) as refused,
+    ):
+        manager.create_topic(NAMES[0], partitions=1, configs={"cleanup.policy": policy})
+    assert isinstance(refused.value, InvalidConfigError)
+
+
+def test_an_internal_topic_without_records_may_be_deleted(tmp_path: Path) -> None:
+    with LogManager.open(directory_with_internal_topics(tmp_path / "log")) as manager:
+        for name in NAMES:
+            delete_topic(manager, name)
+        assert not manager.topics()
+
+
+def test_topics_that_only_brokers_keep_are_internal_too() -> None:
+    assert all(map(is_internal, (*NAMES, "__share_group_state", "__remote_log_metadata")))
+    assert not is_internal("_schemas")
