@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.maintenance.arguments import Parser
-from pyspark_commitlog.pipeline.schema_stores import SchemaFolder, SchemaRegistry
-from pyspark_commitlog.pipeline.serdes import JsonSerde, Serde
+from pyspark_commitlog.pipeline.serdes import Serde
 from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.tables import Mode, absolute, changes_to_records, starting_offsets, table_sink
-from pyspark_commitlog.storage import InvalidConfigError, parse_pairs
+from pyspark_commitlog.pipeline.value_arguments import add_value_arguments
+from pyspark_commitlog.pipeline.value_arguments import serde_of as _serde
+from pyspark_commitlog.storage import parse_pairs
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -47,10 +44,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     add("--table", required=True, metavar="PATH", help="of the Delta table")
     add("--checkpoint", required=True, metavar="DIR", help="of the query, which goes on from there")
     add("--every", metavar="TIME", help="go on until stopped, a micro-batch every so often: '10 seconds'")
-    add("--format", default="raw", choices=["raw", "json", "avro"], help="of values: bytes, or columns (raw)")
-    add("--schema", metavar="SCHEMA", help="of json: 'carrier string, delay int'; of avro: the path of a file *.avsc")
-    add("--registry", metavar="URL", help="of avro: values have Confluent's header, and this registry the schemas")
-    add("--schema-folder", metavar="DIR", help="the same with files <id>.avsc; without either: single objects")
+    add_value_arguments(command)
 
 
 class Query(NamedTuple):
@@ -95,28 +89,3 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 def _given(**options: str | None) -> dict[str, str]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _serde(options: argparse.Namespace) -> Serde | None:
-    if options.format == "raw":
-        return None
-    if options.schema is None:
-        raise InvalidConfigError(f"--format {options.format} needs --schema")
-    if options.format == "json":
-        schema = cast(StructType, StructType.fromDDL(options.schema))
-        return JsonSerde(to_arrow_schema(schema, timezone="UTC"))
-    return _avro_serde(options)
-
-
-def _avro_serde(options: argparse.Namespace) -> Serde:
-    avro = import_module("pyspark_commitlog.pipeline.avro")  # only here: it comes with an extra
-    framing = avro.SingleObject()
-    if options.registry or options.schema_folder:
-        store = SchemaRegistry(options.registry) if options.registry else SchemaFolder(options.schema_folder)
-        framing = avro.Confluent(store, f"{options.topic}-value")
-    try:
-        schema = Path(options.schema).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidConfigError(f"--schema {options.schema}: {error}; of avro it is the path of a file") from None
-    serde: Serde = avro.AvroSerde(schema, framing)
-    return serde

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from pyspark_commitlog.pipeline.asking import (
+    Answer,
+    Headers,
+    Question,
+    ask,
+    check_headers,
+    split_credentials,
+    without_secrets,
+)
 from pyspark_commitlog.storage import InvalidConfigError, LogStoreError
 
 T = TypeVar("T")
 
-_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_MEDIA_TYPES = tuple((name, "application/vnd.schemaregistry.v1+json") for name in ("Accept", "Content-Type"))
 
 
 class SchemaRegistryError(LogStoreError):
@@ -56,20 +63,30 @@ class SchemaFolder:
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry at ``url``. ``headers`` go with every request, as (name, value), such as Authorization.
+    """A registry at ``url``, which may be ``https://user:password@host``. ``headers`` are (name, value).
 
+    They go with every request to this host, and travel with the query's plan to Spark's workers. ``headers_file`` is
+    the path of a file with lines ``Name: value``, which each worker reads when it asks: what it holds is in no plan.
     With ``register`` a schema that is written with for the first time is registered under its subject; without, it
-    must have been. Raises SchemaRegistryError where the registry does not answer within ``timeout_s``, or refuses.
+    must have been. Failures that may pass are tried again within ``timeout_s``; then, and at once where the registry
+    refuses, SchemaRegistryError is raised. Credentials are in no error and no repr.
     """
 
-    url: str
+    url: str  # user and password, if given, become a header
     register: bool = False
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Headers = field(default=(), repr=False)
     timeout_s: float = 10
+    headers_file: str | None = None
 
     def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https"):
-            raise InvalidConfigError(f"schema registry {self.url!r}: its address begins with http:// or https://")
+        bare, credentials = split_credentials(self.url)
+        given = check_headers(self.headers, f"schema registry {bare}")
+        if credentials and any(name.lower() == "authorization" for name, _ in given):
+            raise InvalidConfigError(f"schema registry {bare}: both its address and its headers hold credentials")
+        if self.timeout_s <= 0:
+            raise InvalidConfigError(f"schema registry {bare}: timeout_s is {self.timeout_s}; it must be above 0")
+        object.__setattr__(self, "url", bare)
+        object.__setattr__(self, "headers", (*given, *credentials))
 
     def schema(self, schema_id: int) -> str | None:
         found = self._ask(f"/schemas/ids/{schema_id}")
@@ -95,27 +112,47 @@ class SchemaRegistry:
 
     def _ask(self, path: str, body: dict[str, str] | None = None) -> dict[str, Any] | None:
         """The answer; None for 404, which says that there is no such schema or subject."""
-        request = urllib.request.Request(
-            self.url.rstrip("/") + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE, **dict(self.headers)},
-        )
+        credentials = (*self.headers, *_headers_of(self.headers_file))
+        sent = None if body is None else json.dumps(body).encode()
+        answer = ask(Question(self.url.rstrip("/") + path, sent, _MEDIA_TYPES, credentials, self.timeout_s))
+        if answer.status == 404:
+            return None
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
-                answer = json.load(response)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            said = error.read(1000).decode(errors="replace")
-            raise SchemaRegistryError(f"{self} answered {error.code} to {path}: {said}") from None
-        except (OSError, ValueError) as error:
-            raise SchemaRegistryError(f"{self} did not answer to {path}: {error}") from None
-        if not isinstance(answer, dict):
-            raise SchemaRegistryError(f"{self} answered {answer!r} to {path}")
-        return answer
+            if answer.status is None or answer.status >= 300:
+                raise ValueError
+            found = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            told = without_secrets(_told(answer, path, self.timeout_s), credentials)
+            raise SchemaRegistryError(f"{self} {told}") from None
+        if not isinstance(found, dict):
+            raise SchemaRegistryError(without_secrets(f"{self} answered {found!r:.1000} to {path}", credentials))
+        return found
 
     def _field(self, answer: dict[str, Any], name: str, kind: type[T]) -> T:
         value = answer.get(name)
         if not isinstance(value, kind):
-            raise SchemaRegistryError(f"{self} gave no {name}, but {answer!r}")
+            shown = without_secrets(f"{answer!r:.1000}", self.headers)
+            raise SchemaRegistryError(f"{self} gave no {name}, but {shown}")
         return value
+
+
+def _told(answer: Answer, path: str, timeout_s: float) -> str:
+    tries = f" ({answer.tries} tries within {timeout_s:g} s)" if answer.tries > 1 else ""
+    if answer.status is None:
+        return f"did not answer to {path}: {answer.failure}{tries}"
+    elsewhere = f"; it redirected to {answer.redirected_to}, which is not sent credentials" * bool(answer.redirected_to)
+    what = f"answered {answer.status} to {path}" if answer.status >= 300 else f"did not answer to {path} with JSON"
+    return f"{what}: {answer.body[:1000].decode(errors='replace')}{elsewhere}{tries}"
+
+
+def _headers_of(file: str | None) -> Headers:
+    """The headers in a file, a line each. Raises InvalidConfigError, without their values, where it cannot be read."""
+    if file is None:
+        return ()
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConfigError(f"headers of the schema registry, file {file}: {why}") from None
+    pairs = [line.partition(":") for line in lines if line.strip()]
+    return check_headers(((name.strip(), value.strip()) for name, _, value in pairs), f"file {file}")

@@ -24,6 +24,9 @@ T = TypeVar("T")
 Mode = Literal["failfast", "permissive"]
 
 
+_CONFLUENT_MAGIC = b"\0"  # no JSON begins with it
+
+
 class SerializationError(LogStoreError):
     """A value that does not decode, or a row that does not fit the schema it is to be written with."""
 
@@ -46,12 +49,14 @@ class Serde(Protocol):
 class JsonSerde:
     """A JSON object a value, UTF-8. Fields the schema does not have are passed over, missing ones are null.
 
-    Dates and timestamps are ISO 8601 text, decimals text (numbers are read as well). Raises InvalidConfigError for
-    types that have no form in JSON here, such as bytes, times and maps.
+    Dates and timestamps are ISO 8601 text, decimals text (numbers are read as well). ``confluent_header``: values may
+    begin with Confluent's header, 00 and a schema's id of 4 bytes, which is passed over; such a serde only reads.
+    Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and maps.
     """
 
-    def __init__(self, schema: pa.Schema, mode: Mode = "failfast") -> None:
+    def __init__(self, schema: pa.Schema, mode: Mode = "failfast", *, confluent_header: bool = False) -> None:
         check_mode(mode)
+        self._confluent_header = confluent_header
         for field in schema:
             _check_json(field.type, field.name)
         self.type = pa.struct(list(schema))
@@ -62,6 +67,8 @@ class JsonSerde:
         return by_chunk(self._decode, values, self.type)
 
     def encode(self, rows: pa.Array) -> pa.Array:
+        if self._confluent_header:
+            raise InvalidConfigError("a JsonSerde with confluent_header only reads: JSON is written without a header")
         return by_chunk(self._encode, rows, pa.binary())
 
     def _decode(self, values: pa.Array) -> pa.Array:
@@ -82,7 +89,8 @@ class JsonSerde:
             if len(values) == 1 and self._permissive:
                 return [pa.nulls(1, self.type)]
             if len(values) == 1:
-                raise _at(rows[0].as_py(), "is not the JSON that was expected", error, values[0].as_py()) from None
+                told = error if self._confluent_header else f"{error}{_of_header(values[0].as_py())}"
+                raise _at(rows[0].as_py(), "is not the JSON that was expected", told, values[0].as_py()) from None
             half = len(values) // 2
             return self._parts(values[:half], rows[:half]) + self._parts(values[half:], rows[half:])
 
@@ -95,6 +103,8 @@ class JsonSerde:
         """
         if not len(values):
             return pa.nulls(0, self.type)
+        if self._confluent_header:
+            values = pc.if_else(pc.starts_with(values, _CONFLUENT_MAGIC), pc.binary_slice(values, 5), values)
         if not pc.all(pc.match_substring_regex(values, r"(?s)^\s*\{.*\}\s*$")).as_py():
             raise pa.ArrowInvalid("a value is not a JSON object")
         data = b"\n".join(values.to_pylist())
@@ -164,7 +174,16 @@ def check_mode(mode: str) -> None:
         raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
 
 
-def _at(row: int, what: str, why: Exception, value: bytes) -> SerializationError:
+def _of_header(value: bytes) -> str:
+    if not value.startswith(_CONFLUENT_MAGIC) or len(value) < 5:
+        return ""
+    return (
+        f"; it begins with Confluent's header (00 and the schema's id, {int.from_bytes(value[1:5])}), "
+        "which confluent_header=True passes over, or --confluent-header of the export job"
+    )
+
+
+def _at(row: int, what: str, why: object, value: bytes) -> SerializationError:
     begins = value[:24].hex(" ") + (" ..." if len(value) > 24 else "")
     return SerializationError(
         f"row {row} {what}: {why}; its value has {len(value)} bytes: {begins}. "

@@ -11,11 +11,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.pipeline.avro import Confluent
 from pyspark_commitlog.pipeline.exports import parser, query
+from pyspark_commitlog.pipeline.schema_stores import SchemaRegistry
 from pyspark_commitlog.pipeline.tables import TableSink
+from pyspark_commitlog.pipeline.value_arguments import serde_of
 from pyspark_commitlog.storage import InvalidConfigError, LogManager
 
 COMMON = ["--log-dir", "log", "--topic", "t", "--table", "table", "--checkpoint", "checkpoint"]
+JSON = ["--schema", "v string"]
 
 
 def given(direction: str, *more: str) -> argparse.Namespace:
@@ -45,6 +49,15 @@ def test_wrong_use_ends_with_1_and_says_what_is_expected(
     [
         (["--format", "json"], "--format json needs --schema"),
         (["--format", "avro", "--schema", "nowhere.avsc"], "nowhere.avsc.*the path of a file"),
+        (["--format", "json", *JSON, "--registry", "http://h"], "takes no --registry; .*--confluent-header"),
+        (["--format", "json", *JSON, "--schema-folder", "d"], "takes no --schema-folder; .*--confluent-header"),
+        (["--format", "json", *JSON, "--registry-headers", "f"], "takes no --registry-headers"),
+        (["--format", "raw", "--registry", "http://h", "--schema-folder", "d"], "no --registry, --schema-folder"),
+        (["--schema", "v string"], "--format raw takes no --schema; columns need --format json or avro"),
+        (["--confluent-header"], "--format raw takes no --confluent-header"),
+        (["--format", "avro", "--schema", "f", "--confluent-header"], "--format avro takes no --confluent-header"),
+        (["--format", "avro", "--schema", "f", "--registry", "http://h", "--schema-folder", "d"], "from one of them"),
+        (["--format", "avro", "--schema", "f", "--registry-headers", "f"], "--registry-headers needs --registry"),
     ],
 )
 def test_values_without_a_schema_are_refused_before_anything_is_read(more: list[str], told: str) -> None:
@@ -52,6 +65,29 @@ def test_values_without_a_schema_are_refused_before_anything_is_read(more: list[
     with pytest.raises(InvalidConfigError, match=told):
         query(session, given("to-table", *more))
     assert session.mock_calls == []
+
+
+def test_confluents_header_before_json_is_passed_over_on_the_way_in_only(spark: SparkSession) -> None:
+    more = ["--format", "json", *JSON, "--confluent-header"]
+    serde = serde_of(given("to-table", *more))
+    assert serde is not None
+    assert serde.decode(pa.array([b'\0\0\0\0\7{"v":"1"}', b'{"v":"2"}'])).to_pylist() == [{"v": "1"}, {"v": "2"}]
+    with pytest.raises(InvalidConfigError, match="to-topic writes JSON without a header"):
+        serde_of(given("to-topic", *more))
+
+
+def test_credentials_in_a_file_are_found_from_any_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.avsc").write_text('{"type": "record", "name": "R", "fields": [{"name": "v", "type": "string"}]}')
+    more = ["--registry", "http://h", "--registry-headers", "secrets/registry"]
+    (store,) = {
+        each.store
+        for each in vars(serde_of(given("to-table", "--format", "avro", "--schema", "s.avsc", *more))).values()
+        if isinstance(each, Confluent)
+    }
+    assert store == SchemaRegistry("http://h", headers_file=str(tmp_path / "secrets" / "registry"))
 
 
 def test_avro_values_are_written_with_the_header_that_was_asked_for(tmp_path: Path, log_dir: str) -> None:

@@ -395,6 +395,27 @@ class TestJson:
         rows = JsonSerde(JSON_TYPES, "permissive").decode(column).to_pylist()
         assert [row and row["number"] for row in rows] == [1, None, None, 2, None]
 
+    @pytest.mark.parametrize("number", [0, 7, 0x0A0D2022, 0xC3A9C3A9, 0xFFFFFFFF])
+    def test_confluents_header_is_named_and_passed_over_where_that_is_asked_for(self, number: int) -> None:
+        column = pa.array([b'{"number": 1}', b"\0" + number.to_bytes(4) + b' {"number": 2}', None])
+        with pytest.raises(
+            SerializationError, match=rf"^row 1 .*Confluent's header .* {number}\), which confluent_header"
+        ):
+            JsonSerde(JSON_TYPES).decode(column)
+        for mode in ("failfast", "permissive"):
+            rows = JsonSerde(JSON_TYPES, mode, confluent_header=True).decode(column).to_pylist()  # type: ignore[arg-type]
+            assert [row and row["number"] for row in rows] == [1, 2, None]
+
+    @pytest.mark.parametrize("value", [b"\0", b"\0\0\0\0", b"\0\0\0\0\1", b'\1\0\0\0\0{"number": 1}', b"\0" * 5 + b"x"])
+    def test_header_that_is_cut_or_another_or_before_no_object_is_refused(self, value: bytes) -> None:
+        with pytest.raises(SerializationError, match=f"its value has {len(value)} bytes: {value.hex(' ')}"):
+            JsonSerde(JSON_TYPES, confluent_header=True).decode(pa.array([value]))
+        assert JsonSerde(JSON_TYPES, "permissive", confluent_header=True).decode(pa.array([value])).null_count == 1
+
+    def test_serde_that_passes_over_headers_writes_none(self) -> None:
+        with pytest.raises(InvalidConfigError, match="only reads"):
+            JsonSerde(JSON_TYPES, confluent_header=True).encode(pa.array([{}]))
+
     @pytest.mark.parametrize(
         "values",
         [
@@ -467,15 +488,16 @@ class TestRegistryFaults:
         registry.answers["/schemas/ids/1"] = status, body
         try:
             with pytest.raises(SchemaRegistryError, match=told):
-                SchemaRegistry(registry.url).schema(1)
+                SchemaRegistry(registry.url, timeout_s=0.2).schema(1)
         finally:
             del registry.answers["/schemas/ids/1"]
 
     def test_registry_out_of_reach_makes_no_value_null(self) -> None:
         with ThreadingHTTPServer(("127.0.0.1", 0), Registry.Handler) as server:
             gone = f"http://127.0.0.1:{server.server_port}"
+        store = SchemaRegistry(gone, timeout_s=0.2)
         with pytest.raises(SchemaRegistryError, match=f"{gone} did not answer"):
-            AvroSerde(FLIGHT, Confluent(SchemaRegistry(gone)), "permissive").decode(pa.array([GOOD]))
+            AvroSerde(FLIGHT, Confluent(store), "permissive").decode(pa.array([GOOD]))
 
     def test_schema_to_write_with_must_be_there(self, registry: Registry, tmp_path: Path) -> None:
         rows = pa.array(FLIGHTS[:1])

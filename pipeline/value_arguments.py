@@ -1,0 +1,88 @@
+"""The arguments of the export job that say what values hold."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_commitlog.pipeline.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
+from pyspark_commitlog.pipeline.serdes import JsonSerde, Serde
+from pyspark_commitlog.storage import InvalidConfigError
+
+# What each format takes; another argument would have no effect, and is refused.
+_TAKEN = {
+    "raw": (),
+    "json": ("schema", "confluent_header"),
+    "avro": ("schema", "registry", "registry_headers", "schema_folder"),
+}
+
+
+def add_value_arguments(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--format", default="raw", choices=list(_TAKEN), help="of values: bytes, or columns (raw)")
+    add("--schema", metavar="SCHEMA", help="of json: 'carrier string, delay int'; of avro: the path of a file *.avsc")
+    add("--confluent-header", action="store_true", help="of json: pass over Confluent's header, 00 and a schema's id")
+    add("--registry", metavar="URL", help="of avro: values have Confluent's header, and this registry the schemas")
+    add("--registry-headers", metavar="FILE", help="lines 'Name: value' to send to it, such as Authorization")
+    add("--schema-folder", metavar="DIR", help="the same with files <id>.avsc; without either: single objects")
+
+
+def serde_of(options: argparse.Namespace) -> Serde | None:
+    """None for ``--format raw``. Raises InvalidConfigError for arguments that miss, or would have no effect."""
+    _check(options)
+    if options.format == "raw":
+        return None
+    if options.format == "avro":
+        return _avro_serde(options)
+    schema = cast(StructType, StructType.fromDDL(options.schema))
+    return JsonSerde(to_arrow_schema(schema, timezone="UTC"), confluent_header=options.confluent_header)
+
+
+def _check(options: argparse.Namespace) -> None:
+    every = sorted({name for names in _TAKEN.values() for name in names})
+    given = [name for name in every if getattr(options, name)]
+    if useless := [_flag(name) for name in given if name not in _TAKEN[options.format]]:
+        raise InvalidConfigError(f"--format {options.format} takes no {', '.join(useless)}{_instead(options)}")
+    if options.format != "raw" and options.schema is None:
+        raise InvalidConfigError(f"--format {options.format} needs --schema")
+    if options.registry and options.schema_folder:
+        raise InvalidConfigError("--registry and --schema-folder: schemas come from one of them")
+    if options.registry_headers and not options.registry:
+        raise InvalidConfigError("--registry-headers needs --registry")
+    if options.confluent_header and options.direction == "to-topic":
+        raise InvalidConfigError("--confluent-header is for reading: to-topic writes JSON without a header")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _instead(options: argparse.Namespace) -> str:
+    if options.format == "json" and (options.registry or options.schema_folder):
+        return "; the columns are those of --schema, and --confluent-header passes over the schema's id"
+    return "; columns need --format json or avro" if options.format == "raw" else ""
+
+
+def _avro_serde(options: argparse.Namespace) -> Serde:
+    avro = import_module("pyspark_commitlog.pipeline.avro")  # only here: it comes with an extra
+    framing = avro.SingleObject()
+    if options.registry or options.schema_folder:
+        framing = avro.Confluent(_store(options), f"{options.topic}-value")
+    try:
+        schema = Path(options.schema).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfigError(f"--schema {options.schema}: {error}; of avro it is the path of a file") from None
+    serde: Serde = avro.AvroSerde(schema, framing)
+    return serde
+
+
+def _store(options: argparse.Namespace) -> SchemaStore:
+    if options.schema_folder:
+        return SchemaFolder(options.schema_folder)
+    headers = options.registry_headers and str(Path(options.registry_headers).absolute())
+    return SchemaRegistry(options.registry, headers_file=headers)
