@@ -206,6 +206,15 @@ class _Tail:
         end = self._log.end_offset(self._span.isolation)
         return end if self._bound is None else min(end, self._bound)
 
+    @property
+    def holding(self) -> str | None:
+        """What keeps records of this partition from being printed; None where nothing does."""
+        found = storage.holding_transaction(self._log)
+        if found is None or self._span.isolation is storage.Isolation.READ_UNCOMMITTED or self._bound is not None:
+            return None
+        waiting = self._log.log_end_offset - found.first_offset
+        return f"{found}: {waiting:,} offsets wait for its end; see commitlog transactions"
+
     def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> str:
         """See what was appended or deleted; ``marks`` is what the checkpoints say now.
 
@@ -262,3 +271,5 @@ class _Printing:
         self._told[tail.name] = tail.end
         self._output.flush()  # before it, in whatever order a terminal shows the two
         typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)
+        if tail.holding is not None:
+            typer.echo(f"% {tail.name}: {tail.holding}", err=True)

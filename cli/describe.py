@@ -82,6 +82,8 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         f"{found.topic}-{found.partition}: offsets {facts.log_start_offset} to {facts.log_end_offset}{stable}, "
         f"{segments}, {facts.size:,} bytes"
     )
+    if found.holding is not None:
+        yield f"  {found.holding}: readers of committed records wait for it; see commitlog transactions"
     if found.cleanable is not None:
         what = found.cleanable
         due = (
@@ -122,6 +124,7 @@ def _json(found: storage.PartitionDescription) -> dict[str, Any]:
         "log_start_offset": facts.log_start_offset,
         "last_stable_offset": facts.last_stable_offset,
         "log_end_offset": facts.log_end_offset,
+        **({} if found.holding is None else {"open_transaction": found.holding._asdict()}),
         "bytes": facts.size,
         "dirty_ratio": None if what is None else what.ratio,
         "compaction_due": None if what is None else what.is_due,

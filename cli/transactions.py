@@ -1,14 +1,15 @@
-"""``commitlog transactions``: which transactions are open, and what holds readers of committed records back."""
+"""``commitlog transactions``: which transactions are open, what readers wait for, and the end of those that hang."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.cli.flags import AsJson, LogDir
+from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, OneTopic
 from pyspark_commitlog.cli.output import Column, print_json, print_table
 
 COLUMNS = (
@@ -26,10 +27,25 @@ COLUMNS = (
     Column("HELD-BACK", is_number=True),
 )
 
+FindHanging = Annotated[bool, typer.Option("--find-hanging", help="Show only those that no coordinator will end.")]
+Abort = Annotated[bool, typer.Option("--abort", help="End the one that begins at --start-offset of a partition.")]
+Partition = Annotated[int | None, typer.Option(help="With --topic: only this one.")]
+StartOffset = Annotated[int | None, typer.Option(help="With --abort: where the transaction begins, FIRST-OFFSET.")]
+MaxTimeout = Annotated[
+    int, typer.Option("--max-transaction-timeout", help="With --find-hanging: younger ones are left out; minutes.")
+]
 
-def transactions(
+
+def transactions(  # the flags are those of kafka-transactions
     *,
     log_dir: LogDir,
+    find_hanging: FindHanging = False,
+    abort: Abort = False,
+    topic: OneTopic = None,
+    partition: Partition = None,
+    start_offset: StartOffset = None,
+    max_transaction_timeout: MaxTimeout = 15,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the open transactions of a log directory, the oldest first, with a row for each partition they wrote to.
@@ -39,15 +55,59 @@ def transactions(
     retention comes; Superseded: its producer went on; Unknown: no transactional id has its producer, a broker's whose
     __transaction_state is not here. Retention ends what is older than its timeout and nobody's, but for Unknown ones.
     Takes no lock, so a running broker's directory may be looked at.
+
+    A transaction hangs where no coordinator will write its marker: --abort does, once its producer surely writes no
+    more. One that a coordinator still ends is refused. The broker must be stopped then.
     """
+    if abort and find_hanging:
+        raise typer.BadParameter("--abort and --find-hanging exclude each other")
     with storage.LogManager.open(log_dir) as manager:
-        found = storage.open_transactions(manager)
+        if abort:
+            _abort(manager, topic, partition, start_offset, is_dry=dry_run, as_json=as_json)
+            return
+        found = (
+            storage.find_hanging(manager, max_timeout_ms=max_transaction_timeout * 60_000)
+            if find_hanging
+            else storage.open_transactions(manager)
+        )
+    found = _within(found, topic, partition)
     if as_json:
         print_json(map(_json, found))
     elif found:
         print_table(COLUMNS, [row for each in found for row in _rows(each)])
     else:
-        typer.echo("no open transactions")
+        typer.echo("no hanging transactions" if find_hanging else "no open transactions")
+
+
+def _abort(
+    manager: storage.LogManager,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    *,
+    is_dry: bool,
+    as_json: bool,
+) -> None:
+    if topic is None or partition is None or start_offset is None:
+        raise typer.BadParameter("--abort needs --topic, --partition and --start-offset")
+    ended = storage.abort_transaction(manager, topic, partition, start_offset, dry_run=is_dry)
+    if as_json:
+        print_json([{"topic": topic, "partition": partition, **ended._asdict(), "aborted": not is_dry}])
+    else:
+        typer.echo(f"{'would abort' if is_dry else 'aborted'} {topic}-{partition}: {ended}")
+
+
+def _within(
+    found: list[storage.OpenTransaction], topic: str | None, partition: int | None
+) -> list[storage.OpenTransaction]:
+    """Those with records in the topic, or the partition, that were asked for; all where neither was."""
+    if topic is None:
+        return found
+    parts = (
+        tuple(place for place in each.partitions if place.topic == topic and partition in (None, place.partition))
+        for each in found
+    )
+    return [replace(each, partitions=inside) for each, inside in zip(found, parts, strict=True) if inside]
 
 
 def _rows(found: storage.OpenTransaction) -> Iterator[tuple[object, ...]]:

@@ -131,6 +131,7 @@ from .topics import delete_topic as delete_topic
 from .topics import topic_id as topic_id
 from .topics import topic_size as topic_size
 from .topics_file import TopicDescription as TopicDescription
+from .transactions import HoldingTransaction as HoldingTransaction
 from .transactions import IdempotentProducer as IdempotentProducer
 from .transactions import OpenPartition as OpenPartition
 from .transactions import OpenTransaction as OpenTransaction
@@ -140,7 +141,10 @@ from .transactions import Transaction as Transaction
 from .transactions import TransactionalWriter as TransactionalWriter
 from .transactions import TransactionCoordinator as TransactionCoordinator
 from .transactions import TransactionPart as TransactionPart
+from .transactions import abort_transaction as abort_transaction
 from .transactions import expire_transactional_ids as expire_transactional_ids
+from .transactions import find_hanging as find_hanging
+from .transactions import holding_transaction as holding_transaction
 from .transactions import open_transactions as open_transactions
 from .transactions import resolve_dead_transactions as resolve_dead_transactions
 from .watcher import LogWatcher as LogWatcher

@@ -11,6 +11,7 @@ from pyspark_commitlog.storage.maintenance.selecting import select_partition
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.retention import RetentionReport, SegmentFate, preview_retention
+from pyspark_commitlog.storage.transactions import HoldingTransaction, holding_transaction
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class PartitionDescription:
     partition: int
     retention: RetentionReport  # a dry run: its plan has every segment, with what becomes of it and why
     cleanable: Cleanable | None  # None of a topic that is not compacted
+    holding: HoldingTransaction | None = None  # what readers of committed records wait for
 
     def compaction_of(self, fate: SegmentFate) -> str | None:
         """Of a segment ``clean``, ``dirty`` or ``uncleanable``: compaction may not touch it yet."""
@@ -43,7 +45,9 @@ def describe_partition(
     chosen = select_partition(manager, topic, partition)
     with manager.open_reader(topic, partition, chosen.config) as log:
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
-        return PartitionDescription(topic, partition, plan, _cleanable(log, checkpointed, now_ms))
+        return PartitionDescription(
+            topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log)
+        )
 
 
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:

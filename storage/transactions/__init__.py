@@ -10,12 +10,19 @@ from pyspark_commitlog.storage.transactions.dead import (
     open_transactions,
     resolve_dead_transactions,
 )
+from pyspark_commitlog.storage.transactions.hanging import (
+    HoldingTransaction,
+    abort_transaction,
+    find_hanging,
+    holding_transaction,
+)
 from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 
 __all__ = [
     "NO_OFFSETS",
+    "HoldingTransaction",
     "IdempotentProducer",
     "OpenPartition",
     "OpenTransaction",
@@ -25,7 +32,10 @@ __all__ = [
     "TransactionCoordinator",
     "TransactionPart",
     "TransactionalWriter",
+    "abort_transaction",
     "expire_transactional_ids",
+    "find_hanging",
+    "holding_transaction",
     "open_transactions",
     "resolve_dead_transactions",
 ]

@@ -93,7 +93,7 @@ def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list
         for each in seen.get(producer_id, []):
             in_epochs.setdefault(each.epoch, []).append(each)
         if value is not None and value.transaction_status in LEFT:
-            in_epochs.setdefault(_epoch_of_records(value, in_epochs), [])
+            in_epochs.setdefault(epoch_of_records(value, in_epochs), [])
         found += [_described(name, value, producer_id, epoch, parts, now_ms) for epoch, parts in in_epochs.items()]
     return sorted(found, key=lambda each: (-each.age_ms, each.producer_id, each.epoch))
 
@@ -116,7 +116,7 @@ def _seen_in(manager: LogManager, place: TopicPartition) -> Iterator[tuple[int, 
             yield producer_id, _Seen(where, producer.epoch, producer.last_timestamp)
 
 
-def _epoch_of_records(value: TransactionLogValue, in_epochs: Mapping[int, object]) -> int:
+def epoch_of_records(value: TransactionLogValue, in_epochs: Mapping[int, object]) -> int:
     """Our Prepare is one epoch above the records, a broker's (before KIP-890) is at theirs."""
     if value.transaction_status is TransactionState.ONGOING or value.producer_epoch in in_epochs:
         return value.producer_epoch
@@ -128,7 +128,7 @@ def _described(
 ) -> OpenTransaction:
     began_ms = max((each.last_timestamp for each in seen), default=NO_TIMESTAMP)
     state = "Unknown" if value is None else "Superseded"
-    if value is not None and value.transaction_status in LEFT and epoch == _epoch_of_records(value, {epoch: seen}):
+    if value is not None and value.transaction_status in LEFT and epoch == epoch_of_records(value, {epoch: seen}):
         state = told(value).split()[0]
         began_ms = value.transaction_start_timestamp_ms
     return OpenTransaction(
@@ -160,7 +160,10 @@ def resolve_dead_transactions(
 def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = False) -> ResolvedTransaction:
     """The same for one transaction, which may have gone on since it was found."""
     if found.transactional_id is None:
-        reason = "no transactional id has this producer: a broker's, whose __transaction_state is not here"
+        reason = (
+            "no transactional id has this producer, so nobody ends it: commitlog transactions --abort does, once it is "
+            "sure that its __transaction_state is not in another directory of a broker"
+        )
         return ResolvedTransaction(found, Resolution.LEFT, reason)
     if found.state == "Ongoing" and found.age_ms < found.timeout_ms:
         reason = f"its transaction.timeout.ms of {found.timeout_ms} is not over"
@@ -198,7 +201,7 @@ def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
     """Whether the state still is the one the transaction was judged by: it may have begun, or been decided, since."""
     if newest.producer_id != found.producer_id:
         return False
-    is_of_it = newest.transaction_status in LEFT and _epoch_of_records(newest, {found.epoch: ()}) == found.epoch
+    is_of_it = newest.transaction_status in LEFT and epoch_of_records(newest, {found.epoch: ()}) == found.epoch
     if found.state == "Superseded":
         return newest.producer_epoch > found.epoch and not is_of_it
     return is_of_it and told(newest).split()[0] == found.state

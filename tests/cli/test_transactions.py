@@ -124,3 +124,62 @@ def test_wrong_use_and_help_say_what_is_right() -> None:
     assert done.code == 2
     assert "--log-dir" in done.stderr
     assert "Superseded" in commitlog("transactions", "--help").stdout
+
+
+# Hanging ones
+
+
+@pytest.fixture
+def hanging(directory: str) -> str:
+    """Partition 0 of t has a record, one of a transaction that no coordinator knows, and another."""
+    with LogManager.open(directory) as manager:
+        log = manager.open_log("t", 0)
+        append(log, b"before")
+        write_transactional(log, 7, 0, b"hangs")
+        append(log, b"behind")
+    return directory
+
+
+ABORT = ("--abort", "--topic", "t", "--partition", "0", "--start-offset", "1")
+
+
+def test_a_hanging_transaction_is_found_and_aborted(hanging: str) -> None:
+    found = commitlog("transactions", "--log-dir", hanging, "--find-hanging", "--json")
+    assert [json.loads(line)["producer_id"] for line in found.stdout.splitlines()] == [7]
+    would = commitlog("transactions", "--log-dir", hanging, *ABORT, "--dry-run")
+    assert would.stdout.startswith(
+        "would abort t-0: open transaction from offset 1, producer 7, epoch 0, last written 2023"
+    )
+    done = commitlog("transactions", "--log-dir", hanging, *ABORT)
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith("aborted t-0: open transaction from offset 1, producer 7, epoch 0")
+    assert commitlog("transactions", "--log-dir", hanging, "--find-hanging").stdout == "no hanging transactions\n"
+    again = commitlog("transactions", "--log-dir", hanging, *ABORT)
+    assert (again.code, again.stdout) == (1, "")
+    assert "no open transaction begins at offset 1; none is open there" in again.stderr
+
+
+def test_open_ones_are_listed_of_a_topic_or_a_partition(hanging: str) -> None:
+    for flags, count in ((["--topic", "t"], 1), (["--topic", "t", "--partition", "1"], 0), (["--topic", "u"], 0)):
+        done = commitlog("transactions", "--log-dir", hanging, "--json", *flags)
+        assert len(done.stdout.splitlines()) == count
+
+
+@pytest.mark.parametrize("flags", [ABORT[:-2], ABORT[:1], (*ABORT, "--find-hanging")])
+def test_an_abort_needs_to_know_what(flags: tuple[str, ...], hanging: str) -> None:
+    assert commitlog("transactions", "--log-dir", hanging, *flags).code == 2
+
+
+def test_cat_and_describe_name_what_readers_wait_for(hanging: str) -> None:
+    name = "open transaction from offset 1, producer 7, epoch 0, last written 2023-11-14 22:13:20.000 UTC"
+    printed = commitlog("cat", "--log-dir", hanging, "-t", "t", "-p", "0", "-e")
+    assert printed.stdout == "before\n"
+    assert printed.stderr.splitlines() == [
+        "% Reached end of topic t [0] at offset 1",
+        f"% t [0]: {name}: 2 offsets wait for its end; see commitlog transactions",
+    ]
+    uncommitted = commitlog("cat", "--log-dir", hanging, "-t", "t", "-e", "--isolation-level", "read_uncommitted")
+    assert "open transaction" not in uncommitted.stderr
+    assert f"{name}: readers of committed records wait" in commitlog("describe", "--log-dir", hanging, "-t", "t").stdout
+    shown = commitlog("describe", "--log-dir", hanging, "-t", "t", "-p", "0", "--json").stdout
+    assert json.loads(shown)["open_transaction"]["producer_id"] == 7

@@ -1,0 +1,144 @@
+"""Hanging transactions: open in a partition, and no coordinator will end them there (Kafka's KIP-664).
+
+Their records hold back the last stable offset for ever. ``kafka-transactions --find-hanging`` and ``--abort`` are the
+same: the first looks for transactions that their coordinators do not know, the second writes an abort marker by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark_commitlog.storage.clock import instant
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError
+from pyspark_commitlog.storage.format.internal import TransactionLogValue
+from pyspark_commitlog.storage.log import Producer
+from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.reader import LogReader
+from pyspark_commitlog.storage.transactions.coordinator import TransactionalIdLock
+from pyspark_commitlog.storage.transactions.dead import (
+    OpenPartition,
+    OpenTransaction,
+    epoch_of_records,
+    open_transactions,
+)
+from pyspark_commitlog.storage.transactions.states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
+
+MAX_TRANSACTION_TIMEOUT_MS = 900_000  # --max-transaction-timeout, of a broker transaction.max.timeout.ms: 15 minutes
+
+
+class HoldingTransaction(NamedTuple):
+    """The open transaction that readers of committed records of a partition wait for."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int  # of it: the last stable offset
+    last_timestamp: int  # ms, of its newest record; -1: it has none
+
+    def __str__(self) -> str:
+        since = f", last written {instant(self.last_timestamp)}" if self.last_timestamp >= 0 else ""
+        return (
+            f"open transaction from offset {self.first_offset}, producer {self.producer_id}, epoch {self.epoch}{since}"
+        )
+
+
+def holding_transaction(log: LogReader) -> HoldingTransaction | None:
+    """What holds the last stable offset of a log back; None where nothing does."""
+    first_offset = next(iter(log.producers.ongoing), None)
+    if first_offset is None:
+        return None
+    return _described(log, first_offset, log.producers.ongoing[first_offset])
+
+
+def find_hanging(
+    manager: LogManager, *, max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS, now_ms: int | None = None
+) -> list[OpenTransaction]:
+    """The open transactions that no coordinator ends, with the partitions where they hang, the oldest first.
+
+    Those younger than ``max_timeout_ms`` are left out: their coordinator may still get to know the partition.
+    """
+    states = TransactionStates(manager)
+    old = (each for each in open_transactions(manager, now_ms=now_ms) if each.age_ms >= max_timeout_ms)
+    return [hanging for each in old if (hanging := _hanging_part(states, each)).partitions]
+
+
+def _hanging_part(states: TransactionStates, found: OpenTransaction) -> OpenTransaction:
+    def hangs(place: OpenPartition) -> bool:
+        return _coordinator_of(states, place[:2], found.producer_id, found.epoch) is None
+
+    return replace(found, partitions=tuple(filter(hangs, found.partitions)))
+
+
+def _coordinator_of(
+    states: TransactionStates, place: TopicPartition, producer_id: int, epoch: int
+) -> tuple[str, TransactionLogValue] | None:
+    """The transactional id whose coordinator writes the marker of a transaction in a partition; None: it hangs."""
+    for transactional_id, value in states.all():
+        if (
+            value.producer_id == producer_id
+            and value.transaction_status in LEFT
+            and epoch_of_records(value, {epoch: ()}) == epoch
+            and place in ungrouped(value)
+        ):
+            return transactional_id, value
+    return None
+
+
+def abort_transaction(
+    manager: LogManager, topic: str, partition: int, start_offset: int, *, dry_run: bool = False
+) -> HoldingTransaction:
+    """End the transaction that begins at ``start_offset`` of a partition by an abort marker there; what was ended.
+
+    The marker has the producer's epoch, and its coordinator's, 0 where none is known, as Kafka's tool writes it. It is
+    on the disk when this returns; a crash before that leaves it there as a whole, or not. With ``dry_run`` nothing is
+    written. Raises InvalidTxnStateError where no open transaction begins there, or where a coordinator ends it, and
+    LogDirLockedError while a broker runs on the directory.
+    """
+    with manager.open_reader(topic, partition) as reader:
+        found = _beginning_at(reader, start_offset)
+    _check_hangs(manager, (topic, partition), found)
+    if not dry_run:
+        log = manager.open_log(topic, partition)
+        with log.exclusively():
+            found = _beginning_at(log, start_offset)
+            log.end_transaction(Producer(found.producer_id, found.epoch), commit=False)
+            log.flush()
+    return found
+
+
+def _beginning_at(log: LogReader, first_offset: int) -> HoldingTransaction:
+    producer_id = log.producers.ongoing.get(first_offset)
+    if producer_id is None:
+        known = ", ".join(f"{first} (producer {each})" for first, each in log.producers.ongoing.items())
+        raise InvalidTxnStateError(
+            f"{log.context.directory}: no open transaction begins at offset {first_offset}; "
+            + (f"open are those that begin at {known}" if known else "none is open there")
+        )
+    return _described(log, first_offset, producer_id)
+
+
+def _described(log: LogReader, first_offset: int, producer_id: int) -> HoldingTransaction:
+    producer = log.producers.last_entry(producer_id)
+    assert producer is not None  # it has an open transaction
+    return HoldingTransaction(producer_id, producer.epoch, first_offset, producer.last_timestamp)
+
+
+def _check_hangs(manager: LogManager, place: TopicPartition, found: HoldingTransaction) -> None:
+    coordinator = _coordinator_of(TransactionStates(manager), place, found.producer_id, found.epoch)
+    if coordinator is not None:
+        transactional_id, value = coordinator
+        raise InvalidTxnStateError(
+            f"{place[0]}-{place[1]}: the transaction from offset {found.first_offset} does not hang: transactional id "
+            f"{transactional_id!r} has it as {told(value)}, {_who_ends_it(manager, transactional_id, value)}"
+        )
+
+
+def _who_ends_it(manager: LogManager, transactional_id: str, value: TransactionLogValue) -> str:
+    try:
+        TransactionalIdLock.take(manager, transactional_id, "a look at a transaction").release()
+    except LogDirLockedError as error:
+        return f"and is alive: {error}"
+    ends_ms = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
+    is_waiting = value.transaction_status in UNDECIDED and manager.clock.now_ms() < ends_ms
+    when = f"from {instant(ends_ms)} on, when its transaction.timeout.ms is over" if is_waiting else "now"
+    return f"so start its query again, which ends it, or run jobs/retain.py, which does so {when}"
