@@ -38,6 +38,7 @@ class LogFollower(LogReader):
         """
         if not self._is_same_file():
             return
+        self._expire_producers()
         active = self.segments.active
         try:
             for window in active.batches(active.size, active.file_size):

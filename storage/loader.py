@@ -392,9 +392,19 @@ class LogLoader:
         self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
         return self._state_at(end_offset, segments)
 
+    def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        """The same as if it were ``now_ms``: from the oldest snapshot, which has those that expired since."""
+        listing = self.context.filesystem.list(self.context.directory)
+        self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
+        return self._replayed(self._from_snapshot(end_offset, now_ms, newest=False), end_offset, segments)
+
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """The newest sound snapshot, then the headers of the batches behind it."""
-        producers = self._from_snapshot(end_offset)
+        return self._replayed(self._from_snapshot(end_offset, self.context.clock.now_ms()), end_offset, segments)
+
+    def _replayed(
+        self, producers: ProducerStateManager, end_offset: int, segments: LogSegments
+    ) -> ProducerStateManager:
         behind = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
         for segment in behind:
             if segment.base_offset >= end_offset:
@@ -412,18 +422,18 @@ class LogLoader:
             if len(wanted):
                 replay(segment, window._replace(headers=wanted), producers, index_aborts=False)
 
-    def _from_snapshot(self, end_offset: int) -> ProducerStateManager:
+    def _from_snapshot(self, end_offset: int, now_ms: int, *, newest: bool = True) -> ProducerStateManager:
         producers = ProducerStateManager(self.context.directory)
         producers.map_end_offset = 0
-        for offset in sorted(self._snapshots, reverse=True):
+        for offset in sorted(self._snapshots, reverse=newest):
             if self.log_start_offset < offset <= end_offset:
                 path = self._path(names.segment_file(offset, names.SNAPSHOT))
                 try:
                     entries = checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
                 except (CorruptionError, FileNotFoundError) as error:
-                    logger.warning("%s: %s; an older one is taken", path, error)
+                    logger.warning("%s: %s; another one is taken", path, error)
                     continue
-                producers.load(entries, self.context.clock.now_ms(), offset)
+                producers.load(entries, now_ms, offset)
                 break
         return producers
 

@@ -47,6 +47,7 @@ _FEW_BATCHES: Final = 4 * BATCHES_CACHED  # to look at each is quicker than to f
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
+EXPIRATION_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms: ten minutes
 
 logger = logging.getLogger(__name__)
 
@@ -298,6 +299,10 @@ class ProducerStateManager:
         for producer_id in expired:
             del self._producers[producer_id]
         return expired
+
+    def active(self, now_ms: int) -> dict[int, ProducerState]:
+        """The producers that have not expired by ``now_ms``, by producer id (Kafka's activeProducers)."""
+        return {key: state for key, state in self._producers.items() if not self._is_expired(state, now_ms)}
 
     def entries(self) -> list[ProducerEntry]:
         """What a snapshot at ``map_end_offset`` keeps."""

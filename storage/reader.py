@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
-from pyspark_commitlog.storage.producers import Marker
+from pyspark_commitlog.storage.producers import EXPIRATION_CHECK_INTERVAL_MS, Marker, ProducerState
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
@@ -99,6 +99,7 @@ class LogReader:
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self.context = context
         self.checkpoints = checkpoints
+        self._expiry_checked_ms = context.clock.now_ms()
         self._take(self._load())
 
     @classmethod
@@ -161,6 +162,22 @@ class LogReader:
     def _forget_outcomes(self) -> None:
         """After segments or producer state were replaced."""
         self._outcomes = Outcomes(self.segments, self.producers, compacted=self.context.config.compact)
+
+    def _expire_producers(self) -> None:
+        """Forget idle producers, every ten minutes of a log that stays open, as a broker does."""
+        now_ms = self.context.clock.now_ms()
+        if now_ms - self._expiry_checked_ms >= EXPIRATION_CHECK_INTERVAL_MS:
+            self._expiry_checked_ms = now_ms
+            self.producers.remove_expired(now_ms)
+
+    def active_producers(self, now_ms: int) -> dict[int, ProducerState]:
+        """The producers that have not expired by ``now_ms``, by producer id; a copy.
+
+        For a time that is past, those that expired since are looked for in the log, from its oldest snapshot on.
+        """
+        if now_ms > self.context.clock.now_ms() - EXPIRATION_CHECK_INTERVAL_MS:
+            return self.producers.active(now_ms)
+        return self._loader().producers_as_of(now_ms, self._log_end_offset, self.segments).active(now_ms)
 
     def refresh(self) -> None:
         """See what was appended, deleted or replaced since."""

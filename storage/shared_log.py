@@ -114,6 +114,7 @@ class SharedLog(LogReader):
             return
         with wait_for_lock(self.context, APPEND_LOCK_FILE):
             self._catch_up()
+            self._expire_producers()
             self._is_locked = True
             try:
                 yield

@@ -45,6 +45,7 @@ class LogWatcher(LogReader):
         is_known = self._known_directory is not None and len(self.segments) > 0
         if not is_known or self._directory() != self._known_directory or not self._take_in_appended(marks):
             self.refresh()
+        self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:
         """False where the active segment was cut."""

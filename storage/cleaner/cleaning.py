@@ -263,7 +263,7 @@ class _Round:
         return Rules(
             self.offset_map,
             self.superseded,
-            dict(self.log.producers.producers),
+            self.log.active_producers(self.now_ms),
             self.what.first_uncleanable_offset,
             self.now_ms,
             config.delete_retention_ms,
