@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from pyspark_commitlog.pipeline.avro_resolution import resolved
+from pyspark_commitlog.pipeline.avro_schema import graph
 from pyspark_commitlog.pipeline.avro_types import arrow_type
 from pyspark_commitlog.pipeline.schema_stores import SchemaStore
 from pyspark_commitlog.pipeline.serdes import (
@@ -133,8 +135,8 @@ class AvroSerde:
         self._text = schema if isinstance(schema, str) else json.dumps(schema)
         self._framing = framing
         self._mode = mode
-        self.type = arrow_type(_parse(json.loads(self._text)))
-        self._schema = _parse(_without_logical(json.loads(self._text)))
+        self.type = arrow_type(_parse(self._text))
+        self._schema = _without_logical(_parse(self._text))
         self._physical = arrow_type(self._schema)
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -145,17 +147,19 @@ class AvroSerde:
         return by_chunk(lambda chunk: self._encode(chunk, header), rows, pa.binary())
 
     def _decode(self, values: pa.Array) -> pa.Array:
-        column = _Column(self._framing, self._text, self._schema, self.type)
+        column = _Column(self._framing, self._text, self.type)
         try:
             return pa.array(decode_rows(values, column.decode, self._mode), self.type)
         except _NOT_ARROW:  # somewhere a number is beyond its type: find the row
             return pa.array(decode_rows(values, column.decode_checked, self._mode), self.type)
 
     def _encode(self, rows: pa.Array, header: bytes) -> pa.Array:
+        schema = fastavro.parse_schema(self._schema)  # here: it does not travel well
+
         def encode(row: dict[str, Any]) -> bytes:
             out = io.BytesIO()
             out.write(header)
-            fastavro.schemaless_writer(out, self._schema, _maps_as_dicts(row, self._physical))
+            fastavro.schemaless_writer(out, schema, _maps_as_dicts(row, self._physical))
             return out.getvalue()
 
         return encode_rows(cast_rows(cast_rows(rows, self.type), self._physical), encode)
@@ -164,10 +168,9 @@ class AvroSerde:
 class _Column:
     """The decoding of one column: a schema that was not found is not looked for again."""
 
-    def __init__(self, framing: Framing, text: str, schema: Parsed, kind: pa.StructType) -> None:
+    def __init__(self, framing: Framing, text: str, kind: pa.StructType) -> None:
         self._framing = framing
         self._text = text
-        self._schema = schema
         self._kind = kind
         self._unknown: set[bytes] = set()
 
@@ -178,7 +181,7 @@ class _Column:
             raise SerializationError(f"it has no header of {start} bytes that begins with {magic.hex(' ')}")
         writer, body = self._writer(value[len(magic) : start]), io.BytesIO(value[start:])
         try:
-            record = fastavro.schemaless_reader(body, writer, None if writer == self._schema else self._schema)
+            record = fastavro.schemaless_reader(body, writer, None)
         except EOFError:
             raise SerializationError("it ends within the record") from None
         except _BAD_BYTES as error:
@@ -208,22 +211,32 @@ class _Column:
 
 @lru_cache(maxsize=1000)
 def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
-    """The schema of this id, parsed; asked for once a process. Raises SerializationError where there is none."""
+    """What reads values of this id as ``own``; found once a process. Raises SerializationError for an unknown id."""
     found = framing.schema(schema_id, own)
     if found is None:
         raise SerializationError(_unknown(framing, schema_id))
-    return _parse(_without_logical(json.loads(found)))
+    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(_parse(own))))
 
 
 def _unknown(framing: Framing, schema_id: bytes) -> str:
     return f"its schema, {framing.name(schema_id)}, is unknown to {framing.where}"
 
 
-def _parse(schema: Any) -> Parsed:
+def _parse(text: str) -> Parsed:
+    """Defaults are not checked: like Spark, a reader takes a wrong one until it is needed."""
     try:
-        return fastavro.parse_schema(schema, _write_hint=False)
-    except (SchemaParseException, UnknownType) as error:
-        raise InvalidConfigError(f"the Avro schema {json.dumps(schema)[:200]} is wrong: {error}") from None
+        return fastavro.parse_schema(json.loads(text), _write_hint=False, _ignore_default_error=True)
+    except (
+        SchemaParseException,
+        UnknownType,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        why = f"{type(error).__name__} {error}"
+        raise InvalidConfigError(f"the Avro schema {text:.200} is wrong: {why}") from None
 
 
 def _without_logical(schema: Any) -> Any:
