@@ -25,13 +25,19 @@ from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, F
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.format.tables import Bools, Records
+from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
 from pyspark_commitlog.storage.producers import EXPIRATION_CHECK_INTERVAL_MS, Marker, ProducerState
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
+from pyspark_commitlog.storage.times import (
+    batches_reaching_time,
+    first_record_not_older,
+    largest_record_time,
+    may_reach_time,
+)
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
 FETCH_BYTES_A_RECORD = 1024  # fewer are read for a few records; where these are larger, it takes more fetches
@@ -413,23 +419,61 @@ class LogReader:
     def offset_for_timestamp(
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_COMMITTED
     ) -> OffsetAndTimestamp | None:
-        """The first record that is not older than ``timestamp_ms``; None if there is none that may be read."""
+        """The first record, by offset, that ``isolation`` shows and that is not older than ``timestamp_ms``.
+
+        Never a control batch, whose time says when a transaction ended: Kafka's lookup finds those too. None where no
+        such record is there. Raises CorruptRecordError where a batch that was passed over is damaged.
+        """
         return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
+        bound = self.end_offset(isolation)
         for segment in self.segments:
-            if segment.largest.timestamp >= timestamp_ms:
-                found = segment.offset_for_timestamp(timestamp_ms, self._log_start_offset)
+            if segment.base_offset >= bound:
+                break
+            if segment.largest.timestamp >= timestamp_ms and may_reach_time(segment, timestamp_ms):
+                found = self._first_not_older(segment, timestamp_ms, isolation)
                 if found is not None:
-                    return found if found.offset < self.end_offset(isolation) else None
+                    return found if found.offset < bound else None
+                self._close_inactive(segment)
         return None
 
+    def _first_not_older(
+        self, segment: LogSegment, timestamp_ms: int, isolation: Isolation
+    ) -> OffsetAndTimestamp | None:
+        start = self._log_start_offset
+        for window, rows in batches_reaching_time(segment, timestamp_ms, start):
+            for row in self._visible_of(segment, window, rows, isolation):
+                found = first_record_not_older(segment, window, row, timestamp_ms, start)
+                if found is not None:
+                    return found
+        return None
+
+    def _visible_of(self, segment: LogSegment, window: Window, rows: Int64s, isolation: Isolation) -> list[int]:
+        """Those of some data batches of a window that ``isolation`` shows."""
+        if isolation is Isolation.READ_COMMITTED and window.headers[rows].is_transactional.any():
+            rows = rows[self.fetch_data(segment, window, isolation).visible[rows]]
+        found: list[int] = rows.tolist()
+        return found
+
+    def _close_inactive(self, segment: LogSegment) -> None:
+        """After its log was read: ten thousand segments have more files than a process may have open."""
+        if segment is not self.segments.active:
+            segment.close()
+
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of the log; None where no record has one."""
+        """The first record with the largest timestamp of all records, shown or not; None where no record has one."""
         return self.looking_again(self._offset_of_max_timestamp)
 
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        largest = max(self.segments, key=lambda segment: segment.largest.timestamp, default=None)
-        if largest is None or largest.largest.timestamp < 0:
+        found: tuple[int, LogSegment] | None = None
+        for segment in sorted(self.segments, key=lambda each: each.largest.timestamp, reverse=True):  # keeps the order
+            if segment.largest.timestamp < (0 if found is None else found[0]):
+                break
+            largest = largest_record_time(segment, self._log_start_offset)
+            if found is None or (largest, -segment.base_offset) > (found[0], -found[1].base_offset):
+                found = largest, segment
+            self._close_inactive(segment)
+        if found is None or found[0] < 0:
             return None
-        return largest.offset_for_timestamp(largest.largest.timestamp, self._log_start_offset)
+        return self._first_not_older(found[1], found[0], Isolation.READ_UNCOMMITTED)

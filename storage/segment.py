@@ -246,6 +246,7 @@ class LogSegment(SegmentReader):
         self._is_index_distrusted, self._last_seen = False, LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
         self._known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
+        self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
         """Cut at the start of the first batch that reaches ``offset``; indexes are cut at ``offset`` (spec 9.7).
@@ -261,7 +262,7 @@ class LogSegment(SegmentReader):
             self._file.truncate(position)
             self._known_size = position
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
-        self._known_largest = self._taken_in_largest = None
+        self._known_largest = self._taken_in_largest = self.record_times = None
         self._known_bytes_since_entry = self._known_first_timestamp = None
         self._last_seen = LastSeen()
         self.next_offset()

@@ -31,6 +31,7 @@ from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from pyspark_commitlog.storage.record_times import RecordTimes
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class SegmentReader:
     _known_largest: TimestampOffset | None = None
     _taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
     _known_first_timestamp: int | None = None
+    record_times: RecordTimes | None = None  # as far as lookups by time read it
     _is_index_distrusted = False
     _is_time_index_checked = False
 
@@ -178,6 +180,7 @@ class SegmentReader:
         """
         self.close()
         self._known_size = self._known_largest = self._taken_in_largest = self._known_first_timestamp = None
+        self.record_times = None
         self._is_index_distrusted = False
 
     # Walking
@@ -392,14 +395,23 @@ class SegmentReader:
 
     def _find_largest(self) -> TimestampOffset:
         found = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        if self._has_sound_time_index():
+        if self.has_sound_time_index() and not self._lacks_time_entries():
             found = self.time_index.last_entry
         else:
             for window in self.batches():
                 found = _later(found, _largest_of(window.headers))
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
-    def _has_sound_time_index(self) -> bool:
+    def _lacks_time_entries(self) -> bool:
+        """Whether the time index is empty and must not be: a broker makes an empty one where the file is missing.
+
+        An active segment has none before it is worth an entry in the offset index; then all of it was taken in.
+        """
+        if len(self.time_index) or not self.size:
+            return False
+        return self._taken_in_largest is None or len(self.offset_index) > 0
+
+    def has_sound_time_index(self) -> bool:
         """Whether there is one that can be used; only a writer can make another. It is checked once."""
         if self._is_time_index_checked:
             return True
@@ -418,32 +430,13 @@ class SegmentReader:
         """What retention goes by: the largest record timestamp, or the file's time where no record has one."""
         return self.largest.timestamp if self.largest.timestamp >= 0 else self.status().modified_ms
 
-    def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> OffsetAndTimestamp | None:
-        """The first record from ``start_offset`` on that is not older than ``timestamp_ms`` (spec 10.3)."""
-        position = self.position_before(max(self._time_hint(timestamp_ms), start_offset))
-        for window in self.batches(position, window_bytes=PROBE_BYTES):
-            table = window.headers.table
-            is_candidate = (table["max_timestamp"] >= timestamp_ms) & (table["last_offset"] >= start_offset)
-            for row in np.flatnonzero(is_candidate).tolist():
-                found = self._first_record(window, row, timestamp_ms, start_offset)
-                if found:
-                    return found
-        return None
+    def time_hint(self, timestamp_ms: int) -> TimestampOffset:
+        """Up to which offset no batch is younger than a time that is not above ``timestamp_ms``: the index's word."""
+        if self.has_sound_time_index():
+            return self.time_index.lookup(timestamp_ms)
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def _time_hint(self, timestamp_ms: int) -> int:
-        return self.time_index.lookup(timestamp_ms).offset if self._has_sound_time_index() else self.base_offset
-
-    def _first_record(
-        self, window: Window, row: int, timestamp_ms: int, start_offset: int
-    ) -> OffsetAndTimestamp | None:
-        records = self._times(window, row)
-        hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
-        if not len(hits):
-            return None
-        leader_epoch = int(window.headers.table["leader_epoch"][row])
-        return OffsetAndTimestamp(int(records.offsets[hits[0]]), int(records.timestamps[hits[0]]), leader_epoch)
-
-    def _times(self, window: Window, row: int) -> Records:
+    def times_of(self, window: Window, row: int) -> Records:
         """The records of one batch, without their columns."""
         position = window.position + int(window.headers.table["position"][row])
         known_position, records = self._last_seen.decoded

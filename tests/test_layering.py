@@ -20,7 +20,9 @@ errors
 config clock filesystem kernels ahead paths
 format
 index producers epochs swaps topics_file fs_check arguments internal_topics
+record_times
 segment_reader
+times
 segment broker_settings
 segment_list refusals partition_locks given_settings
 validator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +74,14 @@ ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, f
 DAMAGE_TOLD = {ALL, COMMITTED}  # both refuse; we name path and position
 GAP_TOLD = {ALL, COMMITTED}  # Kafka passed over offsets that no segment holds
 NOT_OPENED = {"opened"}  # what Kafka acknowledged behind garbage is below the recovery point, and lost
-WRONG_TIME_INDEX = {"max_timestamp"}  # Kafka believes an index that is missing or cut
 DIFFERENT: dict[tuple[str, str], set[str]] = {
     ("recovery-damage/clean-marker-after", "d-bad-active-index-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-after", "d-bad-index-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-after", "d-flip-last-0"): DAMAGE_TOLD,
     ("recovery-damage/clean-marker-after", "d-flip-middle-0"): DAMAGE_TOLD,
     ("recovery-damage/clean-marker-after", "d-missing-middle-0"): GAP_TOLD,
-    ("recovery-damage/clean-marker-after", "d-no-timeindex-0"): WRONG_TIME_INDEX,
     ("recovery-damage/clean-marker-after", "d-no-txnindex-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-after", "d-overflow-0"): ABORTED_SHOWN,
-    ("recovery-damage/clean-marker-after", "d-short-timeindex-0"): WRONG_TIME_INDEX,
     ("recovery-damage/clean-marker-after", "d-stray-swap-no-txnindex-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-appended", "d-bad-active-index-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-appended", "d-bad-index-0"): ABORTED_SHOWN,
@@ -91,10 +89,8 @@ DIFFERENT: dict[tuple[str, str], set[str]] = {
     ("recovery-damage/clean-marker-appended", "d-flip-last-0"): DAMAGE_TOLD,
     ("recovery-damage/clean-marker-appended", "d-flip-middle-0"): DAMAGE_TOLD,
     ("recovery-damage/clean-marker-appended", "d-missing-middle-0"): GAP_TOLD,
-    ("recovery-damage/clean-marker-appended", "d-no-timeindex-0"): WRONG_TIME_INDEX,
     ("recovery-damage/clean-marker-appended", "d-no-txnindex-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-appended", "d-overflow-0"): ABORTED_SHOWN,
-    ("recovery-damage/clean-marker-appended", "d-short-timeindex-0"): WRONG_TIME_INDEX,
     ("recovery-damage/clean-marker-appended", "d-stray-swap-no-txnindex-0"): ABORTED_SHOWN,
     ("recovery-damage/clean-marker-appended", "d-torn-0"): NOT_OPENED,
     ("recovery-damage/clean-marker-appended", "d-torn-header-0"): NOT_OPENED,
@@ -119,8 +115,7 @@ def differing(reader: LogReader, kafka: dict[str, Any]) -> Iterator[str]:
             yield f"{isolation.value} final position"
         if wrong_times(reader, isolation, kafka):
             yield f"{isolation.value} times"
-    largest = reader.offset_of_max_timestamp()
-    if (list(largest[:2]) if largest else [-1, -1]) != kafka["maxTimestamp"]:
+    if is_wrong_largest(reader, kafka):
         yield "max_timestamp"
     if (reader.epochs.latest.epoch if reader.epochs.latest else None) != kafka["latestLeaderEpoch"]:
         yield "leader epoch"
@@ -133,27 +128,55 @@ def same_records(reader: LogReader, isolation: Isolation, kafka: dict[str, Any])
         return False
 
 
-def wrong_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> list[tuple[int, object]]:
-    """Lookups by time that neither Kafka nor the records themselves answer as we do.
+def wrong_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> list[tuple[object, ...]]:
+    """Lookups by time that are not answered by the first record not older among those a consumer of the level sees.
 
-    The records answer where Kafka finds none because a segment that compaction emptied has the time of its file.
+    Kafka's answer is that record too, but where it gives up in a segment that compaction emptied, which has the time of
+    its file, or finds a transaction marker or a record of an aborted transaction, which no consumer sees.
     """
-    wrong: list[tuple[int, object]] = []
-    for asked, offset, timestamp in kafka[isolation.value]["offsetsForTimes"]:
-        found = reader.offset_for_timestamp(asked, isolation)
-        ours = (found.offset, found.timestamp) if found else (None, None)
-        expected = (offset, timestamp)
-        if offset is None and any(not each.size for each in reader.describe_segments()[:-1]):
-            expected = first_not_older(kafka, asked, reader.end_offset(isolation))
-        if ours != expected:
-            wrong.append((asked, ours))
+    seen = seen_times(reader, isolation, kafka)
+    wrong: list[tuple[object, ...]] = []
+    for asked, *kafkas in kafka[isolation.value]["offsetsForTimes"]:
+        with refused_as_reading_is(reader, isolation):
+            found = reader.offset_for_timestamp(asked, isolation)
+            ours = (found.offset, found.timestamp) if found else (None, None)
+            expected = next((each for each in seen.items() if each[1] >= asked), (None, None))
+            if ours != expected or (ours != tuple(kafkas) and kafkas[0] in seen):
+                wrong.append((asked, ours, expected, kafkas))
     return wrong
 
 
-def first_not_older(kafka: dict[str, Any], asked: int, end_offset: int) -> tuple[int | None, int | None]:
-    records = kafka["read_uncommitted"]["records"]
-    found = next(((offset, timestamp) for offset, timestamp, *_ in records if timestamp >= asked), None)
-    return found if found is not None and found[0] < end_offset else (None, None)
+def is_wrong_largest(reader: LogReader, kafka: dict[str, Any]) -> bool:
+    """Whether ``-3`` is not the first of the newest records; Kafka's newest batch may have none that a consumer sees.
+
+    Not asked of a log that cannot be read.
+    """
+    try:
+        seen = {row[0]: row[1] for row in broker_dirs.rows(reader, Isolation.READ_UNCOMMITTED)}
+    except CorruptionError:
+        return False
+    found, newest = reader.offset_of_max_timestamp(), max(seen.values(), default=-1)
+    ours = list(found[:2]) if found else [-1, -1]
+    expected = next(([offset, time] for offset, time in seen.items() if time == newest >= 0), [-1, -1])
+    return ours != expected or (ours != kafka["maxTimestamp"] and kafka["maxTimestamp"][0] in seen)
+
+
+def seen_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> dict[int, int]:
+    """The time of each record, by offset; of a log that cannot be read, of those that Kafka could."""
+    try:
+        return {row[0]: row[1] for row in broker_dirs.rows(reader, isolation)}
+    except CorruptionError:
+        return {offset: timestamp for offset, timestamp, *_ in kafka[isolation.value]["records"]}
+
+
+@contextmanager
+def refused_as_reading_is(reader: LogReader, isolation: Isolation) -> Iterator[None]:
+    """A lookup may be refused where reading is."""
+    try:
+        yield
+    except CorruptionError:
+        with pytest.raises(CorruptionError):
+            broker_dirs.rows(reader, isolation)
 
 
 def fingerprint(folder: Path) -> dict[str, object]:

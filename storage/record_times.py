@@ -1,0 +1,40 @@
+"""The times of records, as the headers of their batches tell them, and what is remembered of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage.config import INT64_MAX
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s
+
+NO_RECORD = -INT64_MAX - 1  # ms: older than any record
+
+
+def record_times(headers: BatchHeaders) -> Int64s:
+    """The largest record time that each header tells, and NO_RECORD for markers and emptied batches."""
+    is_data = ~headers.is_control & (headers.table["count"] != 0)
+    return np.where(is_data, headers.table["max_timestamp"], NO_RECORD)
+
+
+class RecordTimes:
+    """The largest time of the records of each stretch of a segment, in ms, as far as the segment was read."""
+
+    def __init__(self, start: int, older: int, inode: int) -> None:
+        """``older``: no record in front of position ``start`` is younger. ``inode``: of the file that is read."""
+        self.start = self.end = start
+        self.older = older
+        self.inode = inode
+        self.largest = NO_RECORD  # of all stretches
+        self._stretches: list[tuple[int, int, int]] = []  # position, position behind it, largest time
+
+    def note(self, times: Int64s, end: int) -> None:
+        """The next stretch, which ends at position ``end``: what :func:`record_times` says of its batches."""
+        largest = int(times.max())
+        self._stretches.append((self.end, end, largest))
+        self.end, self.largest = end, max(self.largest, largest)
+
+    def reaching(self, timestamp_ms: int) -> list[tuple[int, int]]:
+        """The stretches with a record that is not older."""
+        if self.largest < timestamp_ms:
+            return []
+        return [(start, end) for start, end, largest in self._stretches if largest >= timestamp_ms]

@@ -1,0 +1,151 @@
+"""Where the records of a segment reach a time (spec 10.3), by the headers of its batches.
+
+A time index tells of batches, and the marker that ends a transaction is one. Its time is when the transaction ended,
+so in a history that was loaded later the first marker is younger than all records behind it: from there on the index
+has no entry that helps. What it says stays true all the same: no batch up to an entry, so no record either, is younger
+than the entry tells. From there on the headers decide, of which those of markers do not count. Their checksums are
+verified, so the first lookup in such a segment reads it; what it finds of each stretch is remembered for the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
+from pyspark_commitlog.storage.format.tables import Int64s
+from pyspark_commitlog.storage.index import TimestampOffset
+from pyspark_commitlog.storage.record_times import NO_RECORD, RecordTimes, record_times
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, OffsetAndTimestamp, SegmentReader, Window
+
+STRETCH_BYTES = 1024 * 1024  # what is remembered is one number for so many bytes
+
+_Timed = tuple[Window, Int64s]  # batches, and the largest time of the records of each
+
+
+def may_reach_time(segment: SegmentReader, timestamp_ms: int) -> bool:
+    """Whether a record of a segment with a batch that is not older may be so too: what was read of its log tells."""
+    known = segment.record_times
+    return known is None or known.end < segment.size or max(known.older, known.largest) >= timestamp_ms
+
+
+def batches_reaching_time(
+    segment: SegmentReader, timestamp_ms: int, start_offset: int
+) -> Iterator[tuple[Window, Int64s]]:
+    """Windows with batches that may hold a record from ``start_offset`` on that is not older, and the rows of those.
+
+    Raises as :meth:`SegmentReader.batches` does where what was passed over is not sound.
+    """
+    for window, times in _windows(segment, timestamp_ms, start_offset):
+        rows = np.flatnonzero((times >= timestamp_ms) & (window.headers.table["last_offset"] >= start_offset))
+        if len(rows):
+            yield window, rows
+
+
+def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> Iterator[_Timed]:
+    """Those that may hold such a batch. One that is new is noted when the caller asks for the next."""
+    known = _known(segment)
+    if known is None or timestamp_ms <= known.older:
+        hint, begin = _begin(segment, timestamp_ms, start_offset)
+        if known is None or begin > known.end:
+            known = segment.record_times = RecordTimes(begin, hint, segment.status().inode)
+        yield from _timed(segment, begin, known.start)
+    for start, end in known.reaching(timestamp_ms):
+        yield from _timed(segment, start, end)
+    for window, times in _timed(segment, known.end, segment.size):
+        yield window, times
+        known.note(times, window.position + window.headers.end)
+
+
+def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tuple[int, int]:
+    """A time, older than what is sought, and the position of a batch before which no record is younger.
+
+    The indexes are not asked where that takes longer than to read what they would save.
+    """
+    if segment.size <= STRETCH_BYTES:
+        return NO_RECORD, 0
+    hint = segment.time_hint(timestamp_ms)
+    return hint.timestamp, segment.position_before(max(hint.offset, start_offset))
+
+
+def _known(segment: SegmentReader) -> RecordTimes | None:
+    """What is known of the file that now has the segment's name."""
+    known = segment.record_times
+    if known is not None and known.inode != segment.status().inode:
+        segment.give_back()
+    return segment.record_times
+
+
+def _timed(segment: SegmentReader, position: int, end: int) -> Iterator[_Timed]:
+    """Batches between two positions, and their records' times. A large stretch is begun with a small window."""
+    window_bytes = STRETCH_BYTES if end - position <= STRETCH_BYTES else PROBE_BYTES
+    while position < end:
+        window = next(segment.batches(position, end, window_bytes), None)
+        if window is None:
+            return
+        window = window._replace(headers=window.headers[: _count_sound(segment, window)])
+        yield window, record_times(window.headers)
+        position, window_bytes = window.position + window.headers.end, STRETCH_BYTES
+
+
+def _count_sound(segment: SegmentReader, window: Window) -> int:
+    """The batches before the first whose checksum is wrong; CorruptRecordError where that is the first of all."""
+    broken = np.flatnonzero(~formats.checksums_match(window.buffer, window.headers))
+    if len(broken) and broken[0] == 0:
+        try:
+            formats.verify(window.buffer, window.headers[:1])
+        except CorruptRecordError as error:
+            raise error.located(segment.path(names.LOG), window.position) from error
+    return int(broken[0]) if len(broken) else len(window.headers)
+
+
+def first_record_not_older(
+    segment: SegmentReader, window: Window, row: int, timestamp_ms: int, start_offset: int
+) -> OffsetAndTimestamp | None:
+    """The first record of a batch, from ``start_offset`` on, that is not older; None if there is none."""
+    records = segment.times_of(window, row)
+    hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
+    if not len(hits):
+        return None
+    leader_epoch = int(window.headers.table["leader_epoch"][row])
+    return OffsetAndTimestamp(int(records.offsets[hits[0]]), int(records.timestamps[hits[0]]), leader_epoch)
+
+
+def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
+    """The largest time of the records from ``start_offset`` on, ms; -1 where no record has one.
+
+    The end is looked at first. Where the entry in front of it tells of nothing younger, what lies before need not be.
+    """
+    back, found = 1, NO_TIMESTAMP
+    while True:
+        before = _entry_from_end(segment, back)
+        found = _largest_from(segment, max(before.offset + 1, start_offset), start_offset)
+        if found >= before.timestamp or before.offset < start_offset:
+            return found
+        back *= 2
+
+
+def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
+    """The entry of the time index so many before its last; of nothing where there is none."""
+    if segment.has_sound_time_index() and back < len(segment.time_index):
+        index = segment.time_index
+        return TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))
+    return TimestampOffset(NO_TIMESTAMP, segment.base_offset - 1)
+
+
+def _largest_from(segment: SegmentReader, offset: int, start_offset: int) -> int:
+    """Of the batches that reach ``offset``; of one that begins below ``start_offset`` the records from there on."""
+    found = NO_TIMESTAMP
+    for window, all_times in _timed(segment, segment.position_before(offset), segment.size):
+        reaching_it = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+        times = all_times[reaching_it]
+        for row in reaching_it[:1].tolist():
+            if offset == start_offset > segment.base_offset and times[0] != NO_RECORD:
+                records = segment.times_of(window, row)
+                times[0] = records.timestamps[records.offsets >= start_offset].max(initial=NO_TIMESTAMP)
+        found = max(found, int(times.max(initial=NO_TIMESTAMP)))
+    return found

@@ -1,0 +1,191 @@
+"""Lookups by time find records, not the markers between them, whatever the time index makes of those."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import times
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.log import Log, Producer
+from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.watcher import LogWatcher
+from tests.support.clock import ManualClock
+from tests.support.logs import NOW_MS, append, open_files, open_log, open_reader, records
+
+OLD_MS = NOW_MS - 10 * 365 * 86_400_000
+PRODUCER = Producer(7, 0)
+
+
+def transaction(log: Log, *timestamps: int, producer: Producer = PRODUCER, commit: bool | None = True) -> None:
+    """A batch for each time, and the marker behind them; None leaves it open."""
+    for timestamp in timestamps:
+        log.append_transactional(encoded(timestamp), producer)
+    if commit is not None:
+        log.end_transaction(producer, commit=commit)
+
+
+def encoded(timestamp: int) -> v2.EncodedBatches:
+    return v2.encode_batches(records([b"%d" % timestamp], timestamps=timestamp), v2.BatchFields(), batch_bytes_max=1000)
+
+
+def history(log: Log, count: int, *, of_each: int = 5) -> None:
+    """Old records, one a second, in transactions that end now."""
+    for first in range(0, count, of_each):
+        transaction(log, *(OLD_MS + 1000 * n for n in range(first, first + of_each)))
+
+
+def seen(reader: LogReader, isolation: Isolation) -> Iterator[tuple[int, int]]:
+    """Offset and time of every record that a reader sees."""
+    for part in reader.records(reader.log_start_offset, reader.log_end_offset, isolation=isolation):
+        yield from zip(part.offsets.tolist(), part.timestamps.tolist(), strict=True)
+
+
+def found(reader: LogReader, isolation: Isolation, timestamp_ms: int) -> tuple[int, int] | None:
+    record = reader.offset_for_timestamp(timestamp_ms, isolation)
+    return None if record is None else (record.offset, record.timestamp)
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_a_window_of_a_loaded_history_holds_what_a_filter_finds(tmp_path: Path, isolation: Isolation) -> None:
+    log = open_log(tmp_path, segment_bytes=1000, index_interval_bytes=0)
+    history(log, 50)
+    assert len(log.segments) > 3
+    with open_reader(tmp_path, segment_bytes=1000) as reader:
+        start, end = (reader.offset_for_timestamp(OLD_MS + 1000 * n, isolation) for n in (12, 37))
+        assert start is not None
+        assert end is not None
+        window = [time for offset, time in seen(reader, isolation) if start.offset <= offset < end.offset]
+        assert window == [OLD_MS + 1000 * n for n in range(12, 37)]
+        assert reader.offset_for_timestamp(OLD_MS + 50_000, isolation) is None
+        newest = reader.offset_of_max_timestamp()
+        assert newest is not None
+        assert newest.timestamp == OLD_MS + 49_000
+
+
+def test_records_of_an_aborted_transaction_are_found_by_those_who_see_them(tmp_path: Path) -> None:
+    """A batch that failed and was written again: a window by time is one of the second try."""
+    log = open_log(tmp_path)
+    transaction(log, 10, 20, 30, commit=False)
+    transaction(log, 10, 20, 30)
+    with open_reader(tmp_path) as reader:
+        for asked, time, aborted, committed in ((10, 10, 0, 4), (20, 20, 1, 5), (25, 30, 2, 6)):
+            assert found(reader, Isolation.READ_UNCOMMITTED, asked) == (aborted, time)
+            assert found(reader, Isolation.READ_COMMITTED, asked) == (committed, time)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_log_answers_every_time_as_reading_all_of_it_does(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions in any order, between appends, to readers that remember what they read and to one that does not."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(times, "STRETCH_BYTES", chance.choice([1, 300, 2**20]))
+    monkeypatch.setattr(times, "PROBE_BYTES", 100)
+    settings: dict[str, Any] = {
+        "segment_bytes": chance.choice([400, 1500, 10**6]),
+        "index_interval_bytes": chance.choice([0, 200, 4096]),
+    }
+    clock = ManualClock(NOW_MS)
+    log = open_log(tmp_path, marks := KeptInMemory(), clock=clock, segment_ms=2**62, **settings)
+    watcher = LogWatcher.open(str(tmp_path), log.context.config, checkpoints=marks)
+    asked = [*range(-2, 103, 3), NOW_MS, NOW_MS + 5, NOW_MS + 10**6]
+    for _ in range(4):
+        write_something(log, clock, chance)
+        watcher.catch_up()
+        readers = [log, watcher, open_reader(tmp_path, marks, **settings)]
+        for isolation in chance.sample([*Isolation], 2):
+            rows = [*seen(watcher, isolation)]
+            answers = {time: next((row for row in rows if row[1] >= time), None) for time in asked}
+            for time in chance.sample(asked, 12):
+                for reader in readers:
+                    assert found(reader, isolation, time) == answers[time], (time, isolation)
+        everything = [*seen(watcher, Isolation.READ_UNCOMMITTED)]
+        newest = max((time for _, time in everything), default=-1)
+        for reader in readers:
+            largest = reader.offset_of_max_timestamp()
+            first = next((each for each in everything if each[1] == newest >= 0), None)
+            assert (None if largest is None else (largest.offset, largest.timestamp)) == first
+
+
+def write_something(log: Log, clock: ManualClock, chance: random.Random) -> None:
+    """Times in and out of order, with and without transactions; now and then the log start rises."""
+    for n in range(chance.randrange(1, 12)):
+        clock.advance(chance.choice([0, 0, 7]))
+        now = [chance.choice([n * 8, chance.randrange(100), clock.now_ms(), -1]) for _ in range(chance.randrange(1, 4))]
+        kind = chance.randrange(6)
+        if kind == 0:
+            append(log, *[b"x"] * len(now), timestamps=now)
+        elif kind == 1 and chance.random() < 0.3:
+            log.roll()
+        elif kind == 2 and chance.random() < 0.3:
+            log.delete_records(chance.randrange(log.log_start_offset, log.last_stable_offset + 1))
+        else:
+            producer = Producer(chance.randrange(1, 4), 0)
+            transaction(log, *now, producer=producer, commit=chance.choice([True, True, False, None]))
+
+
+def test_a_segment_is_read_once_for_all_lookups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, segment_bytes=2000, segment_ms=2**62)
+    history(log, 200)
+    with open_reader(tmp_path, segment_bytes=2000) as reader:
+        assert found(reader, Isolation.READ_COMMITTED, OLD_MS + 190_000) is not None
+        assert open_files(tmp_path) < 8
+        read = []
+        monkeypatch.setattr(type(reader.segments.first), "batches", lambda self, *_: read.append(self.base_offset))
+        for base_offset in reader.segments.base_offsets[:5]:
+            assert base_offset not in read
+        with pytest.raises(TypeError):  # the stand-in gives nothing to read
+            found(reader, Isolation.READ_COMMITTED, OLD_MS + 190_000)
+        assert len(read) == 1
+
+
+def test_a_segment_that_compaction_replaced_is_read_again(tmp_path: Path) -> None:
+    """What was remembered are positions in a file that has another's name by now."""
+    log = open_log(tmp_path, segment_bytes=2000, segment_ms=2**62)
+    history(log, 60)
+    other = tmp_path / "other"
+    shifted = open_log(other, segment_bytes=2000, segment_ms=2**62)
+    append(shifted, b"x" * 30, timestamps=OLD_MS)
+    reader = open_reader(tmp_path, segment_bytes=2000)
+    assert found(reader, Isolation.READ_COMMITTED, OLD_MS + 55_000) is not None
+    history(shifted, 60)
+    name = names.segment_file(0, names.LOG)
+    (other / name).rename(tmp_path / name)
+    answer = found(reader, Isolation.READ_COMMITTED, OLD_MS + 3000)
+    assert answer == (4, OLD_MS + 3000)
+
+
+def test_a_time_index_that_a_broker_made_empty_is_not_believed(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=300)
+    for n in range(10):
+        append(log, b"x" * 50, timestamps=OLD_MS + n)
+    log.close()
+    (tmp_path / names.segment_file(0, names.TIME_INDEX)).write_bytes(b"")
+    with open_reader(tmp_path, segment_bytes=300) as reader:
+        assert found(reader, Isolation.READ_COMMITTED, OLD_MS) == (0, OLD_MS)
+
+
+def test_a_changed_header_that_a_lookup_would_pass_over_is_an_error(tmp_path: Path) -> None:
+    """A time, or a control bit: no bit of them can be believed before the checksum says so."""
+    log = open_log(tmp_path, segment_ms=2**62)
+    history(log, 20)
+    log.close()
+    path = tmp_path / names.segment_file(0, names.LOG)
+    sound = path.read_bytes()
+    record = len(encoded(OLD_MS).buffer)
+    for byte, bit in ((35 + 6, 3), (35, 6), (21 + 1, 5), (57 + 3, 0)):
+        changed = bytearray(sound)
+        changed[3 * record + byte] ^= 1 << bit
+        path.write_bytes(changed)
+        with open_reader(tmp_path, KeptInMemory(recovery_point=log.log_end_offset)) as reader:
+            for isolation in Isolation:
+                with pytest.raises(CorruptRecordError):
+                    reader.offset_for_timestamp(OLD_MS + 3000, isolation)
+                with pytest.raises(CorruptRecordError):
+                    reader.offset_for_timestamp(OLD_MS + 15_000, isolation)
