@@ -13,21 +13,61 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
-from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, InvalidRecordError, Records
+from pyspark_commitlog.storage import BinaryColumn, HeadersColumn, InvalidRecordError, LogStoreError, Records
 
 T = TypeVar("T")
 
 _US_PER_MS = 1000
+_MS_MIN, _MS_MAX = -(2**63 // _US_PER_MS), 2**63 // _US_PER_MS  # years -290,308 to 294,247
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
 CREATE_TIME = 0
 _KEPT_ROWS_MAX = 2**17  # twice the small records of 8 MiB; with the longest topic names 32 MB
 
 
-def to_batch(records: Records, source: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of ``schema``, which are some of the source's (``schema.arrow_schema``)."""
-    arrays = [_TO_ARROW[name](records, source) for name in schema.names]
+class TimeBeyondSparkError(LogStoreError):
+    """A record's time that is no timestamp in microseconds: Kafka takes any number of milliseconds."""
+
+
+def to_batch(
+    records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
+) -> pa.RecordBatch:
+    """The columns of ``schema``, which are some of the source's (``schema.arrow_schema``).
+
+    Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times`` it is null.
+    """
+    arrays = [
+        _times(records, source, null_times) if name == "timestamp" else _TO_ARROW[name](records, source)
+        for name in schema.names
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def is_beyond_spark(time_ms: int) -> bool:
+    return not _MS_MIN <= time_ms <= _MS_MAX
+
+
+def time_beyond_spark(time_ms: int, what: str, source: TopicPartition, offset: int) -> TimeBeyondSparkError:
+    """The error for a time of the record at ``offset``; ``what`` is the time's name."""
+    return TimeBeyondSparkError(
+        f"offset {offset} of {source}: {what} is {time_ms} ms, which no timestamp in microseconds holds "
+        f"({_MS_MIN} to {_MS_MAX} ms); what wrote it perhaps took another unit. Read past it, leave the column out, or "
+        "take mode=permissive, which makes it null"
+    )
+
+
+def _times(records: Records, source: TopicPartition, null_times: bool) -> pa.Array:
+    times_ms = records.timestamps
+    times = pa.array(times_ms * _US_PER_MS).view(_TIMESTAMP)
+    if not len(times_ms) or (times_ms.min() >= _MS_MIN and times_ms.max() <= _MS_MAX):
+        return times
+    beyond = (times_ms < _MS_MIN) | (times_ms > _MS_MAX)
+    if null_times:
+        return pc.if_else(pa.array(beyond), None, times)
+    first = int(beyond.argmax())
+    raise time_beyond_spark(int(times_ms[first]), "its time", source, int(records.offsets[first]))
 
 
 @dataclass(frozen=True)
@@ -154,7 +194,6 @@ _TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
     "topic": lambda records, source: _topics(source.topic, len(records)),
     "partition": lambda records, source: pa.array(np.full(len(records), source.partition, np.int32)),
     "offset": lambda records, _: pa.array(records.offsets),
-    "timestamp": lambda records, _: pa.array(records.timestamps * _US_PER_MS).view(pa.timestamp("us", tz="UTC")),
     "timestampType": lambda records, _: pa.array(records.timestamp_types.astype(np.int32)),
     "headers": _headers,
 }

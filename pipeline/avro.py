@@ -134,7 +134,7 @@ class AvroSerde:
         check_mode(mode)
         self._text = schema if isinstance(schema, str) else json.dumps(schema)
         self._framing = framing
-        self._mode = mode
+        self.mode = mode
         self.type = arrow_type(_parse(self._text))
         self._schema = _without_logical(_parse(self._text))
         self._physical = arrow_type(self._schema)
@@ -149,9 +149,9 @@ class AvroSerde:
     def _decode(self, values: pa.Array) -> pa.Array:
         column = _Column(self._framing, self._text, self.type)
         try:
-            return pa.array(decode_rows(values, column.decode, self._mode), self.type)
+            return pa.array(decode_rows(values, column.decode, self.mode), self.type)
         except _NOT_ARROW:  # somewhere a number is beyond its type: find the row
-            return pa.array(decode_rows(values, column.decode_checked, self._mode), self.type)
+            return pa.array(decode_rows(values, column.decode_checked, self.mode), self.type)
 
     def _encode(self, rows: pa.Array, header: bytes) -> pa.Array:
         schema = fastavro.parse_schema(self._schema)  # here: it does not travel well

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_commitlog.pipeline.arrow import is_beyond_spark, time_beyond_spark
 from pyspark_commitlog.pipeline.offsets import TopicPartition
 from pyspark_commitlog.storage import (
     CorruptionError,
@@ -70,14 +71,27 @@ class Decode(Enum):
         """All columns there are, in order."""
         return _COLUMNS[self]
 
-    def to_batch(self, records: Records, source: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    def to_batch(
+        self, records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
+    ) -> pa.RecordBatch:
         """The columns of ``schema``, which are some of :attr:`columns`; needs keys and values.
 
-        Raises CorruptionError, naming partition and offset, for a record that is not of Kafka's form.
+        Raises, naming partition and offset, CorruptionError for a record that is not of Kafka's form, and
+        TimeBeyondSparkError for a time that a column cannot hold; with ``null_times`` it is null.
         """
         rows = list(_rows(records, source, _ROWS[self]))
+        for row in rows:
+            _check_times(row, [field.name for field in schema if field.type == _US_TIME], source, null_times)
         arrays = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _check_times(row: Row, names: list[str], source: TopicPartition, null_times: bool) -> None:
+    for name in names:
+        if (time_ms := row.get(name)) is not None and is_beyond_spark(time_ms):
+            if not null_times:
+                raise time_beyond_spark(time_ms, name, source, row["recordOffset"])
+            row[name] = None
 
 
 def _rows(

@@ -100,10 +100,11 @@ class Use(Enum):
 
 
 class Mode(Enum):
-    """What to do with a batch that is corrupt: ``mode``, by Spark's names for it in other sources."""
+    """What to do with a batch that is corrupt, or a time that no column holds: ``mode``, by Spark's names elsewhere."""
 
-    FAIL_FAST = "failfast"
-    DROP_MALFORMED = "dropmalformed"
+    FAIL_FAST = "failfast"  # raise
+    DROP_MALFORMED = "dropmalformed"  # pass over corrupt batches; raise for a time
+    PERMISSIVE = "permissive"  # raise for corrupt batches; a time is null
 
 
 class Columns(NamedTuple):

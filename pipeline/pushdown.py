@@ -141,7 +141,7 @@ _NUMBER_OF: Mapping[str, Callable[[object], Any]] = {
     "offset": _whole,
     "timestamp": _microseconds,
 }
-_NEVER_NULL = ("topic", "partition", "offset", "timestamp", "timestampType")
+_NEVER_NULL = ("topic", "partition", "offset", "timestampType")  # a timestamp may be: mode permissive
 
 _BOUNDS: Mapping[type[Filter], Callable[[list[int]], Interval]] = {
     EqualTo: lambda values: Interval(values[0], values[0]),

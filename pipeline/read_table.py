@@ -24,6 +24,7 @@ from pyspark_commitlog.storage import (
 
 Bound = int | datetime | None
 Path = str | PathLike[str]
+TimeMode = Literal["failfast", "permissive"]
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -38,6 +39,7 @@ def read_table(
     partition: int | Collection[int] | None = None,
     columns: Collection[str] | None = None,
     isolation: Isolation | str = Isolation.READ_COMMITTED,
+    mode: TimeMode = "failfast",
 ) -> pa.Table:
     """The records of a topic, by partition and then by offset, with the columns of the data source.
 
@@ -49,7 +51,8 @@ def read_table(
 
     ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
     timestampType and headers, in this order or another; all but the headers if not given. Others are not even built.
-    ``isolation``: ``read_committed`` or ``read_uncommitted``.
+    ``isolation``: ``read_committed`` or ``read_uncommitted``. ``mode``: a time of a record that no timestamp in
+    microseconds holds is TimeBeyondSparkError, or with ``permissive`` null.
 
     The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an argument that
     cannot be right, NotALogDirError, UnknownTopicOrPartitionError, and as LogReader.records does for damage.
@@ -57,7 +60,7 @@ def read_table(
     >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
     """
     first, behind = asked = _bounds(start, end, by)
-    level, schema = _isolation(isolation), _schema(columns)
+    level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
     batches = []
     with LogManager.open(os.fspath(path)) as manager:
         for source in _partitions(manager, topic, partition):
@@ -65,7 +68,7 @@ def read_table(
                 if by == "timestamp":
                     first, behind = (_offset_at(reader, time, level) for time in asked)
                 found = _records(reader, first, behind, level, schema)
-                batches += [to_batch(records, source, schema) for records in found]
+                batches += [to_batch(records, source, schema, null_times=null_times) for records in found]
     return pa.Table.from_batches(batches, schema=schema)
 
 
@@ -77,17 +80,25 @@ def tail(
     partition: int | Collection[int] | None = None,
     columns: Collection[str] | None = None,
     isolation: Isolation | str = Isolation.READ_COMMITTED,
+    mode: TimeMode = "failfast",
 ) -> pa.Table:
     """The last ``n`` records of each partition, or all where it has fewer; else as :func:`read_table`."""
     if n < 0:
         raise InvalidConfigError(f"tail of {n} records: 0 or more can be asked for")
-    level, schema = _isolation(isolation), _schema(columns)
+    level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
     batches = []
     with LogManager.open(os.fspath(path)) as manager:
         for source in _partitions(manager, topic, partition):
             with manager.open_reader(*source) as reader:
-                batches += [to_batch(records, source, schema) for records in _last(reader, n, level, schema)]
+                found = _last(reader, n, level, schema)
+                batches += [to_batch(records, source, schema, null_times=null_times) for records in found]
     return pa.Table.from_batches(batches, schema=schema)
+
+
+def _null_times(mode: str) -> bool:
+    if mode not in ("failfast", "permissive"):
+        raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
+    return mode == "permissive"
 
 
 def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) -> list[Records]:

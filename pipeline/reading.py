@@ -30,13 +30,14 @@ def batches_of(
     log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
 ) -> Iterator[pa.RecordBatch]:
     """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`, and raises
-    InvalidRecordError for a null in a column that is NOT NULL.
+    InvalidRecordError for a null in a column that is NOT NULL, and TimeBeyondSparkError for a time that no column holds
+    (``mode`` permissive: it is null).
     """
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
     make = decode.to_batch if decode else to_batch
     for records in records_of(log, part, options, asked, timespan):
-        batch = make(records, part.source, schema)
+        batch = make(records, part.source, schema, null_times=options.mode is Mode.PERMISSIVE)
         check_nulls(batch, f"offsets {records.offsets[0]} to {records.offsets[-1]} of {part.source}")
         yield batch
 

@@ -35,6 +35,7 @@ class Serde(Protocol):
     """Whole columns to and from values. Both take a ``pyarrow.Array`` or ``ChunkedArray`` and answer the same."""
 
     type: pa.StructType
+    mode: Mode
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Binary or string to structs of ``type``.
@@ -56,11 +57,11 @@ class JsonSerde:
 
     def __init__(self, schema: pa.Schema, mode: Mode = "failfast", *, confluent_header: bool = False) -> None:
         check_mode(mode)
+        self.mode = mode
         self._confluent_header = confluent_header
         for field in schema:
             _check_json(field.type, field.name)
         self.type = pa.struct(list(schema))
-        self._permissive = mode == "permissive"
         self._read_as = pa.schema([pa.field(field.name, _read_type(field.type)) for field in schema])
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -86,7 +87,7 @@ class JsonSerde:
         try:
             return [self._parsed(values)]
         except pa.ArrowInvalid as error:
-            if len(values) == 1 and self._permissive:
+            if len(values) == 1 and self.mode == "permissive":
                 return [pa.nulls(1, self.type)]
             if len(values) == 1:
                 told = error if self._confluent_header else f"{error}{_of_header(values[0].as_py())}"

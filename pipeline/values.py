@@ -10,19 +10,24 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import BinaryType
 
-from pyspark_commitlog.pipeline.serdes import Serde
+from pyspark_commitlog.pipeline.serdes import Mode, Serde, SerializationError
 
 
 def decoded(values: Column, serde: Serde) -> Column:
     """The structs in ``values``: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
 
-    A value that does not decode fails the query with SerializationError, or is null (mode ``permissive``).
+    A value that does not decode, or has a time that Spark's microseconds do not hold, fails the query with
+    SerializationError, or is null (mode ``permissive``).
     """
     spark_type = from_arrow_type(serde.type, prefer_timestamp_ntz=True)
     arrow_type = to_arrow_type(spark_type, timezone="UTC")
 
     def decode(column: pa.Array) -> pa.Array:
-        return serde.decode(column).cast(arrow_type)
+        rows = serde.decode(column)
+        try:
+            return rows.cast(arrow_type)
+        except pa.ArrowInvalid:
+            return _row_by_row(rows, arrow_type, serde.mode)
 
     return cast(Column, arrow_udf(decode, spark_type)(values))  # type: ignore[call-overload]  # it takes structs, too
 
@@ -34,3 +39,17 @@ def encoded(rows: Column, serde: Serde) -> Column:
         return serde.encode(column)
 
     return cast(Column, arrow_udf(encode, BinaryType())(rows))  # type: ignore[call-overload]
+
+
+def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
+    """``rows`` as ``kind``, null for those that do not fit, which with ``mode`` failfast are a SerializationError."""
+    found = []
+    for row in range(len(rows)):
+        try:
+            found.append(rows[row : row + 1].cast(kind))
+        except pa.ArrowInvalid as error:
+            if mode == "failfast":
+                told = f"row {row} does not fit Spark's types: {error}; mode='permissive' makes it null"
+                raise SerializationError(told) from None
+            found.append(pa.nulls(1, kind))
+    return pa.concat_arrays(found)

@@ -302,8 +302,8 @@ class _PairIndex:
             raise self._corrupt(f"{over} bytes behind the last entry of {self.FORMAT.entry_bytes}", position)
 
     def _check_sorted(self, column: Int64s, what: str, *, strictly: bool) -> None:
-        steps = np.diff(column)
-        wrong = np.flatnonzero(steps <= 0 if strictly else steps < 0)
+        before, after = column[:-1], column[1:]  # compared, since times may lie further apart than 2^63
+        wrong = np.flatnonzero(after <= before if strictly else after < before)
         if len(wrong):
             at = int(wrong[0]) + 1
             reason = f"entry {at} has {what} {column[at]}, the one before it {column[at - 1]}"
@@ -348,7 +348,7 @@ class OffsetIndex(_PairIndex):
             return
         self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
         before = self.last_offset if len(self) else self.base_offset - 1
-        if (_steps(before, offsets) <= 0).any():
+        if (offsets <= _shifted(before, offsets)).any():
             found = ", ".join(map(str, offsets[:3].tolist()))
             raise InvalidOffsetError(f"{self.path}: offsets {found} ... do not increase from {self.last_offset}")
         self._write(offsets, positions, skip_full_check)
@@ -417,11 +417,11 @@ class TimeIndex(_PairIndex):
             return
         self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
         before = self.last_entry
-        steps = _steps(before.timestamp, timestamps)
-        if (steps < 0).any() or (_steps(before.offset, offsets) < 0).any():
+        times_before = _shifted(before.timestamp, timestamps)
+        if (timestamps < times_before).any() or (offsets < _shifted(before.offset, offsets)).any():
             found = TimestampOffset(int(timestamps[0]), int(offsets[0]))
             raise InvalidOffsetError(f"{self.path}: from {found} on, entries go back behind {before} or each other")
-        rises = steps > 0
+        rises = timestamps > times_before
         if rises.any():
             self._write(timestamps[rises], offsets[rises], skip_full_check)
 
@@ -538,12 +538,12 @@ class TransactionIndex:
         return CorruptIndexError(reason, path=self.path, position=entry * TXN_ENTRY.itemsize)
 
 
-def _steps(before: int, column: Int64s) -> Int64s:
-    """How far each value lies above the one before it, the first above ``before``; shape (n,), n > 0."""
-    steps = np.empty_like(column)
-    steps[0] = column[0] - before
-    np.subtract(column[1:], column[:-1], out=steps[1:])
-    return steps
+def _shifted(before: int, column: Int64s) -> Int64s:
+    """For each value the one before it, the first of them being ``before``; shape (n,), n > 0."""
+    shifted = np.empty_like(column)
+    shifted[0] = before
+    shifted[1:] = column[:-1]
+    return shifted
 
 
 def _none() -> Int64s:

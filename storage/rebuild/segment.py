@@ -122,7 +122,7 @@ class IndexEntries:
 
     def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
         """A timestamp that is not above the one before is passed over."""
-        rises = np.diff(timestamps, prepend=self._last_time) > 0
+        rises = timestamps > np.concatenate(([self._last_time], timestamps[:-1]))
         if rises.any():
             self._time_entries.append(encode_time_entries(self.base_offset, timestamps[rises], offsets[rises]))
             self._last_time = int(timestamps[-1])

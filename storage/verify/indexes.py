@@ -171,5 +171,5 @@ def _tell(findings: Findings, told: set[int], of: tuple[Kind, str], entry: tuple
 
 def _check_rising(index: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
     """A lookup halves its way through the entries."""
-    for place in (np.flatnonzero(np.diff(column) <= 0) + 1).tolist():
+    for place in (np.flatnonzero(column[1:] <= column[:-1]) + 1).tolist():
         index.tell(place, f"{name} {column[place]} is not above that of the entry before, {column[place - 1]}")

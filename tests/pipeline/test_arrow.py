@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_commitlog.pipeline.arrow import to_batch, to_records
+from pyspark_commitlog.pipeline.arrow import TimeBeyondSparkError, to_batch, to_records
 from pyspark_commitlog.pipeline.offsets import TopicPartition
 from pyspark_commitlog.pipeline.schema import arrow_schema, read_schema
 from pyspark_commitlog.storage import BinaryColumn, InvalidRecordError, Records
+from tests.support import logs
 
 SOURCE = TopicPartition("flights", 3)
 READ = arrow_schema(read_schema(include_headers=True))
@@ -86,3 +87,28 @@ def test_bytes_are_handed_on_without_a_copy() -> None:
     records = Records(np.arange(2), np.arange(2), np.zeros(2, dtype=np.int8), None, values, None)
     data = to_batch(records, SOURCE, READ)["value"].buffers()[2]
     assert data.address == values.data.ctypes.data
+
+
+_LAST_MS = 9_223_372_036_854_775
+
+
+@pytest.mark.parametrize("time_ms", [_LAST_MS, -_LAST_MS, 0, -1])
+def test_time_at_the_ends_of_what_microseconds_hold_is_exact(time_ms: int) -> None:
+    batch = to_batch(Records.to_append([b"k"], [b"v"], time_ms), SOURCE, READ)
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [time_ms * 1000]
+
+
+@pytest.mark.parametrize("time_ms", [_LAST_MS + 1, -_LAST_MS - 1, 1_700_000_000_000_000_000, 2**63 - 1, -(2**63)])
+def test_time_beyond_microseconds_is_told_with_its_place_or_null(time_ms: int) -> None:
+    """Among others, so that neither the first nor the last is looked at alone."""
+    records = logs.records([b"v"] * 3, timestamps=[7, time_ms, 8])
+    with pytest.raises(TimeBeyondSparkError, match=rf"offset 1 of flights-3: its time is {time_ms} ms.*permissive"):
+        to_batch(records, SOURCE, READ)
+    assert to_batch(records, SOURCE, pa.schema([READ.field("offset")])).num_rows == 3
+    batch = to_batch(records, SOURCE, READ, null_times=True)
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [7000, None, 8000]
+    assert batch["value"].to_pylist() == [b"v"] * 3
+
+
+def test_table_without_rows_has_no_time_to_look_at() -> None:
+    assert to_batch(logs.records([]), SOURCE, READ).num_rows == 0

@@ -231,6 +231,54 @@ def test_a_corrupt_batch_is_passed_over_where_the_mode_says_so(spark: SparkSessi
 
 
 @pytest.fixture
+def with_late(log_dir: str) -> str:
+    """Topic ``t``, whose second record of three has a time in nanoseconds, as if they were milliseconds."""
+    with LogManager.open(log_dir, create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        times = [NOW_MS, NOW_MS * 1_000_000, NOW_MS + 1]
+        manager.open_log("t", 0).append_records(records([b"a", b"b", b"c"], timestamps=times))
+    return log_dir
+
+
+def streamed(spark: SparkSession, path: str, target: Path, **options: str) -> list[tuple[str, bool]]:
+    """Values, and whether they have a time."""
+    given = {"subscribe": "t", "startingOffsets": "earliest", **options}
+    frame = spark.readStream.format("commitlog").options(**given).load(path).selectExpr("value", "timestamp")
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{target}/checkpoint")
+    writer.trigger(availableNow=True).start(f"{target}/out").awaitTermination()
+    return with_times(spark.read.parquet(f"{target}/out"))
+
+
+def with_times(frame: DataFrame) -> list[tuple[str, bool]]:
+    rows = frame.selectExpr("cast(value as string) as value", "timestamp is not null as has").collect()
+    return sorted((row.value, row.has) for row in rows)
+
+
+def test_time_that_no_timestamp_holds_fails_a_query_or_is_null(
+    pushing: SparkSession, with_late: str, tmp_path: Path
+) -> None:
+    told = f"TimeBeyondSparkError: offset 1 of t-0: its time is {NOW_MS}000000 ms"
+    with pytest.raises(PySparkException, match=told):
+        read(pushing, with_late).collect()
+    with pytest.raises(PySparkException, match=told):
+        streamed(pushing, with_late, tmp_path / "first")
+    right = [("a", True), ("b", False), ("c", True)]
+    assert with_times(read(pushing, with_late, mode="permissive")) == right
+    assert streamed(pushing, with_late, tmp_path / "second", mode="permissive") == right
+
+
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [("timestamp is not null", "ac"), ("timestamp is null", "b"), ("timestamp > timestamp_millis(1)", "ac")],
+)
+def test_filter_on_a_time_that_is_null_is_applied_as_spark_does(
+    pushing: SparkSession, with_late: str, condition: str, values: str
+) -> None:
+    found = read(pushing, with_late, mode="permissive", pushFilters="true").where(condition)
+    assert [value for value, _ in with_times(found)] == list(values)
+
+
+@pytest.fixture
 def with_bomb(log_dir: str) -> str:
     """Topic ``t``, whose only batch holds 2 MiB in few bytes."""
     with LogManager.open(log_dir, create=True) as manager:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.pipeline.arrow import TimeBeyondSparkError
 from pyspark_commitlog.pipeline.batch_reader import CommitLogReader
 from pyspark_commitlog.pipeline.options import ReadOptions
 from pyspark_commitlog.storage import CorruptRecordError, GroupOffsets, InvalidConfigError, LogManager
+from pyspark_commitlog.storage.format.internal import OffsetCommitKey, OffsetCommitValue
 from pyspark_commitlog.storage.recovery import read_markers
 from tests.support.broker_dirs import stage
-from tests.support.logs import records
+from tests.support.logs import NOW_MS, records
 
 
 def read(directory: Path | str, topic: str, decode: str, **options: str) -> list[dict[str, Any]]:
@@ -111,3 +113,17 @@ def test_record_of_another_form_is_told_with_its_place(log_dir: str) -> None:
         manager.open_log("t", 0).append_records(records([b"", b"x"], keys=[bytes.fromhex("0063"), b"\0\1\0\7g"]))
     with pytest.raises(CorruptRecordError, match="offset 1 of t-0"):
         read(log_dir, "t", "offsets")
+
+
+def test_time_of_a_commit_that_no_timestamp_holds_is_told_or_null_as_asked_for(log_dir: str) -> None:
+    late = 2**63 - 1
+    key = OffsetCommitKey("g", "t", 0).encode()
+    values = [OffsetCommitValue(offset, "", time).encode() for offset, time in ((5, NOW_MS), (6, late))]
+    with LogManager.open(log_dir, create=True) as manager:
+        manager.create_topic("offsets", partitions=1)
+        manager.open_log("offsets", 0).append_records(records(values, keys=[key, key]))
+    with pytest.raises(TimeBeyondSparkError, match=f"offset 1 of offsets-0: commitTimestamp is {late} ms"):
+        read(log_dir, "offsets", "offsets")
+    found = read(log_dir, "offsets", "offsets", mode="permissive")
+    assert [(row["offset"], row["commitTimestamp"] is None) for row in found] == [(5, False), (6, True)]
+    assert [row["offset"] for row in read(log_dir, "offsets", "offsets", columns="offset")] == [5, 6]

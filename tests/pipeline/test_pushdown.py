@@ -103,7 +103,7 @@ def test_a_filter_that_says_nothing_to_us_is_left_to_spark_and_narrows_nothing(e
         (In(OFFSET, (1, 3)), False),
         (In(PARTITION, (1, 3)), True),
         (EqualTo(TOPIC, "a"), True),
-        (IsNotNull(TIMESTAMP), True),
+        (IsNotNull(TIMESTAMP), False),
         (GreaterThan(TIMESTAMP, at(3)), False),
     ],
 )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pyspark_commitlog import read_table, tail
+from pyspark_commitlog.pipeline.arrow import TimeBeyondSparkError
 from pyspark_commitlog.storage import (
     BatchFields,
     InvalidConfigError,
@@ -213,3 +214,23 @@ def test_spark_is_not_imported(log: str) -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["307", "4", "False"]
+
+
+def test_time_that_no_timestamp_holds_is_told_or_null_as_asked_for(log_dir: str) -> None:
+    with LogManager.open(log_dir, create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append_records(records([b"a", b"b"], timestamps=[NOW_MS, NOW_MS * 1_000_000]))
+    for read in read_table, tail:
+        with pytest.raises(TimeBeyondSparkError, match=f"offset 1 of t-0: its time is {NOW_MS}000000 ms"):
+            read(log_dir, "t")
+        times = read(log_dir, "t", mode="permissive")["timestamp"].to_pylist()
+        assert times == [datetime.fromtimestamp(NOW_MS / 1000, UTC), None]
+        assert read(log_dir, "t", columns=["value"])["value"].to_pylist() == [b"a", b"b"]
+        with pytest.raises(InvalidConfigError, match="mode is 'dropmalformed'"):
+            read(log_dir, "t", mode="dropmalformed")
+
+
+@pytest.mark.parametrize("time_ms", [2**63 - 1, 2**63, 2**80])
+def test_bounds_beyond_all_times_and_offsets_are_those_of_the_log(log: str, time_ms: int) -> None:
+    assert offsets(log, start=time_ms, by="timestamp") == offsets(log, start=time_ms) == []
+    assert len(offsets(log, end=time_ms, by="timestamp")) == len(offsets(log, end=time_ms)) == COUNT + 7

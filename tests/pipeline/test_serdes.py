@@ -38,6 +38,7 @@ FLIGHT = {
         {"name": "delay", "type": ["null", "double"], "default": None},
     ],
 }
+R_LONG = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
 FLIGHTS = [{"carrier": "UA", "number": 1545, "delay": 2.5}, None, {"carrier": "B6", "number": 725, "delay": None}]
 # One of every type that a column can hold.
 EVERYTHING = {
@@ -463,6 +464,23 @@ class TestInSpark:
             back = values.select(decoded(F.col("value"), serde).alias("row")).select("row.*")
             assert [field.dataType for field in back.schema] == [field.dataType for field in rows.schema]
             assert sorted(back.collect()) == sorted(rows.collect())
+
+    def test_time_that_spark_does_not_hold_fails_the_query_or_makes_its_row_null(self, spark: SparkSession) -> None:
+        """In Arrow it is exact: milliseconds there, microseconds in Spark."""
+        kind = {"type": "long", "logicalType": "timestamp-millis"}
+        schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": kind}]}
+        times = [0, 2**63 - 1, 1]
+        values = [b"\xc3\x01" + SingleObject().id_of(json.dumps(schema)) + avro(R_LONG, {"at": at}) for at in times]
+        frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
+        with pytest.raises(PySparkException, match=r"SerializationError: row \d does not fit"):
+            frame.select(decoded(F.col("value"), AvroSerde(schema, SingleObject()))).collect()
+        lenient = AvroSerde(schema, SingleObject(), "permissive")
+        rows = (
+            frame.select(decoded(F.col("value"), lenient).alias("row"))
+            .selectExpr("unix_micros(row.at) as at")
+            .collect()
+        )
+        assert [row["at"] for row in rows] == [0, None, 1000]
 
     def test_bad_value_fails_the_query_with_its_row(self, spark: SparkSession) -> None:
         values = spark.sql("select cast('oops' as binary) as value")

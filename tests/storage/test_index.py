@@ -425,6 +425,15 @@ def test_a_timestamp_that_is_no_later_than_the_last_is_passed_over(disk: MemoryF
     assert index.offsets.tolist() == [BASE + 1, BASE + 4, BASE + 6]
 
 
+def test_times_may_lie_as_far_apart_as_numbers_of_64_bits_do(disk: MemoryFileSystem) -> None:
+    index = time_index(disk)
+    index.append(2**63 - 1, BASE + 1)  # further above -1, where it begins, than 2^63 - 1
+    assert index.lookup(2**63 - 1) == TimestampOffset(2**63 - 1, BASE + 1)
+    index.sanity_check()
+    with pytest.raises(InvalidOffsetError):
+        index.append(-(2**63), BASE + 2)
+
+
 @pytest.mark.parametrize(("timestamp", "offset"), [(9, BASE + 5), (10, BASE), (99, BASE)])
 def test_a_time_entry_that_goes_back_is_refused(disk: MemoryFileSystem, timestamp: int, offset: int) -> None:
     index = time_index(disk)
