@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
 
 import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, DryRun
+from pyspark_commitlog.cli.groups import SINK_PREFIX
 from pyspark_commitlog.cli.output import print_json
 from pyspark_commitlog.cli.snapshot import facts
 
@@ -20,11 +22,16 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
 
     A snapshot of which a file is missing, or has another size than when it was taken, is refused. The files' contents
     are not looked at: commitlog verify does that afterwards.
+
+    What a streaming query wrote since the snapshot is missing, and the query does not write it again: its checkpoint is
+    newer. So it is refused here, until a checkpoint as old as the snapshot is put back, or the gap is accepted.
     """
     log_dir = storage.local_path(log_dir)
     taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
+    writers = list(_writers(f"{source}/{storage.LOG_FOLDER}"))
     if as_json:
-        print_json([{"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run}])
+        told = [each._asdict() for each in writers]
+        print_json([{"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run, "writers": told}])
         return
     size = taken.bytes_of(linked=True) + taken.bytes_of(linked=False)
     did = "would restore" if dry_run else "restored"
@@ -32,3 +39,32 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
         f"{did} {len(taken.partitions):,} partitions, {len(taken.files):,} files "
         f"with {size:,} bytes, as they were in {taken.source} at {storage.instant(taken.taken_at_ms)}"
     )
+    for each in writers:
+        typer.echo(f"writer {each.txn_app_id} has batches up to {each.newest_batch} in topic {each.topic}")
+    if writers:
+        typer.echo(
+            "a query whose checkpoint is newer is refused when it writes here, since the rows between would be "
+            "missing: put back a checkpoint of that time too, or do what the error says"
+        )
+
+
+class _Writer(NamedTuple):
+    """How far a sink, or a named batch write, got with a topic."""
+
+    txn_app_id: str
+    topic: str
+    newest_batch: int
+
+
+def _writers(directory: str) -> Iterator[_Writer]:
+    """What is wrong with committed offsets does not undo what was restored."""
+    try:
+        with storage.LogManager.open(directory) as manager:
+            groups = storage.GroupOffsets(manager).groups()
+    except storage.LogStoreError as error:
+        typer.echo(f"how far writers got is not known: {error}", err=True)
+        return
+    for group, offsets in groups.items():
+        for (topic, _), committed in sorted(offsets.items()):
+            if topic.startswith(SINK_PREFIX):
+                yield _Writer(group, topic.removeprefix(SINK_PREFIX), committed.offset - 1)

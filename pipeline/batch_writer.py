@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
-from pyspark_commitlog.pipeline.progress import Progress, Run, judged
+from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import PRODUCER_SETTINGS, Targets
 from pyspark_commitlog.pipeline.writer import Answer, TaskWriter, WritePlan, drain
@@ -35,6 +35,7 @@ from pyspark_commitlog.storage import (
 
 _OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
 _OF_SPARKS_SINK = "includeHeaders"  # it writes the column headers wherever there is one, whatever this says; so do we
+DIGITS_MAX = 30  # more than any whole number here has, and few enough to be read at once
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class WriteOptions:
         app_id, version = given.get("txnappid"), _whole(given, "txnVersion")
         if (app_id is None) != (version is None):
             raise InvalidConfigError("txnAppId and txnVersion go together: which write of whom this is")
+        if app_id is not None and version is not None:
+            check_app_id(app_id)
+            check_version(version, "option txnVersion")
         return cls(targets, app_id, version or 0)
 
 
@@ -160,7 +164,7 @@ def _whole(given: Mapping[str, str], option: str) -> int | None:
     text = given.get(option.lower())
     if text is None:
         return None
-    if not text.strip().isdecimal() or len(text) > 18:
+    if not text.strip().isdecimal() or len(text) > DIGITS_MAX:
         raise InvalidConfigError(f"option {option} is {text!r}; it must be a whole number")
     return int(text)
 

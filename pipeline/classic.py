@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.pipeline.checkpoint import DIGEST_LETTERS, NO_PLAN, Checkpoint, LocalCheckpoint, Plan
 from pyspark_commitlog.pipeline.coordination import release_run
 
 DESCRIPTION = "spark.job.description"
@@ -35,31 +36,31 @@ class _EndOfQueries:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         run_id = event.runId().toString()
         release_run(run_id)
-        _watched_runs.discard(run_id)
+        _checkpoints.pop(run_id, None)
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 _watched: set[tuple[str, int]] = set()  # by application, sessions
-_watched_runs: set[str] = set()  # of queries that run, so that their further micro-batches ask the JVM for nothing
+_checkpoints: dict[str, Checkpoint] = {}  # by run, of queries that run: their further micro-batches ask for nothing
 
 
-def watch(session: SparkSession, query_id: str, run_id: str) -> None:
-    """Give writers back when their queries end; once for a session.
+def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
+    """The checkpoint of a query, whose writers are given back when it ends.
 
-    ``session`` is that of a micro-batch, a copy of the one that started the query; only the latter's listeners hear of
-    its end. What a thread writes that outlives its query is given back with the sink.
+    ``session`` is that of a micro-batch, a copy of the one that started the query; only the latter's listeners, one for
+    a session, hear of its end. What a thread writes that outlives its query is given back with the sink.
     """
-    if run_id in _watched_runs:
-        return
+    if run_id in _checkpoints:
+        return _checkpoints[run_id]
     gateway = session.sparkContext._gateway
     assert gateway is not None
     assert gateway.jvm is not None
     running = session._jsparkSession.sharedState().activeStreamingQueries()
     query = running.get(gateway.jvm.java.util.UUID.fromString(query_id))
     if query is None:
-        return
+        return Checkpoint()
     started_by = query.sparkSession()
     if (key := (session.sparkContext.applicationId, started_by.hashCode())) not in _watched:
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
@@ -67,7 +68,38 @@ def watch(session: SparkSession, query_id: str, run_id: str) -> None:
             gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
         )
         _watched.add(key)
-    _watched_runs.add(run_id)
+    _checkpoints[run_id] = _checkpoint_at(query.resolvedCheckpointRoot(), started_by, gateway.jvm)
+    return _checkpoints[run_id]
+
+
+def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
+    """``root`` is one of Hadoop's paths, which are not quoted as URIs are."""
+    scheme, _, path = root.partition(":")
+    if scheme == "file" and path.startswith("/"):
+        return LocalCheckpoint("/" + path.lstrip("/"))
+    return RemoteCheckpoint(root, session, jvm)
+
+
+class RemoteCheckpoint(Checkpoint):
+    """One on a file system that Hadoop reaches, which keeps what was written when it says so: its plans are read."""
+
+    def __init__(self, root: str, session: Any, jvm: Any) -> None:
+        """The objects are those of the JVM."""
+        self._root = root
+        self._conf = session.sessionState().newHadoopConf()
+        self._jvm = jvm
+
+    def plan(self, batch: int) -> Plan:
+        path = self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/offsets/{batch}")
+        files = path.getFileSystem(self._conf)
+        if not files.exists(path):
+            return NO_PLAN
+        stream = files.open(path)
+        try:
+            digest = self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream)
+        finally:
+            stream.close()
+        return Plan(path.toString(), digest[:DIGEST_LETTERS])
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from pyspark_commitlog.pipeline.progress import Run
+from pyspark_commitlog.pipeline.checkpoint import Note, Remembered
+from pyspark_commitlog.pipeline.progress import Run, progress_key, set_back, written_twice
 from pyspark_commitlog.pipeline.writer import Written
 from pyspark_commitlog.storage import (
     GroupOffsets,
@@ -42,9 +43,8 @@ class DriverWriter:
     def __init__(self, directory: str, app_id: str) -> None:
         """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process has it."""
         self.manager = LogManager.open(directory)
-        self._inode = self._inode_of_directory()
         self._topics: dict[str, TopicDescription] = {}
-        self.run_id = ""
+        self._inodes: dict[str, int | None] = {}
         self.newest: SinkBatch | None = None
         self.has_long_rows = False  # it was seen that the query has some: they take another way into the tasks
         try:
@@ -53,19 +53,34 @@ class DriverWriter:
             self.manager.close()
             raise
         self.groups = GroupOffsets(self.manager)
+        self._app_id = app_id
 
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
         """Whether the logs that are open are those of the directory and the topics as they are now, settings too."""
         are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
-        return are_same and self._inode_of_directory() == self._inode
+        return are_same and self._inodes_of(self._inodes) == self._inodes
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
         """Remember topics as they are when their logs are opened, for :meth:`is_current`."""
         self._topics.update(topics)
+        places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        places += [self.groups.partition_of(self._app_id)]
+        directories = [self.manager.directory, *(self.manager.partition_path(*place) for place in places)]
+        self._inodes |= self._inodes_of(path for path in directories if path not in self._inodes)
 
-    def _inode_of_directory(self) -> int | None:
-        status = self.manager.filesystem.status(self.manager.directory)
-        return None if status is None else status.inode
+    def _inodes_of(self, directories: Iterable[str]) -> dict[str, int | None]:
+        found = {path: self.manager.filesystem.status(path) for path in directories}
+        return {path: None if status is None else status.inode for path, status in found.items()}
+
+    def progress(self) -> dict[str, Note]:
+        """What the log has of this writer by now, by topic."""
+        offsets = self.groups.fetch(self._app_id)
+        taken = {name: offsets.get(progress_key(name)) for name in self._topics}
+        return {
+            name: Note(found.offset - 1, found.offset, self._topics[name].topic_id)
+            for name, found in taken.items()
+            if found is not None
+        }
 
     def close(self) -> None:
         """Give everything back; the topics are left as a clean stop leaves them."""
@@ -81,6 +96,9 @@ class _Kept:
     def __init__(self) -> None:
         self.turn = threading.RLock()
         self.writer: DriverWriter | None = None
+        self.run_id = ""  # of the run that used it last
+        self.notes: dict[str, Note] = {}  # what the log had when it was seen last, by topic; outlives the writer
+        self.calls: dict[str, tuple[str, int]] = {}  # the run and version that were written last, by topic
 
     def checkpoint_later(self) -> None:
         """In a thread of its own, while Spark notes that the micro-batch is done; the next one waits for its end."""
@@ -90,6 +108,26 @@ class _Kept:
         with self.turn:
             if self.writer is not None:
                 self.writer.coordinator.checkpoint()
+
+    def remembered(self) -> list[Remembered]:
+        """What the log had when this process saw it last."""
+        way_out = "start the query again, or close the sink"
+        return [Remembered(topic, note, "this process remembers", way_out) for topic, note in self.notes.items()]
+
+    def check_not_set_back(self, app_id: str) -> None:
+        """A query that runs never repeats a batch, so its log must have all that it had."""
+        assert self.writer is not None
+        found = self.writer.progress()
+        for each in self.remembered():
+            has = found[each.topic].before if each.topic in found else 0
+            if has < each.note.before:
+                raise set_back(each, app_id, self.writer.manager.directory, has)
+
+    def forget(self) -> None:
+        """Close the writer, and forget what it wrote."""
+        self.drop()
+        self.notes.clear()
+        self.calls.clear()
 
     def drop(self) -> None:
         """Close the writer; a disk that fails then fails the next one too, which will say so."""
@@ -120,21 +158,44 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
             kept.drop()
         if kept.writer is None:
             kept.writer = DriverWriter(directory, run.app_id)
-        kept.writer.note(topics)
-        kept.writer.run_id = run.run_id
         try:
+            kept.writer.note(topics)
+            kept.run_id = run.run_id
+            if run.query_id:
+                kept.check_not_set_back(run.app_id)
             yield kept.writer
+            kept.notes |= kept.writer.progress()
         except BaseException:
             kept.drop()
             raise
         kept.checkpoint_later()
 
 
+def remembered_here(directory: str, app_id: str) -> list[Remembered]:
+    """What a log had when this process saw it last."""
+    return _place(directory, app_id).remembered()
+
+
+@contextmanager
+def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> Iterator[None]:
+    """Around a write of a version to topics. Raises InvalidConfigError where the same run of a query did so before.
+
+    A run that replays a version finds the rows of the first call, and would pass over those of the second for good.
+    """
+    kept, call = _place(directory, run.app_id), (run.run_id, version)
+    names = list(topics) if run.is_of_query else []
+    for topic in names:
+        if kept.calls.get(topic) == call:
+            raise written_twice(version, topic, run.app_id)
+    yield
+    kept.calls |= dict.fromkeys(names, call)
+
+
 def release(directory: str, app_id: str) -> None:
     """Close a writer, when nobody uses it any more."""
     kept = _place(directory, app_id)
     with kept.turn:
-        kept.drop()
+        kept.forget()
 
 
 def release_run(run_id: str) -> None:
@@ -143,8 +204,8 @@ def release_run(run_id: str) -> None:
         places = list(_table.values())
     for kept in places:
         with kept.turn:
-            if kept.writer is not None and kept.writer.run_id == run_id:
-                kept.drop()
+            if kept.run_id == run_id:
+                kept.forget()
 
 
 def newest_batches() -> list[SinkBatch]:

@@ -1,21 +1,31 @@
 """Who writes, how far it got, and what counts of what its tasks say.
 
 How far a writer got with a topic is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>`` (there
-is no such topic, so no lag is computed from it), partition 0, offset = version + 1, metadata = JSON of query id, run id
-and records.
+is no such topic, so no lag is computed from it), partition 0, offset = version + 1, metadata = JSON of query id, run
+id, records, and the digest of the micro-batch's plan where it is known.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
+from typing import NamedTuple, SupportsIndex
 
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from pyspark_commitlog.pipeline.checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
 from pyspark_commitlog.pipeline.writer import Answer, UnwritableRowError, Written
-from pyspark_commitlog.storage import CommittedOffset, InvalidConfigError, TransactionAbortedError
+from pyspark_commitlog.storage import (
+    CommittedOffset,
+    InvalidConfigError,
+    ProgressMismatchError,
+    TransactionAbortedError,
+    check_transactional_id,
+)
+
+VERSION_MAX = 2**63 - 2  # what is committed is the next one, as an int64
 
 
 class Run(NamedTuple):
@@ -33,38 +43,71 @@ class Run(NamedTuple):
             # StreamExecution sets both on the thread that calls foreachBatch.
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
-        if not app_id and not query_id:
+        if app_id is None and not query_id:
             raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to take")
         return cls(app_id or query_id, query_id, run_id)
+
+    @property
+    def is_of_query(self) -> bool:
+        """Under Spark Connect the ids are not known, but a process that runs a foreachBatch function is of one run."""
+        return bool(self.run_id) or is_remote()
 
 
 class Progress:
     """How far a writer got with each topic, as its committed offsets tell."""
 
-    def __init__(self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
+    def __init__(
+        self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset], plan: Plan = NO_PLAN
+    ) -> None:
+        """``offsets``: what the group committed; ``plan``: of the micro-batch, as its checkpoint has it."""
         self.run = run
         self.version = version
         self._offsets = offsets
+        self._plan = plan
+
+    def reached(self, topic: str) -> int:
+        """The first version that the topic lacks; 0 where it has none."""
+        found = self._offsets.get(progress_key(topic))
+        return 0 if found is None else found.offset
 
     def is_done(self, topic: str) -> bool:
-        """Raises InvalidConfigError where another query wrote under this name, or this run wrote the batch already."""
-        found = self._offsets.get(_offset_of(topic))
+        """Raises InvalidConfigError where another query wrote under this name, or this run wrote the batch already;
+        ProgressMismatchError where what was written is another plan of the micro-batch.
+        """
+        found = self._offsets.get(progress_key(topic))
         if found is None:
             return False
-        self._check_same_query(json.loads(found.metadata or "{}"), found.offset, topic)
-        return found.offset > self.version
+        wrote = json.loads(found.metadata or "{}")
+        self._check_same_query(wrote, found.offset, topic)
+        is_done = found.offset > self.version
+        if is_done:
+            self._check_same_plan(wrote, found.offset, topic)
+        return is_done
+
+    def check_remembered(self, remembered: Iterable[Remembered], directory: str) -> None:
+        """Raises ProgressMismatchError where the topics have less than somebody remembers."""
+        for each in remembered:
+            has, note = self.reached(each.topic), each.note
+            if has < note.required(self.version):
+                raise set_back(each, self.run.app_id, directory, has)
+
+    def notes(self, topics: Mapping[str, str | None]) -> dict[str, Note]:
+        """What a checkpoint must remember before the version is committed; ``topics``: ids by name."""
+        return {topic: Note(self.version, self.reached(topic), topic_id) for topic, topic_id in topics.items()}
 
     def offsets(self, records: Mapping[str, int]) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
         """What is committed with the transaction; ``records`` by topic."""
         return {
             self.run.app_id: {
-                _offset_of(topic): CommittedOffset(self.version + 1, self._metadata(count))
+                progress_key(topic): CommittedOffset(self.version + 1, self._metadata(count))
                 for topic, count in records.items()
             }
         }
 
     def _metadata(self, records: int) -> str:
         metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records}
+        if self._plan.digest:
+            metadata["plan"] = self._plan.digest
         return json.dumps(metadata, separators=(",", ":"))
 
     def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
@@ -76,10 +119,57 @@ class Progress:
                 f"txnAppId, or delete the offsets of group {run.app_id!r} to begin anew on purpose"
             )
         if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
-            raise InvalidConfigError(
-                f"batch {self.version} was written to topic {topic} in this very run: a foreachBatch function that "
-                "writes to a topic twice needs a txnAppId for each"
+            raise written_twice(self.version, topic, run.app_id)
+
+    def _check_same_plan(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+        """A version that was written before has the rows that its micro-batch had then."""
+        group, written_as = self.run.app_id, wrote.get("plan", "")
+        if written_as and self._plan.digest and written_as != self._plan.digest:
+            raise ProgressMismatchError(
+                f"topic {topic} {_batches(offset)} of txnAppId {group!r}, the last one as planned with digest "
+                f"{written_as}, and batch {self.version} is planned otherwise in {self._plan.path}, digest "
+                f"{self._plan.digest}: the checkpoint lost its newest entries, or is an older copy. To skip the batch "
+                "would leave rows out. Put back the checkpoint that fits, or a log as old as the checkpoint; to write "
+                "the batch as it is planned now, though rows of it may be there already, delete the checkpoint's "
+                f"folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets --group {group} "
+                f"--topic {progress_key(topic)[0]})"
             )
+
+
+def check_app_id(app_id: str) -> None:
+    """Raises InvalidConfigError for a ``txnAppId`` that is no transactional id."""
+    check_transactional_id(app_id, "txnAppId")
+
+
+def check_version(version: object, name: str) -> None:
+    """Raises InvalidConfigError, which calls it ``name``, for a version that no committed offset tells."""
+    if not isinstance(version, SupportsIndex) or not 0 <= index(version) <= VERSION_MAX:
+        raise InvalidConfigError(f"{name} is {version!r}; it must be a whole number from 0 to {VERSION_MAX}")
+
+
+def set_back(remembered: Remembered, app_id: str, directory: str, has: int) -> ProgressMismatchError:
+    """The error for a log that has only the versions below ``has``, where more is remembered."""
+    topic, note, source, way_out = remembered
+    return ProgressMismatchError(
+        f"{source} that batch {note.batch} of txnAppId {app_id!r} went into topic {topic} of {directory}, which "
+        f"{_batches(has)}: an older copy of the log is in its place, or the offsets of group {app_id!r} are lost. To "
+        "go on would leave rows out, or write them twice. Put back the log that fits, or a checkpoint as old as the "
+        f"log; to go on all the same, {way_out}"
+    )
+
+
+def written_twice(version: int, topic: str, app_id: str) -> InvalidConfigError:
+    """The error for a second write of a version in one run, which a further run would take for written."""
+    return InvalidConfigError(
+        f"batch {version} was written to topic {topic} in this very run: a foreachBatch function that writes to a "
+        f"topic twice needs a txnAppId for each. Keep {app_id!r} for the first write, which is done for this batch, "
+        "and name another for the second. To write all rows at once instead is right from the next batch on, but "
+        "leaves out those of the second write in this one"
+    )
+
+
+def _batches(reached: int) -> str:
+    return f"has batches up to {reached - 1}" if reached else "has no batch of it"
 
 
 def judged(answers: Sequence[Answer]) -> list[Written]:
@@ -96,5 +186,6 @@ def judged(answers: Sequence[Answer]) -> list[Written]:
     return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
 
 
-def _offset_of(topic: str) -> tuple[str, int]:
+def progress_key(topic: str) -> tuple[str, int]:
+    """The topic and partition of the committed offset that says how far a writer got with a topic."""
     return f"__sink.{topic}", 0

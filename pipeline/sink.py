@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
@@ -18,8 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from pyspark_commitlog.pipeline.arrow import LongRowError
-from pyspark_commitlog.pipeline.coordination import DriverWriter, SinkBatch, release, writing
-from pyspark_commitlog.pipeline.progress import Progress, Run, judged
+from pyspark_commitlog.pipeline.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
+from pyspark_commitlog.pipeline.coordination import (
+    DriverWriter,
+    SinkBatch,
+    calling,
+    release,
+    remembered_here,
+    writing,
+)
+from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import Targets
 from pyspark_commitlog.pipeline.writer import ANSWER, Answer, TaskWriter, WritePlan, Written
@@ -32,6 +41,7 @@ from pyspark_commitlog.storage import (
     TransactionPart,
 )
 
+BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
 ATTEMPTS = 3  # at a micro-batch, before the query fails
 _CANCELLED = "cancelled"  # what Spark's errors say of a job that was stopped on purpose
 
@@ -60,7 +70,8 @@ def commitlog_sink(
     a topic, it goes there in the same transaction (``bad_records``).
 
     ``txnAppId`` names the writer, by default the query's id; the batch id is the version that goes with it (Delta's
-    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one.
+    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one. A name
+    has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
 
     Raises InvalidConfigError at once for settings that are wrong in themselves. The function itself raises, before
     anything is written, InvalidConfigError for columns, speculation or a ``txnAppId`` of another query,
@@ -76,6 +87,8 @@ def commitlog_sink(
         producer=producer,
         bad_records=badRecords,
     )
+    if txnAppId is not None:
+        check_app_id(txnAppId)
     return CommitLogSink(targets, txnAppId)
 
 
@@ -91,16 +104,28 @@ class CommitLogSink:
         """Write ``frame`` and answer what each task wrote; an empty list for a batch that was written before."""
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
         refuse_speculation(frame.sparkSession)
-        run = Run.of(frame.sparkSession, self._app_id)
-        if run.query_id:
-            _load("classic").watch(frame.sparkSession, run.query_id, run.run_id)
+        check_version(batch_id, "the batch id")
+        session = frame.sparkSession
+        run = Run.of(session, self._app_id)
+        checkpoint, plan = _planned(session, run, batch_id)
         self._written_as.add(run.app_id)
-        with LogManager.open(self._targets.directory, create=True) as manager:
+        with calling(self._targets.directory, run, batch_id, self._targets.names):
+            return self._write(columns.select(frame), run, batch_id, checkpoint, plan)
+
+    def _write(self, rows: DataFrame, run: Run, version: int, checkpoint: Checkpoint, plan: Plan) -> list[Written]:
+        directory = self._targets.directory
+        with LogManager.open(directory, create=True) as manager:
+            if not manager.filesystem.list(directory):  # its disk is not mounted, perhaps: nothing is made there
+                target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
+                Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
             topics = self._targets.prepare(manager)
-        with writing(self._targets.directory, run, topics) as writer:
-            progress = Progress(run, batch_id, writer.groups.fetch(run.app_id))
+        target = Target(run.app_id, directory, {name: topics[name].topic_id for name in self._targets.names})
+        with writing(directory, run, topics) as writer:
+            progress = Progress(run, version, writer.groups.fetch(run.app_id), plan)
+            progress.check_remembered(_remembered(target, checkpoint), directory)
             batch = _MicroBatch(writer, self._targets, topics, progress)
-            return batch.write(columns.select(frame)) if batch.wanted else []
+            with checkpoint.secured(target, progress.notes(target.topics)) as secured:
+                return batch.write(rows, secured)
 
     def close(self) -> None:
         """Leave the topics as a clean stop leaves them, and let others write under the same ``txnAppId``.
@@ -126,12 +151,18 @@ class _MicroBatch:
         self._topics = {name: topic for name, topic in topics.items() if name not in self._done}
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
 
-    def write(self, rows: DataFrame) -> list[Written]:
-        """Try a few times: a worker that was killed, or an executor that was lost, need not end the query."""
+    def write(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
+        """Try a few times: a worker that was killed, or an executor that was lost, need not end the query.
+
+        Nothing is committed before the checkpoint is ``secured``; where nothing is to be written, that is all.
+        """
+        if not self.wanted:
+            secured.result()
+            return []
         attempt = 1
         while True:
             try:
-                return self._try(rows)
+                return self._try(rows, secured)
             except LongRowError as error:  # which costs no attempt, and cannot come again
                 logger.info("batch %d: %s; written by mapInArrow, as those to come", self._progress.version, error)
                 self._writer.has_long_rows = True
@@ -141,7 +172,7 @@ class _MicroBatch:
                 logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
                 attempt += 1
 
-    def _try(self, rows: DataFrame) -> list[Written]:
+    def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
         """One transaction: begun, written by one Spark job, and committed with the offsets, or aborted."""
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
@@ -153,6 +184,7 @@ class _MicroBatch:
             for each in written:
                 if each.topic in records:
                     records[each.topic] += each.records
+            secured.result()
             guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             committing_s = time.monotonic()
@@ -176,6 +208,23 @@ class _MicroBatch:
         """The job in Spark's UI: which batch of whom goes where."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
         return nullcontext() if is_remote() else _load("classic").described(session, text)
+
+
+def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
+    """The checkpoint of the query, and the plan of its micro-batch, where they are known.
+
+    A foreachBatch function may number what it writes as it likes; Spark's number of the batch is the thread's.
+    """
+    if not run.query_id:
+        return Checkpoint(), NO_PLAN
+    checkpoint = _load("classic").watch(session, run.query_id, run.run_id)
+    return checkpoint, checkpoint.plan(int(session.sparkContext.getLocalProperty(BATCH_ID) or version))
+
+
+def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:
+    """What the checkpoint and this process remember of the log."""
+    here = remembered_here(target.directory, target.app_id)
+    return [*checkpoint.remembered(target), *(each for each in here if each.topic in target.topics)]
 
 
 def _tasks_run_here(session: SparkSession) -> bool:

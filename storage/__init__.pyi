@@ -31,6 +31,7 @@ from .errors import NotALogDirError as NotALogDirError
 from .errors import OffsetOutOfRangeError as OffsetOutOfRangeError
 from .errors import OutcomeUnknownError as OutcomeUnknownError
 from .errors import ProducerFencedError as ProducerFencedError
+from .errors import ProgressMismatchError as ProgressMismatchError
 from .errors import RecordTooLargeError as RecordTooLargeError
 from .errors import RecordValidationError as RecordValidationError
 from .errors import SnapshotError as SnapshotError
@@ -42,9 +43,13 @@ from .errors import TransactionRefusedError as TransactionRefusedError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
 from .fetch import FetchData as FetchData
 from .fetch import Timespan as Timespan
+from .filesystem import File as File
 from .filesystem import FileSystem as FileSystem
 from .filesystem import LocalFileSystem as LocalFileSystem
+from .filesystem import parent_of as parent_of
+from .filesystem import read_file as read_file
 from .filesystem import this_process as this_process
+from .filesystem import write_atomically as write_atomically
 from .format.fields import Codec as Codec
 from .format.fields import TimestampType as TimestampType
 from .format.internal import OffsetCommitKey as OffsetCommitKey
@@ -118,6 +123,7 @@ from .retention import preview_retention as preview_retention
 from .retention import retain as retain
 from .salvage import salvaged_records as salvaged_records
 from .segment_reader import OffsetAndTimestamp as OffsetAndTimestamp
+from .snapshots import LOG_FOLDER as LOG_FOLDER
 from .snapshots import Snapshot as Snapshot
 from .snapshots import read_snapshot as read_snapshot
 from .snapshots import restore_snapshot as restore_snapshot
@@ -142,6 +148,7 @@ from .transactions import TransactionalWriter as TransactionalWriter
 from .transactions import TransactionCoordinator as TransactionCoordinator
 from .transactions import TransactionPart as TransactionPart
 from .transactions import abort_transaction as abort_transaction
+from .transactions import check_transactional_id as check_transactional_id
 from .transactions import expire_transactional_ids as expire_transactional_ids
 from .transactions import find_hanging as find_hanging
 from .transactions import holding_transaction as holding_transaction

@@ -11,6 +11,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── LogDirLockedError                     another process holds the directory or the partition
     ├── NotALogDirError                       the path holds no Kafka log
     ├── SnapshotError                         a snapshot that is none, is not whole, or has no room where it is wanted
+    ├── ProgressMismatchError                 two records of how far a writer got that disagree; names both
     ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
     │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
     │   │   └── UnsupportedMagicError         a format from the future: not damage, but not readable either
@@ -76,6 +77,13 @@ class NotALogDirError(LogStoreError):
 
 class SnapshotError(LogStoreError):
     """A snapshot that is none or is no longer whole, or a place for one, or for a restored log, that is taken."""
+
+
+class ProgressMismatchError(LogStoreError):
+    """Two records of how far a writer got disagree: the log's and a checkpoint's, or the log's and this process's.
+
+    To go on would leave rows out or write them twice, so the message names both, and what to do.
+    """
 
 
 class CorruptionError(LogStoreError):

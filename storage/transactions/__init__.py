@@ -1,6 +1,10 @@
 """Transactions over ``__transaction_state``: a coordinator in the driver, writers in tasks (docs/exactly_once.md)."""
 
-from pyspark_commitlog.storage.transactions.coordinator import NO_OFFSETS, TransactionCoordinator
+from pyspark_commitlog.storage.transactions.coordinator import (
+    NO_OFFSETS,
+    TransactionCoordinator,
+    check_transactional_id,
+)
 from pyspark_commitlog.storage.transactions.dead import (
     OpenPartition,
     OpenTransaction,
@@ -33,6 +37,7 @@ __all__ = [
     "TransactionPart",
     "TransactionalWriter",
     "abort_transaction",
+    "check_transactional_id",
     "expire_transactional_ids",
     "find_hanging",
     "holding_transaction",

@@ -57,6 +57,7 @@ from pyspark_commitlog.storage.transactions.writer import check_ongoing
 TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over what we leave open
 EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then comes another producer id
 HOLDER_BYTES_MAX = 1000
+ID_BYTES_MAX = 2**15 - 1  # Kafka writes its length as an int16, as it does for a group's name
 SNAPSHOT_LAG_BYTES = 1 << 20  # of a log are read in a millisecond; a snapshot for every trigger would cost more
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
@@ -335,6 +336,17 @@ def _check_reports(
     return {place for place, records in reported.items() if records}
 
 
+def check_transactional_id(text: str, name: str = "transactional id") -> None:
+    """Raise InvalidConfigError, which calls it ``name``, for one that no key of ``__transaction_state`` holds."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidConfigError(f"{name} {text!r}: not to be written as UTF-8: {error}") from error
+    if not 1 <= size <= ID_BYTES_MAX:
+        shown = f"{text[:50]}…" if size else ""
+        raise InvalidConfigError(f"{name} {shown!r} has {size:,} bytes; it must have 1 to {ID_BYTES_MAX:,}")
+
+
 class TransactionalIdLock:
     """The lock of a transactional id: a file at the root of the log directory, gone when it is released."""
 
@@ -347,8 +359,7 @@ class TransactionalIdLock:
     @classmethod
     def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
         """Without waiting: LogDirLockedError says who has it, where that one told who it is."""
-        if not transactional_id:
-            raise InvalidConfigError("a transactional id must not be empty")
+        check_transactional_id(transactional_id)
         digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         path = manager.path(f".transaction-{digest}.lock")
         lock = manager.filesystem.lock(path, wait=False)

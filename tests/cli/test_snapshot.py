@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 
@@ -44,6 +45,31 @@ def test_json_tells_what_is_in_it(directory: Path, tmp_path: Path) -> None:
     assert (dry["restored"], (tmp_path / "again").exists()) == (False, False)
     assert {**dry, "restored": True} == json.loads(commitlog(*restore).stdout)
     assert taken["taken_at"] == dry["taken_at"]
+
+
+def test_restore_says_how_far_writers_are_in_it_and_what_becomes_of_newer_queries(
+    directory: Path, tmp_path: Path
+) -> None:
+    with LogManager.open(str(directory)) as manager:
+        GroupOffsets(manager).commit("ingest", {("__sink.orders", 0): CommittedOffset(4, "{}")})
+    commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
+    restore = ("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again")
+    (writer,) = json.loads(commitlog(*restore, "--json", "--dry-run").stdout)["writers"]
+    assert writer == {"txn_app_id": "ingest", "topic": "orders", "newest_batch": 3}
+    told = commitlog(*restore).stdout.splitlines()
+    assert told[1] == "writer ingest has batches up to 3 in topic orders"
+    assert told[2].startswith("a query whose checkpoint is newer is refused")
+
+
+def test_restore_is_done_where_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:
+    with LogManager.open(str(directory)) as manager:
+        GroupOffsets(manager).commit("ingest", {("__sink.orders", 0): CommittedOffset(4, "{}")})
+        (log,) = Path(manager.path("{}-{}".format(*GroupOffsets(manager).partition_of("ingest")))).glob("*.log")
+    log.write_bytes(bytes(byte ^ 1 for byte in log.read_bytes()))
+    commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
+    done = commitlog("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again")
+    assert done.code == 0
+    assert done.stdout.startswith("restored ")
 
 
 def test_looking_at_a_snapshot_needs_no_restoring(directory: Path, tmp_path: Path) -> None:

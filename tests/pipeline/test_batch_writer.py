@@ -140,6 +140,10 @@ def test_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: Sp
         pytest.param({"configs": '{"retention.mss": 1}'}, "retention.mss", id="a config"),
         pytest.param({"txnAppId": "a"}, BOTH, id="app id alone"),
         pytest.param({"txnVersion": "1"}, BOTH, id="version alone"),
+        pytest.param({"txnAppId": "a", "txnVersion": str(2**63 - 1)}, f"from 0 to {2**63 - 2}", id="version too large"),
+        pytest.param(
+            {"txnAppId": "é" * 20_000, "txnVersion": "1"}, "txnAppId .* has 40,000 bytes", id="app id too long"
+        ),
         pytest.param({"kafka.partitioner.class": "Mine"}, "partitioner.class = 'Mine'", id="producer"),
     ],
 )
@@ -150,6 +154,12 @@ def test_wrong_options_are_told_and_nothing_is_made(
         write(numbers(spark, 0, 1), log_dir, **options)
     with LogManager.open(log_dir) as manager:
         assert "t" not in manager.topics()
+
+
+def test_largest_version_and_longest_name_are_written_and_skipped(spark: SparkSession, log_dir: str) -> None:
+    for _ in range(2):
+        write(numbers(spark, 0, 5), log_dir, txnAppId="é" * 16_383 + "a", txnVersion=2**63 - 2)
+    assert values(spark, log_dir) == list(range(5))
 
 
 def test_overwrite_is_refused_with_the_reason(spark: SparkSession, log_dir: str) -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from pyspark_commitlog.storage import (
+    CommittedOffset,
     DumpFindings,
     DumpOptions,
     GroupOffsets,
@@ -67,6 +70,55 @@ def committed(log_dir: str, group: str = "app", topic: str = "t") -> tuple[int, 
     return found.offset, json.loads(found.metadata)
 
 
+class Query:
+    """A streaming query from text files into topic t."""
+
+    def __init__(self, spark: SparkSession, directory: Path, log_dir: str) -> None:
+        self.spark = spark
+        self.input = directory / "input"
+        self.input.mkdir()
+        self.checkpoint = directory / "checkpoint"
+        self.location = str(self.checkpoint)
+        self.log_dir = log_dir
+        self._sinks: list[CommitLogSink] = []
+
+    def sink(self, app_id: str = "app", **more: object) -> CommitLogSink:
+        """One that is closed behind the next run, so that the log directory is nobody's then."""
+        self._sinks.append(sink(self.log_dir, app_id=app_id, **more))
+        return self._sinks[-1]
+
+    def feed(self, *numbers: int) -> None:
+        """A file, which is a micro-batch."""
+        path = self.input / f"{numbers[0]}"
+        path.with_name(f".{path.name}").write_text("".join(f"{n}\n" for n in numbers))
+        os.utime(
+            path.with_name(f".{path.name}"), (numbers[0], 1_700_000_000 + numbers[0])
+        )  # Spark takes the older first
+        path.with_name(f".{path.name}").rename(path)
+
+    def run(self, function: object = None) -> None:
+        stream = self.spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.input))
+        writer = stream.writeStream.foreachBatch(function or self.sink())  # type: ignore[arg-type]
+        query = writer.option("checkpointLocation", self.location).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            for each in self._sinks:
+                each.close()
+
+    def feed_and_run(self, *numbers: int) -> None:
+        self.feed(*numbers)
+        self.run()
+
+    def forget_batch(self, number: int) -> None:
+        for folder in ("offsets", "commits", "sources/0"):
+            for name in (f"{number}", f".{number}.crc"):
+                (self.checkpoint / folder / name).unlink()
+
+    def content(self) -> list[int]:
+        return values(self.spark, self.log_dir)
+
+
 def test_batches_are_appended_and_told_partition_by_partition(spark: SparkSession, log_dir: str) -> None:
     write = sink(log_dir, partitions=3)
     written = [*write(numbers(spark, 0, 100), 0), *write(numbers(spark, 100, 150), 1)]
@@ -112,6 +164,19 @@ def test_recovery_points_follow_while_the_log_stays_open(spark: SparkSession, lo
     sink(log_dir)(numbers(spark, 0, 10), 0)
     with LogManager.open(log_dir) as manager:
         soon(lambda: manager.marks(("t", 0)).recovery_point == 11)  # ten records and the marker
+
+
+@pytest.mark.parametrize("app_id", ["", "x" * 2**15, "\ud800"], ids=["empty", "too long", "no text"])
+def test_name_that_no_transaction_can_have_is_refused_at_once(log_dir: str, app_id: str) -> None:
+    with pytest.raises(InvalidConfigError, match="txnAppId"):
+        sink(log_dir, app_id=app_id)
+
+
+@pytest.mark.parametrize("batch_id", [-1, 2**63 - 1, "0", None])
+def test_batch_id_that_no_offset_can_tell_is_refused(spark: SparkSession, log_dir: str, batch_id: object) -> None:
+    with pytest.raises(InvalidConfigError, match=f"batch id is .* from 0 to {2**63 - 2}"):
+        sink(log_dir)(numbers(spark, 0, 1), batch_id)  # type: ignore[arg-type]
+    assert not os.path.exists(f"{log_dir}/t-0")
 
 
 def test_empty_batch_counts_as_written(spark: SparkSession, log_dir: str) -> None:
@@ -220,6 +285,176 @@ class TestAsForeachBatch:
         self.put(spark, tmp_path, 0, 50)
         with pytest.raises(StreamingQueryException, match="was written to topic t in this very run"):
             self.run(spark, tmp_path, twice)
+
+
+class TestCheckpointAndLogThatDoNotFit:
+    """A file of the input is a micro-batch. The log, or the checkpoint, is set back."""
+
+    @pytest.fixture
+    def query(self, spark: SparkSession, tmp_path: Path, log_dir: str) -> Query:
+        return Query(spark, tmp_path, log_dir)
+
+    def test_log_that_is_older_than_the_checkpoint_is_refused_with_both_and_the_way_out(self, query: Query) -> None:
+        query.feed_and_run(0)
+        shutil.copytree(query.log_dir, query.log_dir + ".old")
+        query.feed_and_run(1)
+        query.feed_and_run(2)
+        shutil.rmtree(query.log_dir)
+        os.rename(query.log_dir + ".old", query.log_dir)
+        with pytest.raises(
+            StreamingQueryException, match=r"notes that batch 2 of .*'app'.*has batches up to 0:.*delete"
+        ):
+            query.feed_and_run(3)
+        assert query.content() == [0]
+        (note,) = (query.checkpoint / "commitlog").iterdir()
+        note.unlink()
+        query.run()
+        assert query.content() == [0, 3]
+
+    def test_log_that_is_gone_is_refused_and_nothing_is_made_in_its_place(self, query: Query) -> None:
+        query.feed_and_run(0)
+        shutil.rmtree(query.log_dir)
+        with pytest.raises(StreamingQueryException, match=r"notes that batch 0 .* has no batch of it"):
+            query.feed_and_run(1)
+        assert os.listdir(query.log_dir) == []
+
+    def test_log_that_was_moved_is_known_by_its_topic(self, query: Query) -> None:
+        query.feed_and_run(0)
+        shutil.copytree(query.log_dir, query.log_dir + ".moved")
+        query.feed_and_run(1)
+        query.log_dir += ".moved"
+        with pytest.raises(StreamingQueryException, match=r"notes that batch 1 .*\.moved, which has batches up to 0"):
+            query.feed_and_run(2)
+
+    def test_another_log_is_begun_on_purpose_by_naming_another_directory(self, query: Query, tmp_path: Path) -> None:
+        query.feed_and_run(0)
+        query.log_dir = directory_with_internal_topics(tmp_path / "another")
+        query.feed_and_run(1)
+        assert query.content() == [1]
+
+    def test_log_set_back_under_a_query_that_runs_is_refused(self, query: Query) -> None:
+        query.feed(0)
+        write = query.sink()
+
+        def set_back(frame: DataFrame, batch_id: int) -> None:
+            write(frame, batch_id)
+            if batch_id == 0:
+                shutil.copytree(query.log_dir, query.log_dir + ".old", ignore=shutil.ignore_patterns("*.tmp", ".*"))
+            if batch_id == 1:
+                shutil.rmtree(query.log_dir)
+                os.rename(query.log_dir + ".old", query.log_dir)
+
+        for n in (1, 2):
+            query.feed(n)
+        with pytest.raises(StreamingQueryException, match=r"that batch 1 of .* has batches up to 0"):
+            query.run(set_back)
+        assert query.content() == [0]
+
+    def test_checkpoint_without_its_newest_entries_is_refused_with_both_plans(self, query: Query) -> None:
+        """As a power cut, or a backup of it, leaves one: another file is in the batch now."""
+        query.feed_and_run(0)
+        query.feed_and_run(1)
+        planned = committed(query.log_dir)[1]["plan"]
+        query.forget_batch(1)
+        with pytest.raises(
+            StreamingQueryException, match=rf"{planned}, and batch 1 is planned otherwise in .*offsets/1"
+        ):
+            query.feed_and_run(2)
+        assert query.content() == [0, 1]
+
+    def test_checkpoint_several_batches_old_is_refused(self, query: Query) -> None:
+        query.feed_and_run(0)
+        shutil.copytree(query.checkpoint, str(query.checkpoint) + ".old")
+        for n in (1, 2, 3):
+            query.feed_and_run(n)
+        shutil.rmtree(query.checkpoint)
+        os.rename(str(query.checkpoint) + ".old", query.checkpoint)
+        with pytest.raises(
+            StreamingQueryException, match=r"has batches up to 3 of .* and batch 1 is planned otherwise"
+        ):
+            query.feed_and_run(4)
+        assert query.content() == [0, 1, 2, 3]
+
+    def test_plan_is_not_asked_for_where_an_older_version_wrote_none(self, query: Query) -> None:
+        query.feed_and_run(0)
+        offset, metadata = committed(query.log_dir)
+        del metadata["plan"]
+        with LogManager.open(query.log_dir) as manager:
+            GroupOffsets(manager).commit("app", {("__sink.t", 0): CommittedOffset(offset, json.dumps(metadata))})
+        shutil.rmtree(query.checkpoint / "commitlog")
+        query.forget_batch(0)
+        query.feed_and_run(1)
+        assert query.content() == [0, 1]
+
+    def test_plan_is_known_on_a_file_system_of_hadoop_too(self, query: Query) -> None:
+        """Where nothing is noted, since nothing is there to be synced."""
+        query.spark.conf.set("fs.viewfs.mounttable.m.link./c", query.checkpoint.parent.absolute().as_uri())
+        query.location = "viewfs://m/c/checkpoint"
+        query.feed_and_run(0)
+        query.feed_and_run(1)
+        query.forget_batch(1)
+        with pytest.raises(
+            StreamingQueryException, match=r"batch 1 is planned otherwise in viewfs://m/c/checkpoint/offsets/1"
+        ):
+            query.feed_and_run(2)
+        assert not (query.checkpoint / "commitlog").exists()
+
+    def test_batches_for_which_the_sink_was_not_called_are_no_gap(self, query: Query) -> None:
+        write = query.sink()
+        for n in range(4):
+            query.feed(n)
+            query.run(lambda frame, batch: write(frame, batch) if batch % 2 else None)
+        assert query.content() == [1, 3]
+
+    def test_batch_that_was_refused_and_passed_over_by_its_function_is_no_gap(self, query: Query) -> None:
+        write = query.sink(configs={"cleanup.policy": "compact"})
+
+        def write_or_pass_over(frame: DataFrame, batch_id: int) -> None:
+            with suppress(InvalidRecordError):
+                write(frame.withColumn("key", F.when(F.lit(batch_id != 1), F.lit("k"))), batch_id)
+
+        for n in range(3):
+            query.feed(n)
+        query.run(write_or_pass_over)
+        assert query.content() == [0, 2]
+
+    def test_second_write_of_a_batch_is_refused_in_every_further_run_too(self, query: Query) -> None:
+        write = query.sink()
+
+        def halves(frame: DataFrame, batch_id: int) -> None:
+            write(frame.where("value % 2 = 0"), batch_id)
+            write(frame.where("value % 2 = 1"), batch_id)
+
+        query.feed(0, 1)
+        for _ in range(3):
+            with pytest.raises(StreamingQueryException, match="batch 0 was written to topic t in this very run"):
+                query.run(halves)
+            assert query.content() == [0]
+
+        others = query.sink(app_id="others")
+        query.run(lambda frame, n: [write(frame.where("value % 2 = 0"), n), others(frame.where("value % 2 = 1"), n)])
+        assert query.content() == [0, 1]
+
+    def test_function_may_number_its_writes_itself(self, query: Query) -> None:
+        write = query.sink()
+
+        def halves(frame: DataFrame, batch_id: int) -> None:
+            write(frame.where("value % 2 = 0"), 2 * batch_id)
+            write(frame.where("value % 2 = 1"), 2 * batch_id + 1)
+
+        for n in (0, 2, 4):
+            query.feed(n, n + 1)
+            query.run(halves)
+            (query.checkpoint / "commits" / str(n // 2)).unlink()
+            (query.checkpoint / "commits" / f".{n // 2}.crc").unlink()
+            query.run(halves)
+        assert query.content() == [0, 1, 2, 3, 4, 5]
+
+    def test_checkpoint_at_a_path_with_signs_that_addresses_quote(self, query: Query) -> None:
+        query.location = str(query.checkpoint) + " 100%25 é"
+        query.feed_and_run(0)
+        query.feed_and_run(1)
+        assert [name for name in os.listdir(query.location) if name == "commitlog"]
 
 
 @pytest.fixture(params=["false", "true"], ids=["offsets of 32 bits", "offsets of 64 bits"])

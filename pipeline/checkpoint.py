@@ -1,0 +1,273 @@
+"""A query's checkpoint, as far as a sink needs it: what it syncs there, reads there, and notes there.
+
+Spark keeps in ``offsets/N`` which input batch N has, and never syncs it. Two things follow for a log that has batch N:
+
+- After a power cut, or once a backup of the checkpoint is put back, Spark may plan another batch N. So a sink syncs the
+  checkpoint before it commits, and keeps a digest of ``offsets/N`` beside the progress that it commits.
+- The log may be put back, and the checkpoint be newer. So a sink notes in the checkpoint which batch a log was given:
+  ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
+
+Only a checkpoint on a local file system is synced and has notes. State of stateful operators is not synced: where it is
+lost, Spark refuses to go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple
+
+from pyspark_commitlog.storage import (
+    CorruptionError,
+    File,
+    FileSystem,
+    LocalFileSystem,
+    OutcomeUnknownError,
+    ProgressMismatchError,
+    StorageError,
+    TransactionRefusedError,
+    parent_of,
+    read_file,
+    write_atomically,
+)
+
+NOTES = "commitlog"  # the folder of our notes in a checkpoint
+NOTE_BYTES_MAX = 1 << 24
+OFFSETS_BYTES_MAX = 1 << 30
+OPEN_MAX = 64  # files at once
+DIGEST_LETTERS = 32  # 128 bits
+TEMPORARY = ".tmp"  # in names that Spark gives before it renames
+UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed all the same
+
+
+class Note(NamedTuple):
+    """What is remembered of a writer and a topic: the newest batch that the log was given."""
+
+    batch: int
+    before: int  # the first batch that the log lacked then; below it are all that were given before
+    topic_id: str | None
+
+    def required(self, version: int) -> int:
+        """The first batch that a log may lack when ``version`` is about to be written.
+
+        A batch above the newest is planned only when that was done. The newest itself, and those before it, are
+        replayed or planned again.
+        """
+        return self.batch + 1 if version > self.batch else min(version, self.before)
+
+    def reached(self) -> tuple[int, int]:
+        """Of two notes the greater one is the newer."""
+        return self.batch, self.before
+
+
+class Remembered(NamedTuple):
+    """A note, who has it, and how to make it forgotten on purpose."""
+
+    topic: str
+    note: Note
+    source: str
+    way_out: str
+
+
+class Plan(NamedTuple):
+    """What input a micro-batch has, as the checkpoint says."""
+
+    path: str
+    digest: str  # of the file's content, which has the time of planning in it: no two plans are alike
+
+
+NO_PLAN = Plan("", "")  # it is not known
+
+
+class Target(NamedTuple):
+    """Where a writer writes: what a note is about."""
+
+    app_id: str
+    directory: str  # absolute
+    topics: Mapping[str, str | None]  # ids by name; None: not known
+
+
+class Checkpoint:
+    """One of which nothing is known, as under Spark Connect: it has no plans and takes no notes."""
+
+    def plan(self, batch: int) -> Plan:
+        return NO_PLAN
+
+    def remembered(self, target: Target) -> list[Remembered]:
+        """What the checkpoint notes of the target's topics.
+
+        A note counts for its directory, wherever that was copied from, and for its topic, wherever that was moved.
+        Raises ProgressMismatchError for a note that cannot be read.
+        """
+        return []
+
+    @contextmanager
+    def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
+        """Syncs the checkpoint and adds ``notes``, by topic, while the block runs; the future is done when all of it is
+        on the disk, or raises StorageError. Where the block fails, the notes are as they were.
+        """
+        done = Future[None]()
+        done.set_result(None)
+        yield done
+
+
+class LocalCheckpoint(Checkpoint):
+    """A checkpoint on a file system of this machine."""
+
+    def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
+        """Reads nothing yet."""
+        self.directory = directory.rstrip("/")
+        self._filesystem = filesystem or LocalFileSystem()
+        self._synced: set[str] = set()  # paths; Spark never changes a file of these
+
+    def plan(self, batch: int) -> Plan:
+        path = self._path("offsets", str(batch))
+        try:
+            return Plan(path, digest(read_file(self._filesystem, path, OFFSETS_BYTES_MAX)))
+        except FileNotFoundError:
+            return NO_PLAN
+
+    # Notes
+
+    def remembered(self, target: Target) -> list[Remembered]:
+        found = []
+        for path in self._note_paths():
+            directory, app_id, notes = self._read_notes(path)
+            for topic, topic_id in target.topics.items():
+                note = notes.get(topic)
+                if note is None or app_id != target.app_id:
+                    continue
+                if directory == target.directory or (topic_id is not None and topic_id == note.topic_id):
+                    found.append(Remembered(topic, note, f"{path} notes", f"delete {path}"))
+        return found
+
+    @contextmanager
+    def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
+        path = self._note_path(target)
+        with ThreadPoolExecutor(1, "commitlog syncs a checkpoint") as pool:
+            before = self._read_notes(path)[-1] if self._exists(path) else {}
+            done = pool.submit(self._secure, target, before, notes)
+            try:
+                yield done
+            except UNDECIDED:
+                raise
+            except Exception:  # nothing was committed, and the caller may go on with another batch
+                with suppress(StorageError, OSError):
+                    done.result()
+                    self._write_notes(target, before)
+                raise
+
+    def _secure(self, target: Target, before: Mapping[str, Note], notes: Mapping[str, Note]) -> None:
+        newest = {topic: max(note, before.get(topic, note), key=Note.reached) for topic, note in notes.items()}
+        try:
+            with self._syncing():
+                if {**before, **newest} != before:
+                    self._write_notes(target, {**before, **newest})
+        except OSError as error:
+            raise StorageError(
+                f"{self.directory}: the checkpoint cannot be synced: {error}; nothing was committed"
+            ) from error
+
+    def _write_notes(self, target: Target, notes: Mapping[str, Note]) -> None:
+        """On disk after a crash: the notes before, or these."""
+        content = {
+            "txnAppId": target.app_id,
+            "logDir": target.directory,
+            "topics": {
+                topic: {"topicId": note.topic_id, "batch": note.batch, "before": note.before}
+                for topic, note in notes.items()
+            },
+        }
+        if not self._exists(self._path(NOTES)):
+            self._filesystem.make_directory(self._path(NOTES))
+            self._filesystem.sync_directory(self.directory)
+        write_atomically(self._filesystem, self._note_path(target), json.dumps(content).encode())
+
+    def _read_notes(self, path: str) -> tuple[str, str, dict[str, Note]]:
+        """Directory, writer, and notes by topic."""
+        try:
+            content = json.loads(read_file(self._filesystem, path, NOTE_BYTES_MAX))
+            notes = {
+                topic: Note(int(note["batch"]), int(note["before"]), note["topicId"])
+                for topic, note in content["topics"].items()
+            }
+            return content["logDir"], content["txnAppId"], notes
+        except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
+            raise ProgressMismatchError(
+                f"{path}: not what was written there, so which batches the log was given is not known: {error!r}. "
+                f"Restore it, or delete it to go on as the log says"
+            ) from error
+
+    def _note_paths(self) -> list[str]:
+        if not self._exists(self._path(NOTES)):
+            return []
+        names = self._filesystem.list(self._path(NOTES))
+        return [self._path(NOTES, name) for name in names if name.endswith(".json")]
+
+    def _note_path(self, target: Target) -> str:
+        name = digest("\0".join((target.app_id, target.directory)).encode("utf-8", "surrogatepass"))
+        return self._path(NOTES, f"{name}.json")
+
+    # Syncing
+
+    @contextmanager
+    def _syncing(self) -> Iterator[None]:
+        """All that Spark wrote here since the last time: first the files, then the names of them.
+
+        What is synced in the block takes the files with it where the disk's journal can: nine syncs cost as two.
+        """
+        listed = {folder: self._listed(folder) for folder in self._folders()}
+        names = {path for paths in listed.values() for path in paths}
+        new = names - self._synced
+        with ExitStack() as opened:
+            files = list[File]()
+            for file in filter(None, map(self._open, sorted(new))):
+                if len(files) == OPEN_MAX:  # as in the first micro-batch of a run: what was there before
+                    with file:
+                        file.sync()
+                    continue
+                files.append(opened.enter_context(file))
+                file.begin_sync()
+            yield
+            for file in files:
+                file.sync()
+        for folder, paths in listed.items():
+            if not new.isdisjoint(paths):
+                self._filesystem.sync_directory(folder)
+        if not self._synced:
+            self._filesystem.sync_directory(parent_of(self.directory))
+        self._synced = names
+
+    def _open(self, path: str) -> File | None:
+        """None for a folder, and for what Spark removed in the meantime."""
+        status = self._filesystem.status(path)
+        if status is None or status.is_directory:
+            return None
+        with suppress(FileNotFoundError):
+            return self._filesystem.open(path, "read")
+        return None
+
+    def _folders(self) -> list[str]:
+        """Those with plans and with what was done, the sources' too; deepest first."""
+        sources = self._path("sources")
+        below = [f"{sources}/{name}" for name in self._names(sources)]
+        return [*below, sources, self._path("offsets"), self._path("commits"), self.directory]
+
+    def _listed(self, folder: str) -> set[str]:
+        return {f"{folder}/{name}" for name in self._names(folder) if TEMPORARY not in name}
+
+    def _names(self, folder: str) -> list[str]:
+        return self._filesystem.list(folder) if self._exists(folder) else []
+
+    def _exists(self, path: str) -> bool:
+        return self._filesystem.status(path) is not None
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self.directory, *parts))
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGEST_LETTERS]
