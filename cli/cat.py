@@ -146,10 +146,11 @@ class _Span:
 
 
 def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
-    groups = storage.GroupOffsets(manager).groups()
-    if group not in groups:
-        fail(f"no group {group!r} in {manager.directory}{nearest(group, groups, 'groups')}")
-    return groups[group]
+    groups = storage.GroupOffsets(manager)
+    found = groups.fetch(group)
+    if not found and group not in (known := groups.groups()):
+        fail(f"no group {group!r} in {manager.directory}{nearest(group, known, 'groups')}")
+    return found
 
 
 def _place(text: str) -> Place:

@@ -15,7 +15,7 @@ import typer
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import resetting
 from pyspark_commitlog.cli.flags import AsJson, LogDir, complete_topic, only
-from pyspark_commitlog.cli.output import Column, fail, nearest, print_json, print_table
+from pyspark_commitlog.cli.output import Column, Failures, fail, nearest, print_json, print_table
 
 OFFSETS = (
     Column("GROUP"),
@@ -146,9 +146,18 @@ class _Groups:
         self._is_dry = is_dry
         self._lags = storage.GroupLags(manager)
         self._offsets = storage.GroupOffsets(manager)
-        self._known = {each.name: each for each in self._lags.groups()}
+        self._failures = Failures()
+        self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
 
     def run(self, action: str, asked: _Asked, target: resetting.Target | None) -> None:
+        """Do it; then tell what could not be told: of partitions that are damaged, or not here."""
+        missing = self._lags.missing() if action == "--list" or asked.all_groups else None
+        if missing is not None:
+            typer.echo(f"commitlog: {missing}; groups that lie there are not shown", err=True)
+        self._run(action, asked, target)
+        self._failures.end()
+
+    def _run(self, action: str, asked: _Asked, target: resetting.Target | None) -> None:
         if action == "--list":
             self._list(with_state=asked.states)
             return
@@ -167,6 +176,7 @@ class _Groups:
             raise typer.BadParameter("either --group, once for each, or --all-groups is needed")
         for name in asked.groups:
             if name not in self._known and not may_be_new:
+                self._offsets.check_here(name)
                 fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
         return list(self._known) if asked.all_groups else list(dict.fromkeys(asked.groups))
 
@@ -251,6 +261,7 @@ class _Groups:
         if bool(asked.topics) == asked.all_topics:
             raise typer.BadParameter("--reset-offsets needs either --topic, once for each, or --all-topics")
         plans = {name: dict(self._plan(name, target, asked.topics)) for name in names}
+        self._check_here(names, is_fatal=asked.execute)
         if asked.execute:
             self._manager.check_writable()
             for name, plan in plans.items():
@@ -264,6 +275,16 @@ class _Groups:
             print_json({**dict(zip(keys, row, strict=True)), "committed": asked.execute} for row in rows)
         else:
             print_table(NEW_OFFSETS, rows)
+
+    def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
+        """That all of them can be committed to, before one is."""
+        for name in names:
+            try:
+                self._offsets.check_here(name)
+            except storage.UnknownTopicOrPartitionError as error:
+                if is_fatal:
+                    raise
+                typer.echo(f"commitlog: --execute would be refused: {error}", err=True)
 
     def _plan(
         self, name: str, target: resetting.Target, topics: Sequence[str]

@@ -87,22 +87,22 @@ class Failures:
     """What is wrong with single partitions, which keeps nobody from the others."""
 
     def __init__(self) -> None:
-        self._errors: list[storage.LogStoreError] = []
+        self.errors: list[storage.LogStoreError] = []
 
     def attempt(self, work: Callable[[], T]) -> T | None:
         """The result of ``work``; None where a log cannot be read."""
         try:
             return work()
         except storage.LogStoreError as error:
-            self._errors.append(error)
+            self.errors.append(error)
             return None
 
     def end(self) -> None:
         """Tell them, once the others were shown; the command fails if there are any."""
-        for error in self._errors:
+        for error in self.errors:
             typer.echo(f"commitlog: {error}", err=True)
-        if self._errors:
-            is_damaged = any(isinstance(error, storage.CorruptionError) for error in self._errors)
+        if self.errors:
+            is_damaged = any(isinstance(error, storage.CorruptionError) for error in self.errors)
             raise typer.Exit(DAMAGED if is_damaged else 1)
 
 

@@ -136,6 +136,9 @@ def _create(
     may_exist: bool,
     is_dry: bool,
 ) -> None:
+    if name in storage.INTERNAL_TOPICS and name not in manager.described_topics() and manager.partitions_found(name):
+        _describe_internal(manager, name, partitions, is_dry=is_dry)
+        return
     if may_exist and name in manager.topics():
         return
     configs = parse_pairs("--config", pairs)
@@ -146,6 +149,21 @@ def _create(
         return
     manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)
     typer.echo(f"Created topic {name}.")
+
+
+def _describe_internal(manager: storage.LogManager, name: str, partitions: int | None, *, is_dry: bool) -> None:
+    """A broker made the topic, and only its own metadata has the number of partitions: it is noted, none is made."""
+    if partitions is None:
+        raise typer.BadParameter(f"{name} is here: say with --partitions how many the broker gave it")
+    here = len(manager.partitions_found(name))
+    if is_dry:
+        typer.echo(f"would note that topic {name} has {partitions} partitions, of which {here} are here")
+        return
+    coordinated: storage.GroupOffsets | storage.TransactionStates = storage.GroupOffsets(manager)
+    if name == storage.TRANSACTION_STATE_TOPIC:
+        coordinated = storage.TransactionStates(manager)
+    coordinated.describe_partitions(partitions)
+    typer.echo(f"Noted that topic {name} has {partitions} partitions, of which {here} are here.")
 
 
 def _alter(

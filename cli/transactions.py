@@ -62,6 +62,7 @@ def transactions(  # the flags are those of kafka-transactions
     if abort and find_hanging:
         raise typer.BadParameter("--abort and --find-hanging exclude each other")
     with storage.LogManager.open(log_dir) as manager:
+        _warn_of_missing(manager)
         if abort:
             _abort(manager, topic, partition, start_offset, is_dry=dry_run, as_json=as_json)
             return
@@ -77,6 +78,12 @@ def transactions(  # the flags are those of kafka-transactions
         print_table(COLUMNS, [row for each in found for row in _rows(each)])
     else:
         typer.echo("no hanging transactions" if find_hanging else "no open transactions")
+
+
+def _warn_of_missing(manager: storage.LogManager) -> None:
+    for missing in (storage.TransactionStates(manager).missing(), storage.GroupOffsets(manager).missing()):
+        if missing is not None:
+            typer.echo(f"commitlog: {missing}; what lies there is not known", err=True)
 
 
 def _abort(

@@ -52,6 +52,7 @@ from .filesystem import this_process as this_process
 from .filesystem import write_atomically as write_atomically
 from .format.fields import Codec as Codec
 from .format.fields import TimestampType as TimestampType
+from .format.internal import TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC
 from .format.internal import OffsetCommitKey as OffsetCommitKey
 from .format.internal import OffsetCommitValue as OffsetCommitValue
 from .format.internal import TransactionLogValue as TransactionLogValue
@@ -70,13 +71,13 @@ from .format.v2 import encode_batches as encode_batches
 from .fs_check import Finding as Finding
 from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem
+from .group_states import GroupDescription as GroupDescription
+from .group_states import GroupMember as GroupMember
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
 from .internal_topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .kernels.murmur2 import partitions_of as partitions_of
-from .lag import GroupDescription as GroupDescription
 from .lag import GroupLags as GroupLags
-from .lag import GroupMember as GroupMember
 from .lag import LogFigures as LogFigures
 from .lag import LogLooks as LogLooks
 from .lag import PartitionLag as PartitionLag
@@ -147,6 +148,7 @@ from .transactions import Transaction as Transaction
 from .transactions import TransactionalWriter as TransactionalWriter
 from .transactions import TransactionCoordinator as TransactionCoordinator
 from .transactions import TransactionPart as TransactionPart
+from .transactions import TransactionStates as TransactionStates
 from .transactions import abort_transaction as abort_transaction
 from .transactions import check_transactional_id as check_transactional_id
 from .transactions import expire_transactional_ids as expire_transactional_ids

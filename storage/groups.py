@@ -11,6 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.coordinator_logs import CoordinatorLogs
+from pyspark_commitlog.storage.errors import LogStoreError
+from pyspark_commitlog.storage.format.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
 from pyspark_commitlog.storage.format.internal import (
     GROUP_METADATA_TOPIC,
     GroupMetadataKey,
@@ -18,15 +21,14 @@ from pyspark_commitlog.storage.format.internal import (
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
-    partition_for,
 )
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
-from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.topics_file import TopicDescription
 
-GroupKey = OffsetCommitKey | GroupMetadataKey
-GroupValue = OffsetCommitValue | GroupMetadataValue
+GroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
+GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: of the newer protocols, not decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +45,56 @@ class GroupOffsets:
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
+        self._logs: CoordinatorLogs[GroupKey, GroupValue] = CoordinatorLogs(
+            manager,
+            GROUP_METADATA_TOPIC,
+            decode_key=_decode_key,
+            decode_value=_decode_value,
+            name_of=lambda key: key.group,
+        )
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """What the group committed last, by topic and partition; empty for a group that never did.
 
-        Costs what was committed to the group's partition of ``__consumer_offsets`` since the last look.
+        Costs what was committed to the group's partition of ``__consumer_offsets`` since the last look. Raises
+        UnknownTopicOrPartitionError where that partition is not in the directory, or cannot be told.
         """
-        return _offsets_of(self._values(group)).get(group, {})
+        return offsets_of(self._logs.values(group)).get(group, {})
 
     def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """All groups that have committed offsets, or members, by name, with their offsets."""
-        found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        for partition in range(self.manager.internal_partitions(GROUP_METADATA_TOPIC)):
-            found |= _offsets_of(self._latest(partition).catch_up())
-        return dict(sorted(found.items()))
+        """All groups that have committed offsets, or members, by name, with their offsets.
 
-    def metadata(self) -> dict[str, GroupMetadataValue]:
-        """What a broker's coordinator wrote last of groups that have had members, by name."""
-        found: dict[str, GroupMetadataValue] = {}
-        for partition in range(self.manager.internal_partitions(GROUP_METADATA_TOPIC)):
-            values = self._latest(partition).catch_up()
-            found |= {key.group: value for key, value in values.items() if isinstance(value, GroupMetadataValue)}
+        Only those of the partitions that are in the directory: :meth:`missing`.
+        """
+        return dict(sorted(offsets_of(self.contents()).items()))
+
+    def contents(self, failures: list[LogStoreError] | None = None) -> dict[GroupKey, GroupValue]:
+        """All that is known of groups, from the partitions that are in the directory, in no order.
+
+        A partition that cannot be read raises; with ``failures`` its error is added there, and the others count.
+        """
+        found: dict[GroupKey, GroupValue] = {}
+        for values in self._logs.each(failures):
+            found.update(values)
         return found
 
+    def check_here(self, group: str) -> None:
+        """Raise UnknownTopicOrPartitionError where the partition that holds a group is not here, or cannot be told."""
+        self._logs.partition_of(group)
+
+    def describe_partitions(self, count: int) -> TopicDescription:
+        """:meth:`CoordinatorLogs.describe` for ``__consumer_offsets``."""
+        return self._logs.describe(count)
+
+    def missing(self) -> str | None:
+        """A sentence about partitions of ``__consumer_offsets`` that are not in the directory; None where all are."""
+        return self._logs.missing()
+
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit offsets in one batch, so that all of them are visible or none; durable when it returns."""
+        """Commit offsets in one batch, so that all of them are visible or none; durable when it returns.
+
+        Raises as :meth:`partition_of`.
+        """
         if offsets:
             log = self.manager.open_log(*self.partition_of(group))
             log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
@@ -75,30 +102,23 @@ class GroupOffsets:
     def delete(self, group: str, offsets: Collection[TopicPartition] | None = None) -> bool:
         """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing.
 
-        With ``offsets``, only what it committed for those partitions.
+        With ``offsets``, only what it committed for those partitions. Raises as :meth:`fetch`.
         """
-        keys = [key for key in self._values(group) if key.group == group and _is_among(key, offsets)]
+        keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
-            entries = [(key.encode(), None) for key in keys]
+            entries = [(key.encode(), None) for key in sorted(keys, key=_place_of_tombstone)]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
     def partition_of(self, group: str) -> TopicPartition:
-        """The partition of ``__consumer_offsets`` that holds a group; the topic is made where it is missing."""
-        partitions = self.manager.internal_partitions(GROUP_METADATA_TOPIC, create=True)
-        return GROUP_METADATA_TOPIC, partition_for(group, partitions)
+        """The partition of ``__consumer_offsets`` that holds a group; the topic is made where it is missing.
 
-    def _values(self, group: str) -> Mapping[GroupKey, GroupValue]:
-        partitions = self.manager.internal_partitions(GROUP_METADATA_TOPIC)
-        return self._latest(partition_for(group, partitions)).catch_up() if partitions else {}
-
-    def _latest(self, partition: int) -> LatestByKey[GroupKey, GroupValue]:
-        place = (GROUP_METADATA_TOPIC, partition)
-        return self.manager.kept(
-            place,
-            lambda: LatestByKey(self.manager, *place, decode_key=decode_group_key, decode_value=_decode_value),
-        )
+        Raises UnknownTopicOrPartitionError where that partition is not in the directory, or cannot be told.
+        """
+        partition = self._logs.partition_of(group, create=True)
+        assert partition is not None  # there is a topic now
+        return GROUP_METADATA_TOPIC, partition
 
 
 def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool:
@@ -107,11 +127,22 @@ def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool
     return isinstance(key, OffsetCommitKey) and (key.topic, key.partition) in offsets
 
 
+def _decode_key(data: bytes) -> GroupKey | None:
+    return decode_group_key(data) or decode_record_key(data)
+
+
 def _decode_value(key: GroupKey, data: bytes) -> GroupValue:
-    return OffsetCommitValue.decode(data) if isinstance(key, OffsetCommitKey) else GroupMetadataValue.decode(data)
+    if isinstance(key, OffsetCommitKey):
+        return OffsetCommitValue.decode(data)
+    return GroupMetadataValue.decode(data) if isinstance(key, GroupMetadataKey) else data
 
 
-def _offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+def _place_of_tombstone(key: GroupKey) -> int:
+    return TOMBSTONE_ORDER.index(key.kind) if isinstance(key, GroupRecordKey) else -1
+
+
+def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """Committed offsets by group, of every group that has some record."""
     found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for key, value in values.items():
         offsets = found.setdefault(key.group, {})

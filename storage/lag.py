@@ -6,21 +6,21 @@ the record's own timestamp that counts, and no estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
-from pyspark_commitlog.storage.format.internal import GroupMetadataValue, decode_assignment
+from pyspark_commitlog.storage.group_states import GroupDescription, GroupMember, described_groups
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import Isolation, LogReader
+from pyspark_commitlog.storage.topics import topic_id
 from pyspark_commitlog.storage.watcher import LogWatcher
 
 FIRST_RECORD_BYTES = 64 * 1024  # read at a time to find a record: it is in the first batch, unless that is aborted
-CONSUMER = "consumer"  # the protocol type of groups whose assignments are partitions
 
 
 class LogFigures(NamedTuple):
@@ -33,32 +33,6 @@ class LogFigures(NamedTuple):
     log_end_offset: int
     size: int  # bytes of all segments' .log files
     segments: int
-
-
-class GroupMember(NamedTuple):
-    """A member as the group's last generation had it; a consumer that was killed is still in it."""
-
-    consumer_id: str
-    instance_id: str | None
-    host: str
-    client_id: str
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True)
-class GroupDescription:
-    """A group: what it committed, and who its members were."""
-
-    name: str
-    protocol_type: str  # consumer; empty: nobody ever joined it, as with a streaming query
-    protocol: str  # the assignment strategy
-    members: tuple[GroupMember, ...]
-    offsets: Mapping[TopicPartition, CommittedOffset]
-
-    @property
-    def state(self) -> str:
-        """Kafka's word for it."""
-        return "Stable" if self.members else "Empty"
 
 
 @dataclass(frozen=True)
@@ -152,10 +126,18 @@ class GroupLags:
         self.looks = LogLooks(manager)
         self._groups = GroupOffsets(manager)
 
-    def groups(self) -> list[GroupDescription]:
-        """All groups, by name."""
-        offsets, metadata = self._groups.groups(), self._groups.metadata()
-        return [_description(name, offsets.get(name, {}), metadata.get(name)) for name in sorted({*offsets, *metadata})]
+    def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
+        """All groups, by name. Raises as reading does; with ``failures``, see :meth:`GroupOffsets.contents`."""
+        return described_groups(self._groups.contents(failures), self._topic_ids)
+
+    def missing(self) -> str | None:
+        """:meth:`GroupOffsets.missing`."""
+        return self._groups.missing()
+
+    def _topic_ids(self) -> dict[str, str]:
+        """Names by id, of the topics that are here."""
+        topics = self.manager.topics().values()
+        return {found: topic.name for topic in topics if (found := topic_id(self.manager, topic)) is not None}
 
     def lags(self, group: GroupDescription) -> list[PartitionLag]:
         """A group in each partition that it committed an offset for, or that a member has, in their order.
@@ -184,26 +166,3 @@ class GroupLags:
             now_ms = self.manager.clock.now_ms()
             behind_ms = None if committed is None else lag_ms(log, committed.offset, now_ms)
             return PartitionLag(group, *place, committed, log_figures(place, log), behind_ms, member)
-
-
-def _description(
-    name: str, offsets: Mapping[TopicPartition, CommittedOffset], metadata: GroupMetadataValue | None
-) -> GroupDescription:
-    if metadata is None:
-        return GroupDescription(name, "", "", (), offsets)
-    return GroupDescription(
-        name, metadata.protocol_type, metadata.protocol or "", tuple(_members_of(metadata)), offsets
-    )
-
-
-def _members_of(metadata: GroupMetadataValue) -> Iterator[GroupMember]:
-    for each in metadata.members:
-        places = tuple(_places_of(each.assignment)) if metadata.protocol_type == CONSUMER else ()
-        yield GroupMember(each.member_id, each.group_instance_id, each.client_host, each.client_id, places)
-
-
-def _places_of(assignment: bytes) -> Iterator[TopicPartition]:
-    """Nothing where a client of its own kind wrote something else: to a broker they are bytes."""
-    with suppress(InvalidRecordError):
-        for topic in decode_assignment(assignment).assigned_partitions:
-            yield from ((topic.topic, partition) for partition in topic.partition_ids)

@@ -128,7 +128,7 @@ class LogManager:
 
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)
-        return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(()))
+        return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
 
     def path(self, *file_names: str) -> str:
         """A path below the directory."""
@@ -140,7 +140,7 @@ class LogManager:
         """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
         described = self.described_topics()
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
-        for topic, partitions in self._partitions_found(without=described).items():
+        for topic, partitions in self._partitions_found(lambda topic: topic not in described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
             described[topic] = TopicDescription(topic, partitions, configs, known=Known.NOTHING)
         return dict(sorted(described.items()))
@@ -243,30 +243,37 @@ class LogManager:
         """Replace ``topics.json``, atomically and durably. The caller holds the root lock."""
         write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values()))
 
-    def _partitions_found(self, without: Container[str]) -> dict[str, tuple[int, ...]]:
-        """Partitions in use by topic, as the names of the directories tell, but for some topics."""
-        found: dict[str, list[int]] = {}
+    def partitions_found(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic as its directories show them, whatever ``topics.json`` says."""
+        return self._partitions_found(lambda each: each == topic).get(topic, ())
+
+    def is_here(self, topic: str, partition: int) -> bool:
+        """Whether a partition's directory is here: it may lie elsewhere, or be lost."""
+        return self.filesystem.status(self.path(names.partition_directory(topic, partition))) is not None
+
+    def _partitions_found(self, is_wanted: Callable[[str], bool]) -> dict[str, tuple[int, ...]]:
+        """Partitions by topic, as the directories show them.
+
+        A topic counts from its first segment on: a broker makes one at once, this engine at the first write. Then its
+        partitions without a segment are known by their ``partition.metadata``.
+        """
+        with_a_log, made = dict[str, list[int]](), dict[str, list[int]]()
         for name in self.filesystem.list(self.directory):
             parsed = None if name in names.IGNORED_DIRECTORIES else names.parse_partition_directory(name)
-            if parsed is None or parsed.kind != "plain" or parsed.topic in without:
+            if parsed is None or parsed.kind != "plain" or not is_wanted(parsed.topic):
                 continue
-            if self._holds_a_log(name):
-                found.setdefault(parsed.topic, []).append(parsed.partition)
-        return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
+            files = self._files_in(name)
+            if any(file.endswith(names.LOG) for file in files):
+                with_a_log.setdefault(parsed.topic, []).append(parsed.partition)
+            elif names.PARTITION_METADATA_FILE in files:
+                made.setdefault(parsed.topic, []).append(parsed.partition)
+        return {topic: tuple(sorted([*numbers, *made.get(topic, ())])) for topic, numbers in with_a_log.items()}
 
-    def _holds_a_log(self, name: str) -> bool:
-        """A broker's partition always has a segment; a directory without one is left of a topic half created."""
+    def _files_in(self, name: str) -> list[str]:
         try:
-            return any(file.endswith(names.LOG) for file in self.filesystem.list(self.path(name)))
+            return self.filesystem.list(self.path(name))
         except (NotADirectoryError, FileNotFoundError):
-            return False
-
-    def internal_partitions(self, name: str, *, create: bool = False) -> int:
-        """How many partitions an internal topic has; 0 where it is missing, unless it is to be created, with 50."""
-        topic = self.find_topic(name)
-        if topic is None and create:
-            topic = self.ensure_topic(name, partitions=INTERNAL_PARTITIONS)
-        return 0 if topic is None else len(topic.partitions)
+            return []
 
     # Logs
 

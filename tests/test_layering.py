@@ -36,7 +36,9 @@ log
 retention cleaner rebuild verify dump replica
 manager
 latest topics snapshots
+coordinator_logs
 groups
+group_states
 transactions lag
 maintenance
 description

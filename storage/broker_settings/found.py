@@ -18,7 +18,8 @@ class TopicSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundSettings:
-    """Settings by topic, and what all brokers were given while they ran, by a broker's keys."""
+    """Settings by topic, what all brokers were given while they ran, by a broker's keys, and numbers of partitions."""
 
     topics: Mapping[str, TopicSettings] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)  # by topic

@@ -2,7 +2,8 @@
 
 Every KRaft broker keeps it in ``metadata.log.dir``, by default the first of its ``log.dirs``. Its records are the
 controllers' own messages: a frame of three varints, then a flexible message (MetadataRecordSerde). Only those that
-concern settings are decoded: TopicRecord, ConfigRecord, RemoveTopicRecord, and the bounds of controllers' transactions.
+concern settings are decoded: TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, and the bounds of
+controllers' transactions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, InvalidRecordError
 from pyspark_commitlog.storage.filesystem import FileSystem, read_file
 from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.schema import Field, Int, Reader, String, Struct
+from pyspark_commitlog.storage.format.schema import INT32, Field, Int, Reader, String, Struct, Uuid
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
 from pyspark_commitlog.storage.topics_file import Known
 
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 METADATA_PARTITION = "__cluster_metadata-0"
 PROPERTIES_BYTES_MAX = 1024 * 1024
 FRAME_VERSION = 1
-TOPIC, CONFIG, REMOVE_TOPIC = 2, 4, 9  # Kafka's MetadataRecordType
+TOPIC, PARTITION, CONFIG, REMOVE_TOPIC = 2, 3, 4, 9  # Kafka's MetadataRecordType
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 OF_TOPIC, OF_BROKER = 2, 4  # Kafka's ConfigResource.Type
 ALL_BROKERS = ""
@@ -118,7 +119,8 @@ def _values_in(segment: SegmentReader, from_offset: int) -> Iterator[bytes]:
 
 @dataclass
 class _State:
-    topics: dict[bytes, str] = field(default_factory=dict)  # names by id
+    topics: dict[str, str] = field(default_factory=dict)  # names by id
+    partitions: dict[str, set[int]] = field(default_factory=dict)  # by topic id
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by type and name of what has them
 
     def found(self, node_id: str | None) -> FoundSettings:
@@ -130,15 +132,24 @@ class _State:
             **self.configs.get((OF_BROKER, ALL_BROKERS), {}),
             **(self.configs.get((OF_BROKER, node_id), {}) if node_id is not None else {}),
         }
-        return FoundSettings(topics, broker)
+        partitions = {self.topics[each]: len(found) for each, found in self.partitions.items() if each in self.topics}
+        return FoundSettings(topics, broker, partitions)
 
 
 class _Topic(NamedTuple):
     name: str
-    topic_id: bytes
+    topic_id: str
 
     def apply(self, state: _State) -> None:
         state.topics[self.topic_id] = self.name
+
+
+class _Partition(NamedTuple):
+    partition_id: int
+    topic_id: str
+
+    def apply(self, state: _State) -> None:
+        state.partitions.setdefault(self.topic_id, set()).add(self.partition_id)
 
 
 class _Config(NamedTuple):
@@ -156,27 +167,18 @@ class _Config(NamedTuple):
 
 
 class _RemoveTopic(NamedTuple):
-    topic_id: bytes
+    topic_id: str
 
     def apply(self, state: _State) -> None:
+        state.partitions.pop(self.topic_id, None)
         state.configs.pop((OF_TOPIC, state.topics.pop(self.topic_id, "")), None)
 
 
-_Message = _Topic | _Config | _RemoveTopic
-
-
-class _Id(NamedTuple):
-    """Sixteen bytes."""
-
-    def read(self, reader: Reader, version: int) -> bytes:
-        return bytes(reader.take(16))
-
-    def write(self, writer: object, version: int, value: bytes) -> None:
-        raise NotImplementedError  # controllers write these
-
+_Message = _Topic | _Partition | _Config | _RemoveTopic
 
 _SCHEMAS = {
-    TOPIC: Struct(_Topic, (Field("name", String()), Field("topic_id", _Id()))),
+    TOPIC: Struct(_Topic, (Field("name", String()), Field("topic_id", Uuid()))),
+    PARTITION: Struct(_Partition, (Field("partition_id", INT32), Field("topic_id", Uuid()))),  # and more behind them
     CONFIG: Struct(
         _Config,
         (
@@ -186,7 +188,7 @@ _SCHEMAS = {
             Field("value", String(nullable=True)),
         ),
     ),
-    REMOVE_TOPIC: Struct(_RemoveTopic, (Field("topic_id", _Id()),)),
+    REMOVE_TOPIC: Struct(_RemoveTopic, (Field("topic_id", Uuid()),)),
 }
 
 
@@ -204,6 +206,7 @@ def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
             yield from (pending or ()) if kind == END_TRANSACTION else ()
             pending = None
         elif kind in _SCHEMAS:
+            reader.flexible = kind != PARTITION  # whose tags lie behind fields that are not read
             message: _Message = _SCHEMAS[kind].read(reader, version)
             if pending is None:
                 yield message

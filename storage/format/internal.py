@@ -37,13 +37,18 @@ FROM_1, FROM_2, FROM_3 = (range(first, 100) for first in (1, 2, 3))  # versions 
 
 
 def partition_for(name: str, partitions: int) -> int:
-    """The partition that holds a group or a transactional id: Java's hash of the string, without its sign."""
+    """The partition that holds a group or a transactional id."""
+    return positive_hash(name) % partitions
+
+
+def positive_hash(name: str) -> int:
+    """Java's hash of a string, without its sign (Kafka's ``Utils.abs``)."""
     units = name.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
     signed = hashed - 2**32 if hashed > INT32_MAX else hashed
-    return 0 if signed == -(2**31) else abs(signed) % partitions
+    return 0 if signed == -(2**31) else abs(signed)
 
 
 # --- __consumer_offsets

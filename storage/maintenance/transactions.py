@@ -29,7 +29,7 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
     In a directory without coordinators nobody knows how one should end, and none is looked for; retention reports the
     offset from which on one is open.
     """
-    if not manager.internal_partitions(TRANSACTION_STATE_TOPIC):
+    if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
         return None
     try:
         found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)

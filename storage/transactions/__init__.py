@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.transactions.hanging import (
     holding_transaction,
 )
 from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
+from pyspark_commitlog.storage.transactions.states import TransactionStates
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 
@@ -35,6 +36,7 @@ __all__ = [
     "Transaction",
     "TransactionCoordinator",
     "TransactionPart",
+    "TransactionStates",
     "TransactionalWriter",
     "abort_transaction",
     "check_transactional_id",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyspark_commitlog.storage.errors import LogDirLockedError, ProducerFencedError
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS
 from pyspark_commitlog.storage.log import Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.coordinator import TransactionalIdLock
@@ -81,7 +82,8 @@ class _Seen(NamedTuple):
 def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list[OpenTransaction]:
     """All transactions that have not come to their end, the oldest first. Takes no lock, and opens every partition.
 
-    Also those of a directory that a broker left; ``now_ms`` is the manager's clock unless given.
+    Also those of a directory that a broker left; ``now_ms`` is the manager's clock unless given. Partitions of internal
+    topics that are not in the directory are left out: ``TransactionStates.missing`` names them.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all()}
@@ -102,6 +104,8 @@ def _seen_in_partitions(manager: LogManager) -> dict[int, list[_Seen]]:
     found: dict[int, list[_Seen]] = {}
     for topic in manager.topics().values():
         for partition in topic.partitions:
+            if topic.name in INTERNAL_TOPICS and not manager.is_here(topic.name, partition):
+                continue
             for producer_id, seen in _seen_in(manager, (topic.name, partition)):
                 found.setdefault(producer_id, []).append(seen)
     return found

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from pyspark_commitlog.storage.coordinator_logs import CoordinatorLogs
 from pyspark_commitlog.storage.errors import InvalidTxnStateError, ProducerFencedError
 from pyspark_commitlog.storage.format.internal import (
     TRANSACTION_STATE_TOPIC,
@@ -19,12 +20,11 @@ from pyspark_commitlog.storage.format.internal import (
     TransactionLogValue,
     TransactionState,
     decode_transaction_key,
-    partition_for,
 )
 from pyspark_commitlog.storage.groups import keyed_batches
-from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.topics_file import TopicDescription
 from pyspark_commitlog.storage.transactions.ticket import Transaction
 
 # What may follow what (Kafka's TransactionState.validPreviousStates, less what only its clients ask for).
@@ -52,30 +52,36 @@ class TransactionStates:
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
-        self._partitions = 0  # not looked up yet
+        self._logs = CoordinatorLogs(
+            manager,
+            TRANSACTION_STATE_TOPIC,
+            decode_key=decode_transaction_key,
+            decode_value=_decode_value,
+            name_of=lambda key: key.transactional_id,
+        )
 
     # Looking
 
     def newest(self, transactional_id: str) -> TransactionLogValue | None:
-        """Where a transactional id stands, at the cost of what was written since the last look; takes no lock."""
-        partitions = self._partition_count(create=False)
-        if not partitions:
-            return None
-        latest = self._latest(partition_for(transactional_id, partitions))
-        return latest.catch_up().get(TransactionLogKey(transactional_id))
+        """Where a transactional id stands, at the cost of what was written since the last look; takes no lock.
+
+        Raises UnknownTopicOrPartitionError where its partition is not in the directory, or cannot be told.
+        """
+        return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
     def all(self) -> Iterator[tuple[str, TransactionLogValue]]:
-        """All transactional ids, and where they stand."""
-        for partition in range(self._partition_count(create=False)):
-            for key, value in list(self._latest(partition).catch_up().items()):
+        """All transactional ids of the partitions that are in the directory, and where they stand."""
+        for values in self._logs.each():
+            for key, value in list(values.items()):
                 yield key.transactional_id, value
 
-    def _latest(self, partition: int) -> LatestByKey[TransactionLogKey, TransactionLogValue]:
-        place = (TRANSACTION_STATE_TOPIC, partition)
-        return self.manager.kept(
-            place,
-            lambda: LatestByKey(self.manager, *place, decode_key=decode_transaction_key, decode_value=_decode_value),
-        )
+    def describe_partitions(self, count: int) -> TopicDescription:
+        """:meth:`CoordinatorLogs.describe` for ``__transaction_state``."""
+        return self._logs.describe(count)
+
+    def missing(self) -> str | None:
+        """A sentence about partitions of ``__transaction_state`` that are not in the directory; None where all are."""
+        return self._logs.missing()
 
     # Changing
 
@@ -111,7 +117,7 @@ class TransactionStates:
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
             batches = keyed_batches([entry], self.manager.clock.now_ms(), log.context.config)
             info = log.append_encoded(batches, sync=sync)
-            self._latest(partition_for(transactional_id, self._partitions)).wrote(*entry, info)
+            self._logs.latest(self._partition(transactional_id)).wrote(*entry, info)
 
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
         """Write a tombstone if ``expected`` is the newest; not synced: what comes back is forgotten the next time."""
@@ -129,13 +135,13 @@ class TransactionStates:
         return self._log(transactional_id).leader_epoch
 
     def _log(self, transactional_id: str) -> Log:
-        partitions = self._partition_count(create=True)
-        return self.manager.open_log(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, partitions))
+        return self.manager.open_log(TRANSACTION_STATE_TOPIC, self._partition(transactional_id))
 
-    def _partition_count(self, *, create: bool) -> int:
-        if not self._partitions:
-            self._partitions = self.manager.internal_partitions(TRANSACTION_STATE_TOPIC, create=create)
-        return self._partitions
+    def _partition(self, transactional_id: str) -> int:
+        """The one that holds it, in a topic that is made where it is missing."""
+        partition = self._logs.partition_of(transactional_id, create=True)
+        assert partition is not None
+        return partition
 
 
 def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -282,6 +283,17 @@ def test_offsets_deleted_while_it_follows_are_named(uneven: str, monkeypatch: py
         done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-p", 1, "-o", "end")
     assert (done.code, done.stdout) == (0, "printed\n")
     assert "commitlog: orders [1]: offsets 5 to 5 were deleted before they were printed\n" in done.stderr
+
+
+def test_stored_by_a_group_whose_partition_is_missing_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        GroupOffsets(manager).commit("board", {("orders", 0): CommittedOffset(0)})
+        _, number = GroupOffsets(manager).partition_of("board")
+    shutil.rmtree(tmp_path / "log" / f"__consumer_offsets-{number}")
+    done = commitlog("cat", "--log-dir", tmp_path / "log", "-t", "orders", "-e", "-o", "stored", "--group", "board")
+    assert (done.code, done.stdout) == (1, "")
+    assert f"__consumer_offsets-{number}, which holds 'board', is not in" in done.stderr
 
 
 def test_an_offset_above_every_log_end_is_a_slip(uneven: str) -> None:

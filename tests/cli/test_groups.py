@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -350,3 +351,77 @@ def test_help_names_kafkas_flags() -> None:
     assert done.code == 0
     for flag in ("--all-groups", "--reset-offsets", "--to-datetime", "--shift-by", "--execute", "--delete-offsets"):
         assert flag in done.stdout
+
+
+# --- partitions of __consumer_offsets that are not here
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> tuple[Path, str, str]:
+    """A directory that lost a partition of __consumer_offsets, a group that is there, and one that was in it."""
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        manager.open_log("orders", 0).append_records(records([b"v"] * 5, timestamps=NOW_MS))
+        for group in ("here", "lost"):
+            GroupOffsets(manager).commit(group, {("orders", 0): CommittedOffset(2)})
+        _, number = GroupOffsets(manager).partition_of("lost")
+    shutil.rmtree(tmp_path / "log" / f"__consumer_offsets-{number}")
+    return tmp_path / "log", "here", f"__consumer_offsets-{number}, which holds 'lost', is not in"
+
+
+@pytest.mark.parametrize(
+    "action", [("--list",), ("--describe", "--all-groups"), ("--delete", "--all-groups", "--dry-run")]
+)
+def test_groups_that_are_here_are_told_and_the_rest_is_warned_of(
+    action: tuple[str, ...], lossy: tuple[Path, str, str]
+) -> None:
+    log_dir, here, _ = lossy
+    done = commitlog("groups", "--log-dir", log_dir, *action)
+    assert (done.code, here in done.stdout, "lost" in done.stdout) == (0, True, False)
+    assert "1 of the 50 partitions of __consumer_offsets is not in" in done.stderr
+
+
+def test_a_group_that_is_here_is_described_without_a_word(lossy: tuple[Path, str, str]) -> None:
+    log_dir, here, _ = lossy
+    done = commitlog("groups", "--log-dir", log_dir, "--describe", "--group", here)
+    assert (done.code, done.stderr, here in done.stdout) == (0, "", True)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ("--describe",),
+        ("--delete",),
+        ("--delete-offsets", "--topic", "orders"),
+        ("--reset-offsets", "--topic", "orders", "--to-latest", "--execute"),
+        ("--reset-offsets", "--group", "here", "--topic", "orders", "--to-latest", "--execute"),
+    ],
+)
+def test_a_group_whose_partition_is_missing_is_an_error_that_says_so(
+    action: tuple[str, ...], lossy: tuple[Path, str, str]
+) -> None:
+    log_dir, here, said = lossy
+    done = commitlog("groups", "--log-dir", log_dir, *action, "--group", "lost")
+    assert (done.code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert offsets_of(str(log_dir), here) == {("orders", 0): 2}  # neither was changed
+
+
+def test_a_reset_that_would_be_refused_says_so_without_execute(lossy: tuple[Path, str, str]) -> None:
+    log_dir, _, said = lossy
+    reset = ("--reset-offsets", "--group", "lost", "--topic", "orders", "--to-latest")
+    done = commitlog("groups", "--log-dir", log_dir, *reset)
+    assert done.code == 0
+    assert f"--execute would be refused: {said}" in done.stderr
+
+
+def test_a_damaged_partition_is_told_behind_the_other_groups(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        for group in ("here", "lost"):
+            GroupOffsets(manager).commit(group, {("orders", 0): CommittedOffset(2)})
+        _, number = GroupOffsets(manager).partition_of("lost")
+    [log] = (tmp_path / "log" / f"__consumer_offsets-{number}").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    done = commitlog("groups", "--log-dir", tmp_path / "log", "--list")
+    assert (done.code, done.stdout) == (3, "here\n")
+    assert str(log) in done.stderr

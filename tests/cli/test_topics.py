@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,28 @@ def test_help_names_kafkas_flags() -> None:
     assert done.code == 0
     for flag in ("--create", "--alter", "--delete", "--if-not-exists", "--exclude-internal", "--topics-with-overrides"):
         assert flag in done.stdout
+
+
+# --- internal topics that a broker made
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_the_number_of_partitions_that_a_broker_gave_an_internal_topic_is_noted(topic: str, tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic(topic, partitions=3)
+        for number in (0, 2):
+            manager.open_log(topic, number)
+    (tmp_path / "topics.json").unlink()
+    shutil.rmtree(tmp_path / f"{topic}-1")
+    create = ("topics", "--log-dir", tmp_path, "--create", "--topic", topic)
+    said = f"that topic {topic} has 8 partitions, of which 2 are here"
+    assert said in commitlog(*create, "--partitions", 8, "--dry-run").stdout
+    assert not (tmp_path / "topics.json").exists()
+    done = commitlog(*create, "--partitions", 2)
+    assert (done.code, "2 partitions, and number 2 is here" in done.stderr) == (1, True)
+    done = commitlog(*create)
+    assert (done.code, "say with --partitions how many" in done.stderr.replace("\n", " ")) == (2, True)
+    assert commitlog(*create, "--partitions", 8).stdout == f"Noted {said}.\n"
+    with LogManager.open(str(tmp_path)) as manager:
+        assert manager.topic(topic).partitions == tuple(range(8))
+    assert not (tmp_path / f"{topic}-1").exists()

@@ -183,3 +183,20 @@ def test_cat_and_describe_name_what_readers_wait_for(hanging: str) -> None:
     assert f"{name}: readers of committed records wait" in commitlog("describe", "--log-dir", hanging, "-t", "t").stdout
     shown = commitlog("describe", "--log-dir", hanging, "-t", "t", "-p", "0", "--json").stdout
     assert json.loads(shown)["open_transaction"]["producer_id"] == 7
+
+
+def test_a_lost_partition_of_an_internal_topic_stops_no_look_and_is_named(tmp_path: Path) -> None:
+    log_dir = directory_with_internal_topics(tmp_path, partitions=2)
+    with LogManager.open(log_dir) as manager:
+        manager.create_topic("t", partitions=1)
+        for name in ("a", "b"):  # of partitions 1 and 0
+            with TransactionCoordinator.open(manager, name) as coordinator:
+                coordinator.begin([("t", 0)])
+    assert {each["transactional_id"] for each in listed(log_dir)} == {"a", "b"}
+    for topic in ("__transaction_state", "__consumer_offsets"):
+        shutil.rmtree(tmp_path / f"{topic}-1")
+    done = commitlog("transactions", "--log-dir", log_dir, "--json")
+    left = [json.loads(line)["transactional_id"] for line in done.stdout.splitlines()]
+    assert (done.code, left) == (0, ["b"])
+    assert "1 of the 2 partitions of __transaction_state is not in" in done.stderr
+    assert "1 of the 2 partitions of __consumer_offsets is not in" in done.stderr

@@ -90,6 +90,7 @@ def test_what_the_tools_do_not_print_is_refused_with_the_line(text: str, said: s
 
 def test_a_brokers_metadata_log_has_the_settings_of_its_topics(tmp_path: Path) -> None:
     found = read_metadata_log(str(broker_dirs.stage("plain/final") / "log"), LocalFileSystem())
+    assert found.partitions == {"plain": 3}
     assert found.topics == {"plain": ({"segment.bytes": "10777", "index.interval.bytes": "256"}, Known.OWN)}
     assert read_metadata_log(str(tmp_path), LocalFileSystem()).topics == {}
 
@@ -104,6 +105,14 @@ def message(kind: int, content: bytes = b"") -> bytes:
 
 def topic(name: str, topic_id: bytes) -> bytes:
     return message(2, text(name) + topic_id)
+
+
+def partition(number: int, topic_id: bytes) -> bytes:
+    """Of version 1, with replica and leader 1, and a directory."""
+    lists = b"\2\0\0\0\1" * 2 + b"\1\1"
+    leader = struct.pack(">iii", 1, 0, 0)
+    tags = b"\1\0\x11\2" + b"d" * 16
+    return bytes([1, 3, 1]) + struct.pack(">i", number) + topic_id + lists + leader + tags
 
 
 def setting(name: str, key: str, value: str | None, kind: int = 2) -> bytes:

@@ -1,0 +1,282 @@
+"""CoordinatorLogs: the partitions of a coordinator's topic, which of them lie here, and which one holds a name.
+
+A group or a transactional id lies in the partition that its hash names, so the number of partitions must be known, and
+it is not that of the partitions which happen to be here: a broker has several ``log.dirs``, other brokers hold the
+rest, and a disk may be lost. It comes from ``topics.json``; where that does not have the topic, from the broker's
+metadata log, if it is here, else from Kafka's default of 50 (``offsets.topic.num.partitions``,
+``transaction.state.log.num.partitions``) unless the names that lie here contradict it, and then from those names where
+only one number puts each of them where it lies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from pyspark_commitlog.storage.broker_settings import read_metadata_log
+from pyspark_commitlog.storage.errors import (
+    InvalidConfigError,
+    LogStoreError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from pyspark_commitlog.storage.filesystem import read_file
+from pyspark_commitlog.storage.format import checkpoints, names
+from pyspark_commitlog.storage.format.internal import partition_for, positive_hash
+from pyspark_commitlog.storage.latest import LatestByKey
+from pyspark_commitlog.storage.manager import INTERNAL_PARTITIONS, LogManager
+from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+COUNT_MAX = 10_000  # partitions of such a topic that the names in it are tried with
+SHOWN_MAX = 10  # partitions that a message names
+METADATA_BYTES_MAX = 1 << 16  # of partition.metadata: two lines
+
+_UNREAD = -1
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorLogs(Generic[K, V]):
+    """One coordinator's topic in a log directory. What was read once is kept with the manager, and only added to."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        topic: str,
+        *,
+        decode_key: Callable[[bytes], K | None],
+        decode_value: Callable[[K, bytes], V],
+        name_of: Callable[[K], str],
+    ) -> None:
+        """Reads nothing yet. ``name_of`` says of a key which group or transactional id it is of."""
+        self.manager = manager
+        self.topic = topic
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._name_of = name_of
+        self._brokers_count: int | None = _UNREAD
+        self._homes: dict[str, int] = {}  # partitions by name
+
+    # Where a name lies
+
+    def partition_of(self, name: str, *, create: bool = False) -> int | None:
+        """The partition that holds a name; None where there is no such topic and none is to be made.
+
+        Raises UnknownTopicOrPartitionError where that partition is not here, or cannot be told. The answer is kept.
+        """
+        if name not in self._homes:
+            found = self._partition_of(name, create=create)
+            if found is None:
+                return None
+            self._homes[name] = found
+        return self._homes[name]
+
+    def _partition_of(self, name: str, *, create: bool) -> int | None:
+        count = self._described_count()
+        if count is None and not self._found():
+            if not create:
+                return None
+            count = len(self.manager.ensure_topic(self.topic, partitions=INTERNAL_PARTITIONS).partitions)
+        if count is None:
+            return self._partition_found(name)
+        number = partition_for(name, count)
+        if not self.manager.is_here(self.topic, number):
+            raise UnknownTopicOrPartitionError(f"{self._missing_home(name, number, count)}; {_LOST}")
+        return number
+
+    def _partition_found(self, name: str) -> int:
+        """Of a topic that nothing describes: by the number of partitions, else where the name lies."""
+        count = self._count()
+        here = self._found()
+        number = None if count is None else partition_for(name, count)
+        if number is not None and number in here:
+            return number
+        homes = [each for each, found in self._names().items() if name in found]
+        if len(homes) == 1:
+            return homes[0]
+        if count is None:
+            raise UnknownTopicOrPartitionError(f"{self._uncounted(name, homes)}; {_say_so(self.topic)}")
+        assert number is not None
+        raise UnknownTopicOrPartitionError(
+            f"{self._missing_home(name, number, count)}: the others may lie in another of the broker's log.dirs; "
+            f"if the topic has another number of partitions, {_say_so(self.topic)}"
+        )
+
+    def latest(self, partition: int) -> LatestByKey[K, V]:
+        """The newest values of one partition."""
+        place = (self.topic, partition)
+        return self.manager.kept(
+            place,
+            lambda: LatestByKey(self.manager, *place, decode_key=self._decode_key, decode_value=self._decode_value),
+        )
+
+    def values(self, name: str) -> Mapping[K, V]:
+        """What the partition of a name says now, of other names too; empty where there is no such topic.
+
+        Raises as :meth:`partition_of` and reading do.
+        """
+        partition = self.partition_of(name)
+        return {} if partition is None else self.latest(partition).catch_up()
+
+    # All there is
+
+    def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
+        """What each partition that lies here says now; :meth:`missing` has the others.
+
+        One that cannot be read raises; with ``failures`` its error is added there, and the others follow.
+        """
+        for partition in self.here():
+            try:
+                values = self.latest(partition).catch_up()
+            except LogStoreError as error:
+                if failures is None:
+                    raise
+                failures.append(error)
+            else:
+                yield values
+
+    def here(self) -> list[int]:
+        """The partitions that lie here, ascending."""
+        count = self._described_count()
+        if count is None:
+            return list(self._found())
+        listed = {*self.manager.filesystem.list(self.manager.directory)}
+        return [number for number in range(count) if names.partition_directory(self.topic, number) in listed]
+
+    def missing(self) -> str | None:
+        """A sentence about the partitions that are not here; None where all are, or there is no such topic."""
+        here, count = self.here(), self._described_count()
+        if count is None:
+            count = self._count() if here else 0
+        if count is None:
+            return f"{self._known(here)}, and whether it has more is not known; {_say_so(self.topic)}"
+        gone = [number for number in range(count) if number not in here]
+        if not gone:
+            return None
+        are = "is" if len(gone) == 1 else "are"
+        where = f"{are} not in {self.manager.directory}: {_listed(gone)}"
+        return f"{len(gone)} of the {count} partitions of {self.topic} {where}"
+
+    # How many there are
+
+    def _described_count(self) -> int | None:
+        described = self.manager.described_topics().get(self.topic)
+        return None if described is None else len(described.partitions)
+
+    def _found(self) -> tuple[int, ...]:
+        """The partitions here of a topic that ``topics.json`` does not describe."""
+        return self.manager.partitions_found(self.topic)
+
+    def _count(self) -> int | None:
+        """How many there are of such a topic; None where nothing tells."""
+        if self._brokers_count == _UNREAD:
+            found = read_metadata_log(self.manager.directory, self.manager.filesystem)
+            self._brokers_count = found.partitions.get(self.topic)
+        return self._count_by_names() if self._brokers_count is None else self._brokers_count
+
+    def _count_by_names(self) -> int | None:
+        by_partition = self._names()
+        least = max(by_partition, default=-1) + 1
+        default = max(INTERNAL_PARTITIONS, least)
+        if _fitting(range(default, default + 1), by_partition):
+            return default
+        fitting = _fitting(range(least, COUNT_MAX + 1), by_partition)
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _names(self) -> dict[int, set[str]]:
+        """The names in each partition that lies here; none of one that cannot be read: a user of it gets the error."""
+        found: dict[int, set[str]] = {}
+        for partition in self._found():
+            try:
+                found[partition] = {self._name_of(key) for key in self.latest(partition).catch_up()}
+            except LogStoreError as error:
+                logger.warning("%s-%d does not tell what lies where: %s", self.topic, partition, error)
+                found[partition] = set()
+        return found
+
+    def describe(self, count: int) -> TopicDescription:
+        """Write into ``topics.json`` how many partitions the topic has, of which some may be elsewhere; durable.
+
+        Raises TopicExistsError where that is known, InvalidConfigError where what lies here contradicts it,
+        UnknownTopicOrPartitionError where there is no such topic, LogDirLockedError while a broker runs here.
+        """
+        self.manager.check_writable()
+        with self.manager.root_lock():
+            described, here = self.manager.described_topics(), self._found()
+            if self.topic in described:
+                raise TopicExistsError(f"{self.topic} has {len(described[self.topic].partitions)} partitions")
+            if not here:
+                raise UnknownTopicOrPartitionError(f"no topic {self.topic!r} in {self.manager.directory}")
+            self._check_count(count, here)
+            topic = self.manager.topics()[self.topic]
+            topic = replace(topic, partitions=tuple(range(count)), topic_id=self._topic_id(here[0]))
+            self.manager.describe_topics({**described, self.topic: topic})
+            return topic
+
+    def _check_count(self, count: int, here: Collection[int]) -> None:
+        if not max(here) < count <= PARTITIONS_MAX:
+            raise InvalidConfigError(f"{self.topic}: {count} partitions, and number {max(here)} is here")
+        for partition, found in self._names().items():
+            for name in found:
+                if partition_for(name, count) != partition:
+                    raise InvalidConfigError(
+                        f"{self.topic}: with {count} partitions {name!r} would lie in {partition_for(name, count)}, "
+                        f"and lies in {partition}"
+                    )
+
+    def _topic_id(self, partition: int) -> str:
+        path = self.manager.path(names.partition_directory(self.topic, partition), names.PARTITION_METADATA_FILE)
+        try:
+            data = read_file(self.manager.filesystem, path, METADATA_BYTES_MAX)
+        except FileNotFoundError:
+            return checkpoints.encode_id(uuid4())
+        return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
+
+    # In words
+
+    def _missing_home(self, name: str, number: int, count: int) -> str:
+        return (
+            f"{self.topic}-{number}, which holds {name!r}, is not in {self.manager.directory}, "
+            f"where {len(self.here())} of its {count} partitions are"
+        )
+
+    def _uncounted(self, name: str, homes: Collection[int]) -> str:
+        why = (
+            f"{name!r} lies in several of them: {_listed(homes)}" if homes else f"which one holds {name!r} is not known"
+        )
+        return f"{self._known(self._found())}, and {why}"
+
+    def _known(self, here: Collection[int]) -> str:
+        return f"{self.topic} has partitions {_listed(here)} in {self.manager.directory}"
+
+
+_LOST = (
+    "it was lost: bring it back, as from a snapshot; to go on without what it held, make the directory and take its "
+    f"line out of {names.RECOVERY_POINT_CHECKPOINT}"
+)
+
+
+def _say_so(topic: str) -> str:
+    return f"say how many it has: commitlog topics --create --topic {topic} --partitions NUMBER"
+
+
+def _listed(partitions: Collection[int]) -> str:
+    shown = ", ".join(map(str, list(partitions)[:SHOWN_MAX]))
+    return shown if len(partitions) <= SHOWN_MAX else f"{shown} and {len(partitions) - SHOWN_MAX} more"
+
+
+def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
+    """The numbers of partitions with which every name lies where it does."""
+    fitting = np.arange(counts.start, counts.stop)
+    for partition, found in by_partition.items():
+        for name in found:
+            fitting = fitting[positive_hash(name) % fitting == partition]
+    return fitting.tolist()

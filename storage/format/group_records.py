@@ -1,0 +1,73 @@
+"""Records of groups of the newer protocols in ``__consumer_offsets``: consumer (KIP-848), share, streams.
+
+A group is several records: one of the group itself, and some of each member. Their kinds are the ``apiKey`` of Kafka's
+schemas (``format.messages``). Values are decoded when they are asked for: one that a later release wrote hides its
+group, and no committed offset.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from pyspark_commitlog.storage.filesystem import Buffer
+from pyspark_commitlog.storage.format.messages import Messages
+from pyspark_commitlog.storage.format.schema import String, Writer
+
+MESSAGES = Messages("groups")
+
+
+class Kind(IntEnum):
+    """What a record says, as far as it is read here; further kinds are kept as they are."""
+
+    CONSUMER_GROUP = 3
+    CONSUMER_PARTITIONS = 4
+    CONSUMER_MEMBER = 5
+    CONSUMER_TARGET = 6
+    CONSUMER_MEMBER_TARGET = 7
+    CONSUMER_MEMBER_CURRENT = 8
+    SHARE_MEMBER = 10
+    SHARE_GROUP = 11
+    SHARE_TARGET = 12
+    SHARE_MEMBER_TARGET = 13
+    SHARE_MEMBER_CURRENT = 14
+    STREAMS_GROUP = 17
+    STREAMS_MEMBER = 19
+    STREAMS_TARGET = 20
+    STREAMS_MEMBER_TARGET = 21
+    STREAMS_MEMBER_CURRENT = 22
+    STREAMS_TOPOLOGY = 23
+
+
+# A coordinator that loads tombstones expects them so: what depends on another record goes before that.
+TOMBSTONE_ORDER = (8, 7, 5, 16, 6, 4, 3, 14, 13, 10, 12, 15, 9, 11, 22, 21, 19, 20, 23, 17)
+
+
+class GroupRecordKey(NamedTuple):
+    """Names a record of a group."""
+
+    kind: int
+    group: str
+    name: str | None = None  # of a member, or a regular expression; None: of the group itself
+
+    def encode(self) -> bytes:
+        writer = Writer()
+        writer.fixed("h", self.kind)
+        for text in self[1:]:
+            if text is not None:
+                String().write(writer, 0, text)
+        return bytes(writer.data)
+
+
+def decode_record_key(data: Buffer) -> GroupRecordKey | None:
+    """The key of such a record; None for offsets, classic groups, and the kinds of later releases."""
+    found = MESSAGES.key(data)
+    if found is None or found[0] < Kind.CONSUMER_GROUP:
+        return None
+    kind, message = found
+    return GroupRecordKey(kind, *message.fields.values())
+
+
+def decode_record(kind: int, data: Buffer) -> dict[str, Any]:
+    """The fields of such a record's value, by Kafka's names. Raises InvalidRecordError."""
+    return MESSAGES.value(kind, data).fields
