@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.fetch import FetchData
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.loader import LoadedLog
@@ -26,6 +23,11 @@ from pyspark_commitlog.storage.segment_reader import Window
 
 class LogFollower(LogReader):
     """A partition's log, to read as it grows."""
+
+    def _look(self) -> LoadedLog:
+        loaded = super()._look()
+        loaded.producers = self._loader().producers_at(loaded.log_end_offset, loaded.segments)
+        return loaded
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
@@ -41,15 +43,10 @@ class LogFollower(LogReader):
         self._expire_producers()
         active = self.segments.active
         try:
-            for window in active.batches(active.size, active.file_size):
-                is_sound = formats.checksums_match(window.buffer, window.headers)
-                sound = window._replace(headers=window.headers[: _leading(is_sound)])
-                if len(sound.headers):
-                    self._append(sound)
-                    yield self.fetch_data(active, sound, Isolation.READ_COMMITTED)
-                if not is_sound.all():
-                    return
-        except CorruptRecordError:  # a write that goes on, or that nobody ended: the next writer cuts it off
+            for window in active.batches(active.size, active.file_size, expected=self._log_end_offset):
+                self._append(window)
+                yield self.fetch_data(active, window, Isolation.READ_COMMITTED)
+        except CorruptionError:  # a write that goes on, or that nobody ended: the next writer cuts it off
             return
 
     def pass_over(self, first_offset: int, end_offset: int, size: int) -> bool:
@@ -92,8 +89,3 @@ class LogFollower(LogReader):
         active = self.segments.active
         status = self.context.filesystem.status(active.path(names.LOG))
         return status is not None and status.inode == self._inode and status.size >= active.size
-
-
-def _leading(flags: np.ndarray) -> int:
-    """How many are true before the first that is not."""
-    return len(flags) if flags.all() else int(np.argmin(flags))

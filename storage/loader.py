@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.log_end import LogEnd, find_end
 from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
 from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, cut, records_lost, recover, replay
 from pyspark_commitlog.storage.segment import LogSegment
@@ -47,11 +48,13 @@ class LoadedLog:
     """A partition as found."""
 
     segments: LogSegments
-    state: LogState
+    producers: ProducerStateManager | None  # None: to be found where they are asked for
+    epochs: LeaderEpochCache
     log_start_offset: int
     log_end_offset: int
     recovery_point: int  # everything below was synced
     truncated_bytes: int = 0  # cut off the tail
+    damage: CorruptionError | None = None  # behind the end: the log goes on there, and cannot be read
 
 
 class _OverflowedSegmentError(Exception):
@@ -65,11 +68,20 @@ class _OverflowedSegmentError(Exception):
 class LogLoader:
     """Opens one partition's directory."""
 
-    def __init__(self, context: LogContext, *, recovery_point: int, log_start_offset: int) -> None:
-        """``recovery_point`` and ``log_start_offset`` are the checkpointed ones, 0 where there are none."""
+    def __init__(
+        self,
+        context: LogContext,
+        *,
+        recovery_point: int | None,
+        log_start_offset: int,
+        was_closed_cleanly: bool = False,
+    ) -> None:
+        """What the checkpoints tell: no ``recovery_point`` where they tell none, and whether the log ends there."""
         self.context = context
-        self.recovery_point = recovery_point
+        self.recovery_point = recovery_point or 0
+        self.is_anchored = recovery_point is not None
         self.log_start_offset = log_start_offset
+        self.was_closed_cleanly = was_closed_cleanly and self.is_anchored
         self.truncated_bytes = 0
         self._snapshots = set[int]()  # offsets of those there are
 
@@ -130,10 +142,11 @@ class LogLoader:
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         producers = self._producers_to_write(producers, segments, log_start_offset, log_end_offset)
-        self._sync(segments)
+        self._sync(segments, log_end_offset)
         segments.active.resize_indexes()
-        state = LogState(producers, epochs)
-        return LoadedLog(segments, state, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes)
+        return LoadedLog(
+            segments, producers, epochs, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes
+        )
 
     def _is_waiting(self, name: str) -> bool:
         """Whether a ``.deleted`` file was taken out of the log less than ``file.delete.delay.ms`` ago."""
@@ -219,7 +232,9 @@ class LogLoader:
         """The log end; an error where it lies below the recovery point and not all of the log is deleted anyhow."""
         if not len(segments):
             return self._check_nothing_lost()
-        log_end_offset = segments.active.next_offset(self.recovery_point)
+        return self._check_offset(segments, find_end(segments.active, self.recovery_point).offset)
+
+    def _check_offset(self, segments: LogSegments, log_end_offset: int) -> int:
         if log_end_offset < self.recovery_point and self.log_start_offset <= log_end_offset:
             raise records_lost(segments.active, log_end_offset, self.recovery_point)
         return log_end_offset
@@ -243,13 +258,13 @@ class LogLoader:
         self.context.filesystem.sync_directory(self.context.directory)
         return self.log_start_offset
 
-    def _sync(self, segments: LogSegments) -> None:
+    def _sync(self, segments: LogSegments, log_end_offset: int) -> None:
         """Whatever lies behind the recovery point, and the names in the directory: a killed writer synced neither.
 
         The name of an empty segment may be unsynced though nothing else is: its maker was killed while it rolled.
         """
         active = segments.active
-        is_behind = active.next_offset() > self.recovery_point or not self.recovery_point
+        is_behind = log_end_offset > self.recovery_point or not self.recovery_point
         if is_behind:
             for segment in segments.reaching(self.recovery_point):
                 segment.sync(with_indexes=True)
@@ -290,12 +305,33 @@ class LogLoader:
         plan = self._plan(self._settled_names())
         self._note(plan)
         segments = LogSegments(self._segments(plan))
-        log_end_offset = self._check_end(segments)
+        end = self._settled_end(segments) if len(segments) else LogEnd(self._check_nothing_lost())
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
-        producers = self._state_at(log_end_offset, segments)
-        entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= log_end_offset]
-        state = LogState(producers, LeaderEpochCache(entries))
-        return LoadedLog(segments, state, log_start_offset, log_end_offset, self.recovery_point)
+        entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= end.offset]
+        epochs = LeaderEpochCache(entries)
+        return LoadedLog(segments, None, epochs, log_start_offset, end.offset, self.recovery_point, damage=end.damage)
+
+    def _settled_end(self, segments: LogSegments) -> LogEnd:
+        """Where the log ends. What looks torn or damaged may be a write that goes on, or a recovery: it is looked at
+        again, until the file has rested. A torn end is told.
+        """
+        active, recovery_point = segments.active, self.recovery_point if self.is_anchored else None
+        for _ in range(LISTING_ATTEMPTS):
+            before = active.status()
+            end = find_end(active, recovery_point, ends_there=self.was_closed_cleanly)
+            if end.torn is None and end.damage is None:
+                break
+            self.context.clock.sleep_ms(SETTLED_MS)
+            if before == active.status():
+                break
+        self._check_offset(segments, end.offset)
+        if end.torn is not None:
+            logger.warning(
+                "%s; passed over as a write that was not finished. The log ends with offset %d; whether more was "
+                "written nothing tells, since the directory has no recovery point for the partition",
+                *(end.torn, end.offset - 1),
+            )
+        return end
 
     def _settled_names(self) -> list[str]:
         """A listing of one moment. What a single one says of a name that changes meanwhile is left open.

@@ -316,7 +316,7 @@ class Log(SharedLog):
 
     def _cut_at(self, offset: int) -> None:
         holding = self.segments.reaching(offset)[0]  # its batches below the offset may go with one that reaches it
-        self._lower_marks(Marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset)))
+        self._lower_marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset))
         for segment in reversed(self.segments.reaching(offset)[1:]):
             self.segments.remove(segment)
             segment.remove_files()
@@ -340,7 +340,7 @@ class Log(SharedLog):
             self._start_at(offset)
 
     def _start_at(self, offset: int) -> None:
-        self._lower_marks(Marks(0, offset))
+        self._lower_marks(0, offset)
         for segment in reversed(list(self.segments)):
             self.segments.remove(segment)
             segment.remove_files()
@@ -349,9 +349,9 @@ class Log(SharedLog):
         self._log_end_offset = offset
         self._after_cut()
 
-    def _lower_marks(self, marks: Marks) -> None:
-        self._recovery_point, self._log_start_offset = marks
-        self.checkpoints.write(marks)
+    def _lower_marks(self, recovery_point: int, log_start_offset: int) -> None:
+        self._recovery_point, self._log_start_offset = recovery_point, log_start_offset
+        self.checkpoints.write(Marks(recovery_point, log_start_offset))
 
     def _after_cut(self) -> None:
         """Snapshots of what is gone are removed, producer state is rebuilt and kept, and all is synced."""

@@ -42,6 +42,7 @@ from pyspark_commitlog.storage.filesystem import (
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.given_settings import config_of
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.reader import LogReader, Marks
@@ -218,7 +219,8 @@ class LogManager:
     def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
         """Their directories, without records, durable; the caller holds the root lock.
 
-        What the checkpoints say of partitions that had these names is forgotten first: a new log begins at 0.
+        What the checkpoints say of partitions that had these names is forgotten first: a new log begins at 0, of which
+        the recovery point then tells that nothing of it is synced.
         """
         self.forget_partitions({(topic.name, partition) for partition in partitions})
         assert topic.topic_id is not None
@@ -227,6 +229,9 @@ class LogManager:
             directory = self.path(names.partition_directory(topic.name, partition))
             self.filesystem.make_directory(directory)
             write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+        recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT) | {(topic.name, each): 0 for each in partitions}
+        data = checkpoints.encode_offsets(recovery_points)
+        write_atomically(self.filesystem, self.path(names.RECOVERY_POINT_CHECKPOINT), data)
         self.filesystem.sync_directory(self.directory)
 
     def described_topics(self) -> dict[str, TopicDescription]:
@@ -404,8 +409,9 @@ class LogManager:
         """What the checkpoints say of each partition they name."""
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
+        was_closed_cleanly = self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
         return {
-            partition: Marks(recovery_points.get(partition, 0), log_starts.get(partition, 0))
+            partition: Marks(recovery_points.get(partition), log_starts.get(partition, 0), was_closed_cleanly)
             for partition in recovery_points.keys() | log_starts.keys()
         }
 
@@ -413,7 +419,7 @@ class LogManager:
         """Replace what the checkpoints say of some partitions; others keep theirs."""
         with self.root_lock():
             self._update_offsets(
-                names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point for key, mark in marks.items()}
+                names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point or 0 for key, mark in marks.items()}
             )
             self._update_offsets(
                 names.LOG_START_OFFSET_CHECKPOINT, {key: mark.log_start_offset for key, mark in marks.items()}
@@ -430,6 +436,31 @@ class LogManager:
         if after != before:
             write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
+    def holes(self, partition: TopicPartition) -> Holes:
+        """Where offsets may be missing in a partition: where it was compacted, or filled with gaps, the cleaner's
+        checkpoint names it, which a broker makes when its cleaner is on. A partition that neither ``topics.json`` nor a
+        recovery point belongs to was copied here.
+        """
+        try:
+            noted = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
+        except CorruptionError:
+            return Holes.ANYWHERE
+        if partition in (noted or ()):
+            return Holes.ANYWHERE
+        if partition[0] in self.described_topics():
+            return Holes.NOWHERE
+        if partition not in self.offsets(names.RECOVERY_POINT_CHECKPOINT):
+            return Holes.ANYWHERE
+        return Holes.INSIDE_SEGMENTS if noted is None else Holes.NOWHERE
+
+    def note_holes(self, partition: TopicPartition) -> None:
+        """Have the cleaner's checkpoint name a partition, durably: offsets may be missing in it from now on."""
+        with self.root_lock():
+            noted = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
+            if partition not in noted:
+                data = checkpoints.encode_offsets({**noted, partition: 0})
+                write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
+
     def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
         """Drop what the checkpoints say of partitions that are gone, durably. The caller holds the root lock."""
         for name in names.OFFSET_CHECKPOINTS:
@@ -440,14 +471,21 @@ class LogManager:
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
         """The checkpoint of that name; a damaged one counts as empty, which costs a recovery and no record."""
+        try:
+            return self._read_offsets(name) or {}
+        except CorruptionError as error:
+            logger.warning("%s; taken for empty", error)
+            return {}
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """None where there is no such checkpoint. Raises CorruptCheckpointError."""
         path = self.path(name)
         try:
             return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
         except FileNotFoundError:
-            return {}
+            return None
         except CorruptionError as error:
-            logger.warning("%s; taken for empty", error.located(path))
-            return {}
+            raise error.located(path) from None
 
 
 def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
@@ -473,3 +511,9 @@ class _RootCheckpoints:
 
     def sync(self) -> None:
         self.manager.filesystem.sync_directory(self.manager.directory)
+
+    def holes(self) -> Holes:
+        return self.manager.holes(self.partition)
+
+    def note_holes(self) -> None:
+        self.manager.note_holes(self.partition)

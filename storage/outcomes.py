@@ -5,7 +5,7 @@ The markers in the log decide, not the transaction index, which may be missing o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,7 +35,9 @@ class AbortedTransaction(NamedTuple):
 class Outcomes:
     """How the transactions of a log ended, as far as readers asked; remembered from one fetch to the next."""
 
-    def __init__(self, segments: LogSegments, producers: ProducerStateManager, *, compacted: bool) -> None:
+    def __init__(
+        self, segments: LogSegments, producers: Callable[[], ProducerStateManager], *, compacted: bool
+    ) -> None:
         self._segments = segments
         self._producers = producers
         self._compacted = compacted
@@ -91,7 +93,7 @@ class Outcomes:
         """Offset of the next marker of a producer from ``position`` on, and from where on it hides records."""
         for each in self._segments.reaching(segment.base_offset):
             # By base offset: a compaction goes on with segments from before other processes made it look again.
-            for window in each.small_batches(position if each.base_offset == segment.base_offset else 0):
+            for window in each.batches(position if each.base_offset == segment.base_offset else 0):
                 of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
                 markers, _ = read_markers(window._replace(headers=of_producer))
                 for offset, marker in markers.items():
@@ -100,7 +102,7 @@ class Outcomes:
 
     def _hidden_from_open(self, producer_id: int) -> int:
         """Without a marker: committed, and compaction dropped it, or still open."""
-        producer = self._producers.last_entry(producer_id)
+        producer = self._producers().last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
 
 

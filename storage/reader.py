@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
+
 from pyspark_commitlog.storage.clock import Clock, SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
+    CorruptRecordError,
     MissingSegmentError,
     OffsetOutOfRangeError,
     PolicyViolationError,
@@ -26,9 +30,15 @@ from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
-from pyspark_commitlog.storage.producers import EXPIRATION_CHECK_INTERVAL_MS, Marker, ProducerState
+from pyspark_commitlog.storage.producers import (
+    EXPIRATION_CHECK_INTERVAL_MS,
+    Marker,
+    ProducerState,
+    ProducerStateManager,
+)
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
@@ -56,8 +66,9 @@ class Isolation(Enum):
 class Marks(NamedTuple):
     """What the checkpoints at the root of a log directory say of a partition."""
 
-    recovery_point: int = 0  # everything below was synced
+    recovery_point: int | None = None  # everything below was synced; None: nothing tells
     log_start_offset: int = 0  # everything below is deleted
+    was_closed_cleanly: bool = False  # by a broker, and nothing was written since: the log ends at the recovery point
 
 
 class Checkpoints(Protocol):
@@ -73,12 +84,21 @@ class Checkpoints(Protocol):
         """Make durable what :meth:`read` told: whoever wrote it may have been killed before it was."""
         ...
 
+    def holes(self) -> Holes:
+        """Where offsets may be missing in the log: it was compacted, or filled with gaps, or nothing tells."""
+        ...
+
+    def note_holes(self) -> None:
+        """Say from now on that offsets may be missing; durable when it returns."""
+        ...
+
 
 class KeptInMemory:
     """Marks of a log that stands alone, without a log directory around it."""
 
-    def __init__(self, recovery_point: int = 0, log_start_offset: int = 0) -> None:
+    def __init__(self, recovery_point: int | None = 0, log_start_offset: int = 0) -> None:
         self._marks = Marks(recovery_point, log_start_offset)
+        self._holes = Holes.INSIDE_SEGMENTS
 
     def read(self) -> Marks:
         return self._marks
@@ -88,6 +108,12 @@ class KeptInMemory:
 
     def sync(self) -> None:
         pass
+
+    def holes(self) -> Holes:
+        return self._holes
+
+    def note_holes(self) -> None:
+        self._holes = Holes.ANYWHERE
 
 
 class SegmentDescription(NamedTuple):
@@ -103,10 +129,17 @@ class LogReader:
     """A partition's log, to read."""
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
-        self.context = context
+        self.context = replace(context, holes=self._find_holes)
         self.checkpoints = checkpoints
         self._expiry_checked_ms = context.clock.now_ms()
+        self._holes = Holes.ANYWHERE if context.config.compact else Holes.NOWHERE
         self._take(self._load())
+
+    def _find_holes(self) -> Holes:
+        """Where offsets may be missing; once they may be anywhere, they always may."""
+        if self._holes is not Holes.ANYWHERE:
+            self._holes = self.checkpoints.holes()
+        return self._holes
 
     @classmethod
     def open(
@@ -126,19 +159,27 @@ class LogReader:
         context = LogContext(
             directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
         )
-        return cls(context, checkpoints or KeptInMemory())
+        return cls(context, checkpoints or KeptInMemory(None))
 
     _WRITES = False
 
     def _loader(self) -> LogLoader:
         self._marks = marks = self.checkpoints.read()
-        return LogLoader(self.context, recovery_point=marks.recovery_point, log_start_offset=marks.log_start_offset)
+        return LogLoader(
+            self.context,
+            recovery_point=marks.recovery_point,
+            log_start_offset=marks.log_start_offset,
+            was_closed_cleanly=marks.was_closed_cleanly,
+        )
 
     def _load(self) -> LoadedLog:
         for _ in range(REOPEN_ATTEMPTS):
             with suppress(FileNotFoundError):  # retention, or the end of a compaction, between listing and opening
-                return self._loader().view()
+                return self._look()
         raise self._gone()
+
+    def _look(self) -> LoadedLog:
+        return self._loader().view()
 
     def _gone(self) -> StorageError:
         if self.context.filesystem.status(self.context.directory) is None:
@@ -159,15 +200,16 @@ class LogReader:
 
     def _take(self, loaded: LoadedLog) -> None:
         self.segments = loaded.segments
-        self.producers, self.epochs = loaded.state
+        self._producers, self.epochs = loaded.producers, loaded.epochs
         self._forget_outcomes()
+        self._end_damage = loaded.damage
         self._log_start_offset = loaded.log_start_offset
         self._log_end_offset = loaded.log_end_offset
         self.truncated_bytes = loaded.truncated_bytes
 
     def _forget_outcomes(self) -> None:
         """After segments or producer state were replaced."""
-        self._outcomes = Outcomes(self.segments, self.producers, compacted=self.context.config.compact)
+        self._outcomes = Outcomes(self.segments, lambda: self.producers, compacted=self.context.config.compact)
 
     def _expire_producers(self) -> None:
         """Forget idle producers, every ten minutes of a log that stays open, as a broker does."""
@@ -216,6 +258,20 @@ class LogReader:
     def high_watermark(self) -> int:
         """The log end: there are no replicas to wait for."""
         return self._log_end_offset
+
+    @property
+    def producers(self) -> ProducerStateManager:
+        """What the log knows of its producers at its end. Raises CorruptionError where damage hides what they did."""
+        if self._producers is None:
+            self._producers = self.looking_again(self._find_producers)
+        return self._producers
+
+    @producers.setter
+    def producers(self, producers: ProducerStateManager) -> None:
+        self._producers = producers
+
+    def _find_producers(self) -> ProducerStateManager:
+        return self._loader().producers_at(self._log_end_offset, self.segments)
 
     @property
     def last_stable_offset(self) -> int:
@@ -276,8 +332,8 @@ class LogReader:
 
         At most ``max_bytes``, but one whole batch if ``min_one_message``. None where nothing is to be seen there yet.
 
-        Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where a segment is
-        gone from a log that is not compacted, CorruptRecordError with path and position.
+        Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where offsets are
+        missing in a log that was never compacted, CorruptRecordError with path and position.
         """
         return self.looking_again(
             lambda: self._read(start_offset, self.end_offset(isolation), isolation, max_bytes, min_one_message)
@@ -291,15 +347,20 @@ class LogReader:
                 f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
                 f"{self._log_start_offset} to {self._log_end_offset}"
             )
-        found = self._find(start_offset) if start_offset < bound else None
+        if start_offset >= bound:
+            self._check_end_read(start_offset)
+            return None
+        found = self._find(start_offset)
         if found is None:
+            self._check_nothing_missing(start_offset)
+            self._check_end_read(self._log_end_offset)
             return None
         segment, position = found
         end = self._position_of_bound(segment, bound)
         window = next(segment.batches(position, end, max_bytes), None)
         if window is None or (len(window.buffer) > max_bytes and not min_one_message):
             return None
-        segment.check_order(window)
+        self._check_below_next(segment, window)
         segment.remember_end(window)
         return self.fetch_data(segment, window, isolation)
 
@@ -310,18 +371,42 @@ class LogReader:
         """
         before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):
-            is_gap = segment.base_offset > offset and not self.context.config.compact
-            if is_gap and (before is None or segment.base_offset - before.base_offset <= INT32_MAX):
+            is_gap = segment.base_offset > offset
+            is_near = before is None or segment.base_offset - before.base_offset <= INT32_MAX
+            if is_gap and is_near and self.context.holes() is not Holes.ANYWHERE:
                 raise MissingSegmentError(
-                    f"offsets {offset} to {segment.base_offset - 1} are in no segment, and the topic is not compacted",
+                    f"offsets {offset} to {segment.base_offset - 1} are in no segment, and the log was never compacted",
                     path=self.context.directory,
                 )
             position = segment.position_reaching(offset)
             if position is not None:
                 return segment, position
-            if segment is not self.segments.active:
-                segment.check_ends_whole(offset)
         return None
+
+    def _check_end_read(self, offset: int) -> None:
+        """Raise the damage that lies where the log seems to end, for who read up to there."""
+        if offset >= self._log_end_offset and self._end_damage is not None:
+            raise self._end_damage
+
+    def _check_nothing_missing(self, offset: int) -> None:
+        """Raise MissingSegmentError where a batch should be there that reaches ``offset``, below the log's end."""
+        if self.context.holes() is Holes.NOWHERE:
+            raise MissingSegmentError(
+                f"offsets {offset} to {self._log_end_offset - 1} are in no batch, and the log was never compacted",
+                path=self.context.directory,
+            )
+
+    def _check_below_next(self, segment: LogSegment, window: Window) -> None:
+        """Raise CorruptRecordError where the offsets of a window reach into the next segment."""
+        following, headers = self.segments.higher(segment.base_offset), window.headers
+        if following is not None and headers.next_offset > following.base_offset:
+            table = headers.table[np.argmax(headers.table["last_offset"] >= following.base_offset)]
+            raise CorruptRecordError(
+                f"offsets {table['base_offset']} to {table['last_offset']} reach into the next segment, which begins "
+                f"at {following.base_offset}",
+                path=segment.path(names.LOG),
+                position=window.position + int(table["position"]),
+            )
 
     def _position_of_bound(self, segment: LogSegment, bound: int) -> int:
         """Up to where ``segment`` may be read: no batch that reaches ``bound``."""
@@ -386,6 +471,7 @@ class LogReader:
             if before is not None:
                 offset = self._passing_over(offset, timespan)
             if offset >= min(end, bound):
+                self._check_end_read(offset)
                 return None
             data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes))
             if data is not None:

@@ -94,7 +94,7 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     segment.reset_indexes()
     segment.txn_index.reset()
     next_offset, error = segment.base_offset, None
-    windows = one_ahead(segment.batches(0, file_size, CHECKED_BYTES))  # reading takes twice as long as checking
+    windows = one_ahead(segment.walk(0, file_size, CHECKED_BYTES))  # reading takes twice as long as checking
     try:
         with closing(windows):
             for window in windows:

@@ -111,7 +111,7 @@ class _Salvage:
         position = segment.position_before(first)
         while position < segment.size:
             try:
-                for window in segment.batches(position, window_bytes=FETCH_BYTES):
+                for window in segment.walk(position, segment.size, FETCH_BYTES):
                     position = window.position + window.headers.end
                     yield self._with_right_checksums(segment, window, first, end)
                 if position < segment.size:  # a length is wrong, or the end of the segment is missing
@@ -199,7 +199,7 @@ def _next_right(segment: LogSegment, position: int) -> int:
     positions = segment.offset_index.positions
     for candidate in positions[positions > position].tolist():
         with suppress(CorruptRecordError):
-            window = next(segment.batches(candidate, window_bytes=PROBE_BYTES), None)
+            window = next(segment.walk(candidate, segment.size, PROBE_BYTES), None)
             if window is not None and formats.checksums_match(window.buffer, window.headers[:1])[0]:
                 return int(candidate)
     return segment.size

@@ -13,7 +13,7 @@ More than 400 lines: what is known of a segment is shared by walking, by its end
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,19 +24,20 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage import kernels
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, SegmentRemovedError
 from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
 from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
-from pyspark_commitlog.storage.index import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from pyspark_commitlog.storage.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
+from pyspark_commitlog.storage.joining import Damage, Holes, find_damage, inside_segments
 from pyspark_commitlog.storage.record_times import RecordTimes
+from pyspark_commitlog.storage.resync import Search
 
 logger = logging.getLogger(__name__)
 
 WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, few enough to stay in the cache
-SKIM_BYTES = 8 * 1024  # a walk over headers: a transaction marker has 78 bytes
 PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
 
 Rows = slice | Int64s  # which batches of a window
@@ -54,6 +55,7 @@ class LogContext:
     clock: Clock
     filesystem: FileSystem
     writable: bool = True
+    holes: Callable[[], Holes] = inside_segments  # where offsets may be missing
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -76,7 +78,7 @@ class Window(NamedTuple):
 class LastSeen:
     """Batches that need not be read again for who asks of the same one several times, as a lookup does."""
 
-    sound: tuple[int, int] = (-1, -1)  # position and base offset of one whose checksum is right
+    indexed: OffsetPosition | None = None  # an entry of the offset index that is right
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     behind: tuple[int, int] = (-1, -1)  # the offset and the position behind what was read: where a reader goes on
 
@@ -185,14 +187,77 @@ class SegmentReader:
 
     # Walking
 
-    def batches(self, position: int = 0, end: int | None = None, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
-        """Whole batches from the one that begins at ``position`` up to ``end``, in windows of about ``window_bytes``.
+    def batches(
+        self,
+        position: int = 0,
+        end: int | None = None,
+        window_bytes: int = WINDOW_BYTES,
+        *,
+        expected: int | None = None,
+    ) -> Iterator[Window]:
+        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them.
 
-        A batch larger than a window gets one of its own. Ends quietly at a batch that is not all there.
+        Each has a right checksum and fits the one before it. ``expected`` is the offset behind the batch before
+        ``position``, where it is known. A batch larger than a window gets one of its own.
+
+        Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError behind the last batch that is right,
+        SegmentRemovedError where the log was cut meanwhile.
+        """
+        end = self.size if end is None else end
+        expected = self.base_offset if position == 0 else expected
+        for window in self.walk(position, end, window_bytes):
+            damage = self._find_damage(window, expected, end)
+            if damage is None:
+                yield window
+            else:
+                if damage.row:
+                    yield window._replace(headers=window.headers[: damage.row])
+                raise damage.error
+            position, expected = window.position + window.headers.end, window.headers.next_offset
+        if position < end:
+            raise self._not_whole(position, end)
+
+    def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
+        """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
+        following = self._offset_behind(window, end)
+        found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
+        return None if found is None else Damage(found.row, found.error.located(self.path(names.LOG), window.position))
+
+    def _offset_behind(self, window: Window, end: int) -> int | None:
+        """What the batch behind a window begins with, where it does not follow it; None where there is none."""
+        behind = window.position + window.headers.end
+        if behind >= end:
+            return None
+        data = bytes(self._file.read(behind, LENGTH_AT))
+        offset = int.from_bytes(data, "big", signed=True)
+        is_back = len(data) == LENGTH_AT and offset < window.headers.next_offset
+        return offset if is_back and self.search(end).is_sound_at(behind) else None
+
+    def search(self, end: int) -> Search:
+        """A search for sound batches in the first ``end`` bytes."""
+        return Search(self._file, self.base_offset, end)
+
+    def skip_damage(self) -> bool:
+        """Let :attr:`size` end where the next sound batch begins behind damage that lies there; False if none does."""
+        found = self.search(self.file_size).next_sound(self.size + 1)
+        self._known_size = self._known_size if found is None else found
+        return found is not None
+
+    def end_at(self, size: int) -> None:
+        """Let :attr:`size` be ``size``, whatever lies there."""
+        self._known_size = size
+
+    def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
+        if self.file_size < end:
+            return SegmentRemovedError(f"{self.path(names.LOG)}: cut while this log is open; open it again")
+        reason = "the last batch is not whole, or its length is wrong"
+        return CorruptRecordError(reason, path=self.path(names.LOG), position=position)
+
+    def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
+        """Like :meth:`batches`, but nothing is verified. Ends quietly at a batch that is not all there.
 
         Raises CorruptRecordError or UnsupportedMagicError where a header cannot be right.
         """
-        end = self.size if end is None else end
         wanted = window_bytes
         while position < end:
             buffer = np.frombuffer(self._file.read(position, min(wanted, end - position)), dtype=np.uint8)
@@ -203,110 +268,50 @@ class SegmentReader:
                 raise formats.stop_error(scan, buffer).located(self.path(names.LOG), position)
             if scan.end:
                 position, wanted = position + scan.end, window_bytes
-            elif len(buffer) < wanted or (wanted := max(wanted + 1, _size_at_start(buffer))) > end - position:
+            elif len(buffer) < wanted or (wanted := max(wanted + 1, size_at_start(buffer))) > end - position:
                 return
-
-    def small_batches(self, position: int) -> Iterator[Window]:
-        """Like :meth:`batches`, but without those larger than ``SKIM_BYTES``: a quick walk for who seeks markers."""
-        while position < self.size:
-            behind = position
-            for window in self.batches(position, min(position + SKIM_BYTES, self.size), SKIM_BYTES):
-                yield window
-                behind = window.position + window.headers.end
-            if behind == position:
-                behind += _size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
-                if behind <= position:
-                    return
-            position = behind
-
-    def skim(self, position: int, end: int) -> Iterator[Window]:
-        """Like :meth:`batches`, but of batches of magic 2 larger than ``SKIM_BYTES`` only the headers are read.
-
-        Neighbours that are so large are one window, with an empty buffer. Ends quietly at such a batch that is older.
-        """
-        while position < end:
-            data = self._file.read(position, min(SKIM_BYTES, end - position))
-            buffer = np.frombuffer(data, dtype=np.uint8)
-            if formats.leading_size(data) > SKIM_BYTES:
-                window = Window(position, buffer[:0], self._large_batches(position, end, data))
-            else:
-                window = Window(position, buffer, formats.scan(buffer).headers)
-            if not len(window.headers):
-                return
-            yield window
-            position += window.headers.end
-
-    def _large_batches(self, position: int, end: int, data: memoryview) -> BatchHeaders:
-        """Headers of large neighbours from ``position`` on, where ``data`` begins."""
-        found, sizes = [], []
-        at = position
-        while (size := formats.leading_size(data)) > SKIM_BYTES and size <= end - at:
-            found.append(data[: v2.LAYOUT.itemsize])
-            sizes.append(size)
-            at += size
-            data = self._file.read(at, min(v2.LAYOUT.itemsize, end - at))
-        return formats.gathered_headers(found, sizes)
 
     def position_before(self, offset: int) -> int:
         """The position of a batch at or before the first one that reaches ``offset``: the index's word, checked."""
         if self._is_index_distrusted:
             return 0
-        position = self.offset_index.lookup(offset).position
-        if position == 0 or (position > 0 and self._is_batch_at(position, offset)):
-            return position
-        logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, position)
+        entry = self.offset_index.lookup(offset)
+        if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry)):
+            return entry.position
+        logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, entry.position)
         self._is_index_distrusted = True
         return 0
 
-    def _is_batch_at(self, position: int, offset: int) -> bool:
-        """Whether one with a right checksum is, and not above ``offset``."""
-        if self._last_seen.sound[0] != position:
-            try:
-                window = next(self.batches(position, window_bytes=PROBE_BYTES), None)
-            except CorruptRecordError:
-                return False
-            if window is None or not formats.checksums_match(window.buffer, window.headers[:1])[0]:
-                return False
-            self._last_seen.sound = (position, int(window.headers.table["base_offset"][0]))
-        return self._last_seen.sound[1] <= offset
+    def _is_as_indexed(self, entry: OffsetPosition) -> bool:
+        """Whether sound batches from there on reach the very offset that the entry tells.
 
-    def is_sound(self, position: int, header: BatchHeaders) -> bool:
-        """Whether the batch with that header, the only one given, lies at ``position`` as a whole and unharmed."""
-        table = header.table.copy()
-        table["position"] = 0
-        buffer = np.frombuffer(self._file.read(position, int(table["size"][0])), dtype=np.uint8)
-        return len(buffer) == table["size"][0] and bool(formats.checksums_match(buffer, BatchHeaders(table))[0])
-
-    def check_order(self, window: Window) -> None:
-        """Raise CorruptRecordError where a batch does not end above the one before it: a read would not end."""
-        table = window.headers.table
-        last_offsets = table["last_offset"]
-        for row in np.flatnonzero(last_offsets[1:] <= last_offsets[:-1])[:1].tolist():
-            offsets = f"{table['base_offset'][row + 1]} to {last_offsets[row + 1]}"
-            raise CorruptRecordError(
-                f"offsets {offsets} follow {last_offsets[row]}",
-                path=self.path(names.LOG),
-                position=window.position + int(table["position"][row + 1]),
-            )
-
-    def check_ends_whole(self, offset: int) -> None:
-        """Raise CorruptRecordError where bytes of no whole batch are left behind the batches around ``offset``.
-
-        For a segment that others follow: nothing else would tell that its end is missing.
+        It is the last one of an append, of one batch or several. Of an older format, an index may tell the first one,
+        which no header does.
         """
-        end = self.position_before(offset)
-        for window in self.batches(end):
-            end = window.position + window.headers.end
-        if end < self.size:
-            reason = "the last batch is not whole, though segments follow"
-            raise CorruptRecordError(reason, path=self.path(names.LOG), position=end)
+        if self._last_seen.indexed != entry:
+            try:
+                if entry.position < 0 or not self._reaches(entry):
+                    return False
+            except (CorruptionError, SegmentRemovedError):
+                return False
+            self._last_seen.indexed = entry
+        return True
+
+    def _reaches(self, entry: OffsetPosition) -> bool:
+        for window in self.batches(entry.position, window_bytes=PROBE_BYTES):
+            table = window.headers.table
+            if table["magic"][0] < v2.MAGIC:
+                return bool(table["last_offset"][0] <= entry.offset)
+            if table["last_offset"][-1] >= entry.offset:
+                return bool(table["base_offset"][0] >= self.base_offset and entry.offset in table["last_offset"])
+        return False
 
     def is_whole_in_newer_format(self, position: int) -> bool:
         """Whether a batch lies there whose magic alone is unknown: its checksum, which leaves the magic out, is right.
 
         What a crash leaves of a write has no right checksum; this is what a newer Kafka may have written.
         """
-        wanted = _size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
+        wanted = size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
         if not MAGIC_AT < wanted <= self.file_size - position:
             return False
         buffer = np.frombuffer(self._file.read(position, wanted), dtype=np.uint8).copy()
@@ -318,40 +323,36 @@ class SegmentReader:
         """The records of some batches of a window; damage is told with path and position."""
         try:
             limit = self.context.config.max_decompressed_bytes
-            return formats.decode(window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit)
+            return formats.decode(
+                window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit, is_verified=True
+            )
         except CorruptionError as error:
             raise error.located(self.path(names.LOG), window.position) from error
 
     # The end
 
-    def next_offset(self, flushed_offset: int = INT64_MAX) -> int:
-        """The offset behind the last whole batch: a walk from the last index entry on.
+    def next_offset(self) -> int:
+        """The offset behind the last batch that is right: a walk from the last index entry on.
 
-        Of batches that reach ``flushed_offset`` the checksums are verified: a power cut, or a write that goes on, may
-        have left only parts of what is not synced. Also finds what the indexes do not tell: where the last batch ends
-        (:attr:`size`), and late timestamps.
+        Also finds what the indexes do not tell: where that batch ends (:attr:`size`), and late timestamps.
         """
         self._known_size = self.position_before(self.offset_index.last_offset)
         next_offset = self.base_offset
-        for window in self.take_in(flushed_offset):
+        for window in self.take_in():
             next_offset = window.headers.next_offset
         return next_offset
 
-    def take_in(self, flushed_offset: int = INT64_MAX) -> Iterator[Window]:
-        """The whole batches behind :attr:`size`, which moves behind each window before it is yielded.
+    def take_in(self, expected: int | None = None) -> Iterator[Window]:
+        """The batches behind :attr:`size`, which moves behind each window before it is yielded.
 
-        Of batches that reach ``flushed_offset`` the checksums are verified. Whatever follows the last whole batch is no
-        part of the log.
+        ``expected`` is the offset behind those before, where it is known. Whatever follows the last batch that is right
+        is no part of the log.
         """
-        with suppress(CorruptRecordError):
-            for window in self.batches(self.size, self.file_size):
-                whole = window.headers[: _count_whole(window, flushed_offset)]
-                if len(whole):
-                    self._note_largest(whole)
-                    self._known_size = window.position + whole.end
-                    yield window._replace(headers=whole)
-                if len(whole) < len(window.headers):
-                    break
+        with suppress(CorruptionError):
+            for window in self.batches(self.size, self.file_size, expected=expected):
+                self._note_largest(window.headers)
+                self._known_size = window.position + window.headers.end
+                yield window
 
     def _note_largest(self, headers: BatchHeaders) -> None:
         """Of batches behind those known. Where the time index was not asked yet, it is when :attr:`largest` is."""
@@ -372,7 +373,7 @@ class SegmentReader:
             return False
         start = np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8)
         is_next = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
-        return is_next and _size_at_start(start) <= self.size - position
+        return is_next and size_at_start(start) <= self.size - position
 
     def position_reaching(self, offset: int) -> int | None:
         """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
@@ -473,15 +474,8 @@ def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
     return found if found.timestamp > known.timestamp else known
 
 
-def _size_at_start(buffer: Bytes) -> int:
+def size_at_start(buffer: Bytes) -> int:
     """Bytes of the batch that begins the buffer, as its header tells; 0 where the buffer is too short to say."""
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
-
-
-def _count_whole(window: Window, flushed_offset: int) -> int:
-    """Batches before the first one from ``flushed_offset`` on whose checksum is wrong."""
-    to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
-    broken = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])]
-    return int(broken[0]) if len(broken) else len(window.headers)

@@ -7,11 +7,11 @@ failed write or sync nobody knows what is on the disk: the log refuses to go on,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import (
-    CorruptRecordError,
+    CorruptionError,
     StorageError,
 )
 from pyspark_commitlog.storage.filesystem import FileStatus, make_directory_durably
@@ -156,7 +156,7 @@ class SharedLog(LogReader):
     def _begin_maintenance(self, work: str) -> None:
         with self._writing():
             tell_work(self.context, work)
-            if self._recovery_point > self.checkpoints.read().recovery_point:
+            if self._recovery_point > (self.checkpoints.read().recovery_point or 0):
                 self._write_marks()  # else what is sound and synced would be recovered once more
             self.segments.close()
             self._take(self._load_durably(may_finish_swaps=True))
@@ -201,32 +201,15 @@ class SharedLog(LogReader):
         if file_size == active.size or active.is_padded_from(active.size):
             return True
         active.txn_index.close()
-        try:
-            sound = self._take_in_batches(active, file_size)
-        except CorruptRecordError:
-            return False
-        return sound and (active.size == file_size or active.is_padded_from(active.size))
-
-    def _take_in_batches(self, active: LogSegment, file_size: int) -> bool:
-        """Only headers are read.
-
-        Whoever was killed while it appended left a beginning of what it wrote, and whoever came next cut it off: only
-        the last batch may be there in part. The end of the file tells that, but for a preallocated one: there the batch
-        is read.
-        """
-        position, last = active.size, None
-        for window in active.skim(position, file_size):
-            if window.headers.is_control.any() and window.headers.end > len(window.buffer):
-                return False  # no transaction marker is that large
-            last = window.headers[-1:]
-            position = window.position + int(last.table["position"][0])
-            replay(active, window, self.producers, index_aborts=False)
-            assign_epochs(self.epochs, window.headers)
-            active.pass_over(window.headers)
-            self._log_end_offset = window.headers.next_offset
-            self.producers.on_high_watermark(self._log_end_offset)
-            self._is_synced = False
-        return last is not None and (not self.context.config.preallocate or active.is_sound(position, last))
+        with suppress(CorruptionError):
+            for window in active.batches(active.size, file_size, expected=self._log_end_offset):
+                replay(active, window, self.producers, index_aborts=False)
+                assign_epochs(self.epochs, window.headers)
+                active.pass_over(window.headers)
+                self._log_end_offset = window.headers.next_offset
+                self.producers.on_high_watermark(self._log_end_offset)
+                self._is_synced = False
+        return active.size == file_size or active.is_padded_from(active.size)
 
     # Flushing (spec 8)
 

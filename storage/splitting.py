@@ -60,7 +60,7 @@ def _parts(segment: LogSegment) -> list[_Part]:
     parts = [_Part(segment.base_offset, 0)]
     next_offset = segment.base_offset
     with suppress(CorruptRecordError):  # it goes into the last part as it is
-        for window in segment.batches(0, segment.file_size):
+        for window in segment.walk(0, segment.file_size):
             last_offsets = window.headers.table["last_offset"]
             while (too_far := np.flatnonzero(last_offsets - parts[-1].base_offset > INT32_MAX)).size:
                 row = int(too_far[0])

@@ -54,10 +54,11 @@ class LogWatcher(LogReader):
             return False
         self._marks = self.checkpoints.read() if marks is None else marks
         self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
-        for window in active.take_in(self._marks.recovery_point):
-            replay(active, window, self.producers, index_aborts=False)
+        for window in active.take_in(self._log_end_offset):
             self._log_end_offset = window.headers.next_offset
-            self.producers.on_high_watermark(self._log_end_offset)
+            if self._producers is not None:  # else they are found where they are asked for
+                replay(active, window, self._producers, index_aborts=False)
+                self._producers.on_high_watermark(self._log_end_offset)
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
             active.offset_index.close()
             self._indexed_bytes = active.size
@@ -92,7 +93,7 @@ class LogWatcher(LogReader):
             return bound
         # What lies below an active segment was synced when the segment began.
         active = self.segments.active
-        synced = max(self._marks.recovery_point, active.base_offset, self._log_start_offset)
+        synced = max(self._marks.recovery_point or 0, active.base_offset, self._log_start_offset)
         if bound <= synced:
             return bound
         end = self._position_of_bound(active, bound)

@@ -19,12 +19,12 @@ LAYERS = """
 errors
 config clock filesystem kernels ahead paths
 format
-index producers epochs swaps topics_file fs_check arguments internal_topics
+index producers epochs swaps topics_file fs_check arguments internal_topics joining resync
 record_times
 segment_reader
 times
 segment broker_settings
-segment_list refusals partition_locks given_settings
+segment_list refusals partition_locks given_settings log_end
 validator
 recovery splitting
 loader

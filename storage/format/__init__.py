@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
 from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
-from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
+from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
 from pyspark_commitlog.storage.format.walking import Walk, Walker
 from pyspark_commitlog.storage.kernels import frozen, stops
@@ -30,8 +30,6 @@ __all__ = [
     "checksums_match",
     "codec_of",
     "decode",
-    "gathered_headers",
-    "leading_size",
     "scan",
     "stop_error",
     "verify",
@@ -93,21 +91,6 @@ def _headers(source: Bytes, walk: Walk) -> np.ndarray:
     return table
 
 
-def leading_size(data: memoryview) -> int:
-    """Bytes of the batch of magic 2 whose header begins the data; 0 where none does."""
-    if len(data) < v2.LAYOUT.itemsize or data[MAGIC_AT] != v2.MAGIC:
-        return 0
-    return int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
-
-
-def gathered_headers(found: list[memoryview], sizes: list[int]) -> BatchHeaders:
-    """The headers of batches of magic 2 that follow one another, of which only the header bytes were read."""
-    starts = np.arange(len(found), dtype=np.int64) * v2.LAYOUT.itemsize
-    table = v2.headers(np.frombuffer(b"".join(found), np.uint8), starts, np.array(sizes, dtype=np.int64))
-    table["position"] = np.cumsum(table["size"]) - table["size"]
-    return BatchHeaders(table)
-
-
 def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
     """What is wrong behind the last batch of a walk; position as in ``buffer``."""
     length = int.from_bytes(buffer[scan.end + 8 : scan.end + 12].tobytes(), "big", signed=True)
@@ -155,15 +138,17 @@ def decode(
     *,
     columns: tuple[str, ...] = ALL_COLUMNS,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    is_verified: bool = False,
 ) -> Decoded:
     """The records of batches of any magics, any selection of those in ``buffer``, as one table.
 
-    Checksums are verified. Of ``key``, ``value`` and ``headers`` only the columns asked for are built.
-    ``decompressed_bytes_max`` bounds what a batch may decompress to.
+    Checksums are verified, unless ``is_verified`` says that they were. Of ``key``, ``value`` and ``headers`` only the
+    columns asked for are built. ``decompressed_bytes_max`` bounds what a batch may decompress to.
 
     Raises CorruptRecordError or InvalidRecordError with the position of the batch.
     """
-    verify(buffer, headers)
+    if not is_verified:
+        verify(buffer, headers)
     parts: list[Part] = []
     for first, last, magic in _runs(headers):
         parts += by_magic(magic).parts(buffer, headers[first:last], decompressed_bytes_max)

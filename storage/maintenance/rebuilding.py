@@ -83,7 +83,7 @@ def _survey(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey:
 
 def _find_end(segment: SegmentReader, recovery_point: int) -> None:
     """What follows the last whole batch of the active segment is no part of the log, unless it was synced once."""
-    end = segment.next_offset(recovery_point)
+    end = segment.next_offset()
     if end < recovery_point:
         reason = f"sound up to offset {end} only, but everything below {recovery_point} was synced once"
         raise CorruptRecordError(reason, path=segment.path(names.LOG), position=segment.size)

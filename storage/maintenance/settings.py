@@ -177,6 +177,6 @@ class Partition:
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
         """The log as it is; the marks are those of the run's beginning, which may be lower than those of now."""
-        marks = KeptInMemory(self.checkpointed.recovery_point or 0, self.checkpointed.log_start_offset or 0)
+        marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

@@ -13,15 +13,12 @@ import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.filesystem import File
-from pyspark_commitlog.storage.format import StopReason, v2
-from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
-from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+from pyspark_commitlog.storage.format import StopReason
+from pyspark_commitlog.storage.format.fields import LOG_OVERHEAD
+from pyspark_commitlog.storage.format.tables import Bytes
+from pyspark_commitlog.storage.resync import Search, length_at
 from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES, Window
 from pyspark_commitlog.storage.verify.findings import Kind
-
-BATCH_BYTES_MIN = LOG_OVERHEAD + 14  # the smallest message of magic 0
-SEARCH_BYTES = 1 << 20
-SEARCHED_BATCH_BYTES_MAX = 1 << 28  # what is searched for, not what is read in order: garbage must not reserve memory
 
 
 class Damage(NamedTuple):
@@ -39,21 +36,12 @@ class Tail(NamedTuple):
     damage: Damage
 
 
-class Range(NamedTuple):
-    """Offsets a segment can hold."""
-
-    base_offset: int
-
-    def may_hold(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= INT32_MAX
-
-
 class Walk:
     """One walk through the first ``end`` bytes of a log."""
 
     def __init__(self, file: File, base_offset: int, end: int) -> None:
         self._file = file
-        self._offsets = Range(base_offset)
+        self._base_offset = base_offset
         self._end = end
 
     def __iter__(self) -> Iterator[Window | Damage | Tail]:
@@ -85,7 +73,7 @@ class Walk:
             is_short = scan.reason == StopReason.TRUNCATED and position + len(buffer) < self._end
             if len(scan.headers) or not is_short:
                 break
-            wanted = max(2 * wanted, _length_at(buffer, 0) + LOG_OVERHEAD)
+            wanted = max(2 * wanted, length_at(buffer, 0) + LOG_OVERHEAD)
         sound = formats.checksums_match(buffer, scan.headers)
         good = len(sound) if sound.all() else int(np.argmin(sound))
         window = Window(position, buffer, scan.headers[:good])
@@ -105,58 +93,17 @@ class Walk:
         if scan.reason == StopReason.TRUNCATED:
             return Damage(Kind.BAD_BATCH, begin, self._end, "a batch begins that is not all there")
         kind = Kind.UNKNOWN_MAGIC if scan.reason == StopReason.UNKNOWN_MAGIC else Kind.BAD_BATCH
-        end = begin + max(_length_at(buffer, scan.end) + LOG_OVERHEAD, 1)
+        end = begin + max(length_at(buffer, scan.end) + LOG_OVERHEAD, 1)
         return Damage(kind, begin, min(end, self._end), formats.stop_error(scan, buffer).reason)
 
     # Behind damage
 
     def _behind(self, damage: Damage) -> int | None:
         """Where to go on: where the damaged batch says it ends, if that is right, or at the next sound batch."""
-        if damage.end < self._end and self._is_sound_at(damage.end):
+        search = Search(self._file, self._base_offset, self._end)
+        if damage.end < self._end and search.is_sound_at(damage.end):
             return damage.end
-        return self._search(damage.position + 1)
-
-    def _search(self, start: int) -> int | None:
-        while start + BATCH_BYTES_MIN <= self._end:
-            buffer = self._bytes(start, min(SEARCH_BYTES, self._end - start))
-            for candidate in self._candidates(buffer, start):
-                if self._is_sound_at(start + int(candidate)):
-                    return start + int(candidate)
-            start += max(len(buffer) - HEADER_UP_TO_MAGIC, 1)
-        return None
-
-    def _candidates(self, buffer: Bytes, start: int) -> Int64s:
-        """Positions in the buffer where magic, length and offset look like a batch of this segment."""
-        places: Int64s = np.flatnonzero(buffer[MAGIC_AT:] <= v2.MAGIC)
-        lengths = _numbers(buffer, places + LENGTH_AT, 4)
-        lengths_max = np.minimum(self._end - start - places, SEARCHED_BATCH_BYTES_MAX) - LOG_OVERHEAD
-        places = places[(lengths >= BATCH_BYTES_MIN - LOG_OVERHEAD) & (lengths <= lengths_max)]
-        offsets = _numbers(buffer, places, 8) - self._offsets.base_offset
-        return places[(offsets >= 0) & (offsets <= INT32_MAX)]
-
-    def _is_sound_at(self, position: int) -> bool:
-        head = self._bytes(position, min(HEADER_UP_TO_MAGIC + 1, self._end - position))
-        if len(head) <= HEADER_UP_TO_MAGIC or not self._offsets.may_hold(int(_numbers(head, np.zeros(1, int), 8)[0])):
-            return False
-        size = _length_at(head, 0) + LOG_OVERHEAD
-        if not BATCH_BYTES_MIN <= size <= self._end - position:
-            return False
-        buffer = self._bytes(position, size)
-        headers = formats.scan(buffer).headers
-        return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
+        return search.next_sound(damage.position + 1)
 
     def _bytes(self, position: int, length: int) -> Bytes:
         return np.frombuffer(self._file.read(position, length), dtype=np.uint8)
-
-
-def _length_at(buffer: Bytes, position: int) -> int:
-    field = buffer[position + LENGTH_AT : position + LOG_OVERHEAD]
-    return int.from_bytes(field.tobytes(), "big", signed=True) if len(field) == 4 else 0
-
-
-def _numbers(buffer: Bytes, places: Int64s, size: int) -> Int64s:
-    """Big-endian signed numbers of 4 or 8 bytes at ``places``; shape (len(places),)."""
-    if not len(places):
-        return np.empty(0, dtype=np.int64)
-    rows = buffer[places[:, np.newaxis] + np.arange(size)]
-    return np.ascontiguousarray(rows).view(f">i{size}").reshape(-1).astype(np.int64)

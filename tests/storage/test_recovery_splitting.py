@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_commitlog.storage.errors import CorruptRecordError, SegmentOffsetOverflowError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.partition_locks import MAINTENANCE_LOCK_FILE
@@ -158,6 +158,7 @@ def test_entries_of_aborted_transactions_outlive_the_split(tmp_path: Path, caplo
 
 def test_the_roll_before_an_offset_that_does_not_fit_leaves_nothing_to_split(tmp_path: Path) -> None:
     directory = broker_dirs.copy_to(tmp_path / "log", "rolls/overflow-before")
+    (directory / names.CLEANER_OFFSET_CHECKPOINT).write_text("0\n1\nroll-overflow 0 0\n")  # as if compacted: a hole
     kafka = broker_dirs.consumed("rolls/overflow-after")["roll-overflow-0"]["read_uncommitted"]["records"]
     with broker_dirs.open_manager(directory) as manager:
         log = manager.open_log("roll-overflow", 0)

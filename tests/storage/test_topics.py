@@ -133,7 +133,7 @@ def test_a_new_topic_of_the_same_name_begins_anew(manager: LogManager) -> None:
 def test_what_the_checkpoints_say_of_a_partition_that_went_is_not_taken_for_a_new_one(manager: LogManager) -> None:
     manager.write_marks({("new", 0): Marks(7, 5)})
     manager.create_topic("new", partitions=1)
-    assert manager.marks(("new", 0)) == Marks()
+    assert manager.marks(("new", 0)) == Marks(0)
 
 
 def test_a_topic_that_a_broker_left_can_be_deleted(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_watcher_sees_what_a_new_reader_sees(
             fresh = watch(world.directory, world.marks)
             assert seen(watcher) == seen(fresh)
             for isolation in Isolation:
-                synced = min(world.marks.read().recovery_point, fresh.end_offset(isolation))
+                synced = min(world.marks.read().recovery_point or 0, fresh.end_offset(isolation))
                 assert watcher.stable_end(isolation) == max(end_of_data(fresh, isolation), synced)
 
 

@@ -1,0 +1,115 @@
+"""Whether batches are right: by their checksums, and by their neighbours where no checksum tells.
+
+The base offset of a batch lies before what its checksum covers, as in Kafka. In a log that nothing was taken out of,
+each batch begins where the one before it ends; where compaction was, or may have been, it begins there or above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.config import INT64_MAX
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s
+
+
+class Holes(IntEnum):
+    """Where offsets may be missing in a log."""
+
+    NOWHERE = 0  # it was never compacted, nor filled with gaps
+    INSIDE_SEGMENTS = 1  # nothing tells whether it was; but a segment that is missing is no gap
+    ANYWHERE = 2  # it was, or it was copied from somewhere
+
+
+class Damage(NamedTuple):
+    """The first batch that is not right."""
+
+    row: int
+    error: CorruptionError
+
+
+def inside_segments() -> Holes:
+    """Of a log of which nothing is known."""
+    return Holes.INSIDE_SEGMENTS
+
+
+def find_damage(
+    buffer: Bytes,
+    headers: BatchHeaders,
+    holes: Callable[[], Holes],
+    *,
+    expected: int | None = None,
+    following: int | None = None,
+) -> Damage | None:
+    """The first of some neighbours, at least one, whose checksum is wrong, or that does not fit those beside it.
+
+    ``expected`` is the offset behind the batch before them, ``following`` the one that the batch behind them begins
+    with; None: unknown. ``holes`` is asked only where offsets are missing. Positions in the error are those of
+    ``buffer``.
+    """
+    try:
+        formats.verify(buffer, headers)
+    except CorruptRecordError as error:
+        row = int(np.searchsorted(headers.table["position"], error.position or 0))
+        misfit = _find_misfit(headers[:row], holes, expected, None) if row else None
+        return misfit or Damage(row, error)
+    return _find_misfit(headers, holes, expected, following)
+
+
+def _find_misfit(
+    headers: BatchHeaders, holes: Callable[[], Holes], expected: int | None, following: int | None
+) -> Damage | None:
+    first, last = headers.table["base_offset"], headers.table["last_offset"]
+    behind = _behind_previous(first, last, expected)
+    is_wrong = (last < first) | (first < 0) | _meets_next(first, last, following)
+    is_wrong[:1] |= first[:1] < behind[:1]
+    is_missing = (first > behind) & ~_hides_its_first(headers)
+    is_missing &= bool(is_missing.any()) and holes() is Holes.NOWHERE
+    is_wrong |= is_missing
+    if not is_wrong.any():
+        return None
+    row = int(np.argmax(is_wrong))
+    position = int(headers.table["position"][row])
+    offsets = f"offsets {first[row]} to {last[row]}"
+    if is_missing[row]:
+        reason = f"offsets {behind[row]} to {first[row] - 1} are missing before this batch"
+        return Damage(row, MissingSegmentError(f"{reason}, and the log was never compacted", position=position))
+    if last[row] < first[row] or first[row] < 0:
+        return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
+    if first[row] < behind[row]:
+        return Damage(row, CorruptRecordError(f"{offsets} follow {behind[row] - 1}", position=position))
+    if row + 1 < len(first):
+        offsets, position = f"offsets {first[row + 1]} to {last[row + 1]}", int(headers.table["position"][row + 1])
+    else:
+        offsets, position = f"offsets from {following} on", headers.end
+    return Damage(row, CorruptRecordError(f"{offsets} follow {last[row]}", position=position))
+
+
+def _meets_next(first: Int64s, last: Int64s, following: int | None) -> Bools:
+    """Which batches reach into the one behind them: one of the two has other offsets than it was written with."""
+    behind = np.empty(len(first), dtype=np.int64)
+    behind[:-1] = first[1:]
+    behind[-1] = INT64_MAX if following is None else following
+    found: Bools = last >= behind
+    return found
+
+
+def _behind_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
+    """The offset behind the batch before each; before the first one ``expected``, or what it says itself."""
+    behind = np.empty(len(first), dtype=np.int64)
+    behind[0] = first[0] if expected is None else expected
+    behind[1:] = last[:-1] + 1
+    return behind
+
+
+def _hides_its_first(headers: BatchHeaders) -> Bools:
+    """Wrappers of the older formats: their header tells the last offset only."""
+    found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
+    return found

@@ -1,0 +1,118 @@
+"""Where a log ends, for those who change nothing: behind its last sound batch, if the rest is what a crash can leave.
+
+Behind the recovery point nothing was acknowledged as synced: a crash may leave a batch there in part, or of the right
+length with wrong bytes. Where no recovery point is known, as in a partition that was copied, nothing tells of a crash:
+only an incomplete batch at the very end is passed over, and told. Whatever has a sound batch behind it is damage of the
+log: it does not end there, and who reads up to there meets it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
+from pyspark_commitlog.storage.format import names, v2
+from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
+from pyspark_commitlog.storage.resync import SEARCHED_BATCH_BYTES_MAX, is_one_sound_batch
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_reader import size_at_start
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends."""
+
+    offset: int  # behind the last sound batch
+    torn: CorruptionError | None = None  # an incomplete batch at the end, to be told
+    damage: CorruptionError | None = None  # a batch at the end that nobody can read: the log goes on there
+
+
+def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool = False) -> LogEnd:
+    """Where the log ends whose last segment is ``active``; the size of that is then known.
+
+    ``recovery_point``: everything below was synced; None: nothing tells. Where it lies above the end, records are
+    missing there, unless all that is wrong is the checksum of the last batch, which ends with it. ``ends_there``: the
+    log was closed cleanly, and ends with the recovery point.
+    """
+    end = active.next_offset()
+    while active.size < active.file_size and active.skip_damage():
+        for window in active.take_in():
+            end = max(end, window.headers.next_offset)
+    if ends_there and recovery_point is not None and end > recovery_point:
+        return LogEnd(recovery_point, damage=_beyond(active, end, recovery_point))
+    if active.size == active.file_size:
+        return LogEnd(end)
+    rest = _Rest(active, end)
+    if recovery_point is None:
+        return LogEnd(end, torn=rest.error()) if rest.is_torn() else LogEnd(end, damage=rest.error())
+    if end < recovery_point and rest.claimed_end() == recovery_point:
+        active.end_at(active.file_size)
+        return LogEnd(recovery_point)
+    return LogEnd(end, damage=None if rest.is_left_by_a_crash() else rest.error())
+
+
+def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordError:
+    """The error for batches that tell of more than was there when the log was closed; they are left out of its size."""
+    position = active.position_reaching(recovery_point)
+    assert position is not None
+    active.end_at(position)
+    reason = (
+        f"the log would end at offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the "
+        "offsets of this batch are wrong. Restore the file, or, if files were put there since, remove "
+        f"{names.CLEAN_SHUTDOWN_FILE}"
+    )
+    return CorruptRecordError(reason, path=active.path(names.LOG), position=position)
+
+
+class _Rest:
+    """The bytes behind the last sound batch of a log, with no sound batch anywhere behind them."""
+
+    def __init__(self, active: LogSegment, expected: int) -> None:
+        self._active = active
+        self._expected = expected
+        self._search = active.search(active.file_size)
+        start = active.read_bytes(active.size, min(v2.LAYOUT.itemsize, active.file_size - active.size))
+        self._start = np.frombuffer(start, dtype=np.uint8)
+        self._size = active.file_size - active.size
+
+    def is_torn(self) -> bool:
+        """Whether they are zeros, or the beginning of a batch, perhaps with zeros behind it."""
+        before_zeros = self._search.end_of_data(self._active.size) - self._active.size
+        if not before_zeros or len(self._start) <= HEADER_UP_TO_MAGIC:
+            return True
+        wanted = size_at_start(self._start)
+        is_header = self._start[MAGIC_AT] <= v2.MAGIC and wanted > HEADER_UP_TO_MAGIC
+        is_incomplete = wanted > self._size or before_zeros < wanted < self._size
+        return is_header and is_incomplete and not self._is_whole()
+
+    def _is_whole(self) -> bool:
+        """Whether only the length is wrong: with the right one, the checksum is right as well."""
+        if self._size > SEARCHED_BATCH_BYTES_MAX:
+            return False
+        data = np.frombuffer(self._active.read_bytes(self._active.size, self._size), dtype=np.uint8).copy()
+        data[LENGTH_AT:LOG_OVERHEAD] = np.frombuffer((self._size - LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
+        return is_one_sound_batch(data)
+
+    def is_left_by_a_crash(self) -> bool:
+        """Whether no batch lies there that is sound, but has other offsets or a newer format."""
+        position = self._active.size
+        return not self._search.is_sound_at(position) and not self._active.is_whole_in_newer_format(position)
+
+    def claimed_end(self) -> int | None:
+        """The offset behind the one batch, of the right length, that they are; None where they are none."""
+        if size_at_start(self._start) != self._size:
+            return None
+        headers = formats.scan(np.frombuffer(self._active.read_bytes(self._active.size, self._size), np.uint8)).headers
+        return headers.next_offset if len(headers) == 1 else None
+
+    def error(self) -> CorruptionError:
+        """What is wrong with them."""
+        try:
+            for _ in self._active.batches(self._active.size, self._active.file_size, expected=self._expected):
+                pass
+        except CorruptionError as error:
+            return error
+        reason = "a batch that cannot be read"
+        return CorruptRecordError(reason, path=self._active.path(names.LOG), position=self._active.size)

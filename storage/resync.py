@@ -1,0 +1,101 @@
+"""Where the next sound batch begins behind damage: a search for one, since nothing there can be believed.
+
+Length and offset of a batch lie outside its checksum, so behind a damaged batch nobody knows where the next one begins.
+It is searched for byte by byte: where magic, length and offset look like a batch of the segment, its checksum decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
+from pyspark_commitlog.storage.filesystem import File
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
+from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+
+BATCH_BYTES_MIN = LOG_OVERHEAD + 14  # the smallest message of magic 0
+SEARCH_BYTES = 1 << 20
+SEARCHED_BATCH_BYTES_MAX = 1 << 28  # what is searched for, not what is read in order: garbage must not reserve memory
+
+
+class Search:
+    """Looks for sound batches of one segment in the first ``end`` bytes of its log."""
+
+    def __init__(self, file: File, base_offset: int, end: int) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self._end = end
+
+    def next_sound(self, start: int) -> int | None:
+        """The position of the first sound batch from ``start`` on; None where there is none."""
+        end = self.end_of_data(start)
+        while start < end and start + BATCH_BYTES_MIN <= self._end:
+            buffer = self._bytes(start, min(SEARCH_BYTES, self._end - start))
+            for candidate in self._candidates(buffer, start):
+                if self.is_sound_at(start + int(candidate)):
+                    return start + int(candidate)
+            start += max(len(buffer) - HEADER_UP_TO_MAGIC, 1)
+        return None
+
+    def end_of_data(self, start: int) -> int:
+        """The position behind the last byte from ``start`` on that is not zero; ``start`` where all are zeros."""
+        end = self._end
+        while end > start:
+            first = max(end - SEARCH_BYTES, start)
+            rest = self._bytes(first, end - first)
+            if rest.any():
+                return first + int(np.flatnonzero(rest)[-1]) + 1
+            end = first
+        return start
+
+    def is_sound_at(self, position: int) -> bool:
+        """Whether a batch with a right checksum, and an offset that the segment can hold, begins there."""
+        head = self._bytes(position, min(HEADER_UP_TO_MAGIC + 1, self._end - position))
+        if len(head) <= HEADER_UP_TO_MAGIC or not 0 <= _number_at(head, 0, 8) - self._base_offset <= INT32_MAX:
+            return False
+        size = length_at(head, 0) + LOG_OVERHEAD
+        if not BATCH_BYTES_MIN <= size <= self._end - position:
+            return False
+        return is_one_sound_batch(self._bytes(position, size))
+
+    def _candidates(self, buffer: Bytes, start: int) -> Int64s:
+        """Positions in the buffer where magic, length and offset look like a batch of this segment."""
+        count = max(len(buffer) - MAGIC_AT, 0)
+        is_candidate = buffer[MAGIC_AT:] <= v2.MAGIC
+        is_candidate &= buffer[LENGTH_AT : LENGTH_AT + count] <= SEARCHED_BATCH_BYTES_MAX >> 24
+        is_candidate &= buffer[:count] < 0x80
+        low = buffer[LENGTH_AT + 1 : LENGTH_AT + 1 + count] | buffer[LENGTH_AT + 2 : LENGTH_AT + 2 + count]
+        is_candidate &= (low | buffer[LENGTH_AT + 3 : LENGTH_AT + 3 + count]) > 0  # where zeros lie there is no batch
+        places: Int64s = np.flatnonzero(is_candidate)
+        lengths = _numbers(buffer, places + LENGTH_AT, 4)
+        lengths_max = np.minimum(self._end - start - places, SEARCHED_BATCH_BYTES_MAX) - LOG_OVERHEAD
+        places = places[(lengths >= BATCH_BYTES_MIN - LOG_OVERHEAD) & (lengths <= lengths_max)]
+        offsets = _numbers(buffer, places, 8) - self._base_offset
+        return places[(offsets >= 0) & (offsets <= INT32_MAX)]
+
+    def _bytes(self, position: int, length: int) -> Bytes:
+        return np.frombuffer(self._file.read(position, length), dtype=np.uint8)
+
+
+def is_one_sound_batch(buffer: Bytes) -> bool:
+    """Whether the bytes are one batch, all of it, with a right checksum."""
+    headers = formats.scan(buffer).headers
+    return len(headers) == 1 and headers.end == len(buffer) and bool(formats.checksums_match(buffer, headers)[0])
+
+
+def length_at(buffer: Bytes, position: int) -> int:
+    """The length that the batch beginning there tells, without its first 12 bytes; 0 where the buffer ends before."""
+    return _number_at(buffer, position + LENGTH_AT, 4) if len(buffer) >= position + LOG_OVERHEAD else 0
+
+
+def _number_at(buffer: Bytes, at: int, size: int) -> int:
+    return int.from_bytes(buffer[at : at + size].tobytes(), "big", signed=True)
+
+
+def _numbers(buffer: Bytes, places: Int64s, size: int) -> Int64s:
+    """Big-endian signed numbers of 4 or 8 bytes at ``places``; shape (len(places),)."""
+    if not len(places):
+        return np.empty(0, dtype=np.int64)
+    rows = buffer[places[:, np.newaxis] + np.arange(size)]
+    return np.ascontiguousarray(rows).view(f">i{size}").reshape(-1).astype(np.int64)
