@@ -13,9 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.errors import CorruptRecordError
-from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
@@ -87,20 +84,8 @@ def _timed(segment: SegmentReader, position: int, end: int) -> Iterator[_Timed]:
         window = next(segment.batches(position, end, window_bytes), None)
         if window is None:
             return
-        window = window._replace(headers=window.headers[: _count_sound(segment, window)])
         yield window, record_times(window.headers)
         position, window_bytes = window.position + window.headers.end, STRETCH_BYTES
-
-
-def _count_sound(segment: SegmentReader, window: Window) -> int:
-    """The batches before the first whose checksum is wrong; CorruptRecordError where that is the first of all."""
-    broken = np.flatnonzero(~formats.checksums_match(window.buffer, window.headers))
-    if len(broken) and broken[0] == 0:
-        try:
-            formats.verify(window.buffer, window.headers[:1])
-        except CorruptRecordError as error:
-            raise error.located(segment.path(names.LOG), window.position) from error
-    return int(broken[0]) if len(broken) else len(window.headers)
 
 
 def first_record_not_older(
