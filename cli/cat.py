@@ -28,8 +28,8 @@ Offset = Annotated[
     typer.Option(
         "--offset",
         "-o",
-        help="Where to begin: beginning, end, stored, an offset, -10 for the last ten, s@1700000000000 for a time in "
-        "ms; and e@1700000000000 for a time to end at.",
+        help="Where to begin: beginning, end, stored, an offset, -10 for the last ten, s@1700000000000 for the first "
+        "record of that time, in ms, or a later one; and e@1700000000000 to end before such a record.",
     ),
 ]
 Group = Annotated[

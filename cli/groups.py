@@ -64,7 +64,9 @@ ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log star
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end.")]
 ToCurrent = Annotated[bool, typer.Option("--to-current", help="To where it is, else to the log end.")]
 ToOffset = Annotated[int | None, typer.Option(help="To this offset, or the nearest the log has.")]
-ToDatetime = Annotated[str | None, typer.Option(help="To the first record not older: 2026-11-21T06:00:00.000, in UTC.")]
+ToDatetime = Annotated[
+    str | None, typer.Option(help="To the first record whose time is not older: 2026-11-21T06:00:00.000, in UTC.")
+]
 ByDuration = Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")]
 ShiftBy = Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]

@@ -32,7 +32,7 @@ Time = Annotated[
     str,
     typer.Option(
         help="latest (-1), earliest (-2), max-timestamp (-3): the newest record's, or ms since 1970: that of the first "
-        "record which is not older."
+        "record which is not older. Times are those of records, never of the ends of transactions."
     ),
 ]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal-topics", help="Without __consumer_offsets.")]

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
+from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import PRODUCER_SETTINGS, Targets
@@ -124,6 +125,7 @@ class CommitLogWriter(DataSourceArrowWriter):
                 records[each.topic] += each.records
         with LogManager.open(self._directory) as manager:
             coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
+            warn_if_old(manager, f"write {self._app_id}", written)
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             offsets = self._progress(manager).offsets(records) if self._is_named else {}
             coordinator.commit(self._plan.transaction, parts, offsets)

@@ -65,7 +65,7 @@ class Logs(NamedTuple):
     """The partitions of a read, as a bound asks about them."""
 
     ends: Mapping[TopicPartition, Ends]
-    # The first offset whose record is not older than a time in ms; None where there is no such record to be read.
+    # The first offset with a record to be read that is not older than a time in ms, never a marker's; None without.
     offset_at: Callable[[TopicPartition, int], int | None]
     loss: DataLoss = DataLoss()
 
@@ -138,7 +138,7 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record not older than a time, the same everywhere."""
+    """The first record whose own time is not older than a time, the same everywhere."""
 
     option: str
     timestamp_ms: int
@@ -156,7 +156,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """The first record not older than a time, for each partition."""
+    """The first record whose own time is not older than a time, for each partition."""
 
     option: str
     timestamps: Timestamps

@@ -45,9 +45,10 @@ def read_table(
 
     ``path`` is the log directory. ``start`` and ``end`` (not included) hold for every partition; without them, from the
     first record to the last. With ``by="offset"`` they are offsets; those the log does not hold, or no longer, are not
-    in the table. With ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, and mean what
-    they mean in Kafka: from the first record that is not older than ``start`` up to the first that is not older than
-    ``end``. Where records are out of order by time, some between these may be older or younger.
+    in the table. With ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, as in the column
+    ``timestamp``: from the first record that is not older than ``start`` up to the first that is not older than
+    ``end``. Where records are out of order by time, some between these may be older or younger. The ends of
+    transactions do not count, as they do for a broker.
 
     ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
     timestampType and headers, in this order or another; all but the headers if not given. Others are not even built.

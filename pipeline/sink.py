@@ -28,6 +28,7 @@ from pyspark_commitlog.pipeline.coordination import (
     remembered_here,
     writing,
 )
+from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import Targets
@@ -180,6 +181,7 @@ class _MicroBatch:
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
         with AbortUnlessTold(self._writer, transaction) as guard:
             written = judged(self._run_tasks(transaction, rows))
+            warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)
             records = dict.fromkeys(self.wanted, 0)
             for each in written:
                 if each.topic in records:

@@ -49,10 +49,14 @@ class Written(NamedTuple):
     last_offset: int  # other tasks' records may lie between first and last
     records: int
     bytes: int
+    newest_ms: int  # the largest time of the records; -1: none has one
 
     def plus(self, later: Written) -> Written:
         return self._replace(
-            last_offset=later.last_offset, records=self.records + later.records, bytes=self.bytes + later.bytes
+            last_offset=later.last_offset,
+            records=self.records + later.records,
+            bytes=self.bytes + later.bytes,
+            newest_ms=max(self.newest_ms, later.newest_ms),
         )
 
 
@@ -65,6 +69,7 @@ class Answer(NamedTuple):
     last_offset: int | None = None
     records: int | None = None
     bytes: int | None = None
+    newest_ms: int | None = None
     refused: str | None = None  # the task was not to write: it came late, or again
     unwritable: str | None = None  # a row of its input that no topic takes
 
@@ -77,6 +82,7 @@ ANSWER = StructType(
         StructField("last_offset", LongType()),
         StructField("records", LongType()),
         StructField("bytes", LongType()),
+        StructField("newest_ms", LongType()),
         StructField("refused", StringType()),
         StructField("unwritable", StringType()),
     ]
@@ -85,7 +91,7 @@ _ARROW_ANSWER = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes")],
+        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes", "newest_ms")],
         ("refused", pa.string()),
         ("unwritable", pa.string()),
     ]
@@ -313,7 +319,7 @@ class _Task:
     def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
         info = self._append(topic, partition, encoded)
         count = info.last_offset - info.first_offset + 1
-        added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size)
+        added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size, info.max_timestamp)
         before = self._written.get((topic, partition))
         self._written[topic, partition] = added if before is None else before.plus(added)
 

@@ -53,6 +53,24 @@ def sink(log_dir: str, *, topic: str | None = "t", app_id: str | None = "app", *
     return commitlog_sink(topic=topic, log_dir=log_dir, txnAppId=app_id, **more)  # type: ignore[arg-type]
 
 
+def test_history_older_than_its_topic_keeps_records_is_told_of_once(
+    spark: SparkSession, log_dir: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = numbers(spark, 0, 10).withColumn("timestamp", F.timestamp_millis(F.lit(1_400_000_000_000)))
+    kept = sink(log_dir, topic="kept", app_id="kept", configs={"retention.ms": "-1"})
+    compacted = sink(log_dir, topic="compacted", app_id="compacted", configs={"cleanup.policy": "compact"})
+    writing = sink(log_dir)
+    writing(numbers(spark, 0, 10), 0)
+    for function in (kept, compacted):
+        function(old, 0)
+    assert "retention.ms" not in caplog.text
+    for batch_id in (1, 2):
+        writing(old, batch_id)
+    told = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
+    assert len(told) == 1
+    assert "batch 1 of app: the newest record for topic t is of 2014-05-13 16:53:20.000 UTC" in told[0]
+
+
 def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
     return spark.range(start, end).select(
         (F.col("id") % 7).cast("string").alias("key"), F.col("id").cast("string").alias("value")

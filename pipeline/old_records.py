@@ -1,0 +1,39 @@
+"""The warning for history that is loaded into a topic which keeps records no longer than they are old."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pyspark_commitlog.pipeline.writer import Written
+from pyspark_commitlog.storage import LogManager, instant
+
+logger = logging.getLogger(__name__)
+
+_warned: set[tuple[str, str]] = set()  # directories and topics, by this process
+
+
+def warn_if_old(manager: LogManager, what: str, written: Iterable[Written]) -> None:
+    """Say once for a topic, and to whoever runs the write, that retention may delete what ``what`` wrote."""
+    newest: dict[str, int] = {}
+    for each in written:
+        newest[each.topic] = max(newest.get(each.topic, -1), each.newest_ms)
+    for topic, newest_ms in newest.items():
+        if newest_ms >= 0 and (manager.directory, topic) not in _warned:
+            _warn_if_old(manager, what, topic, newest_ms)
+
+
+def _warn_if_old(manager: LogManager, what: str, topic: str, newest_ms: int) -> None:
+    config = manager.config(topic)
+    if not config.delete or config.retention_ms < 0 or newest_ms >= manager.clock.now_ms() - config.retention_ms:
+        return
+    _warned.add((manager.directory, topic))
+    logger.warning(
+        "%s: the newest record for topic %s is of %s, and retention.ms = %d: retention deletes segments of such "
+        "records, those in which a transaction ended so long after its end. To keep history, set retention.ms of the "
+        "topic to -1",
+        what,
+        topic,
+        instant(newest_ms),
+        config.retention_ms,
+    )
