@@ -10,9 +10,9 @@ from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader
-from pyspark_commitlog.storage.retention.facts import DeletedFile, deleted_files, survey
+from pyspark_commitlog.storage.retention.facts import DeletedFile, LogFacts, deleted_files, survey, with_markers
 from pyspark_commitlog.storage.retention.planning import RetentionOptions, RetentionPlan, plan
-from pyspark_commitlog.storage.retention.report import RetentionReport
+from pyspark_commitlog.storage.retention.report import SEGMENTS_SHOWN, RetentionReport
 from pyspark_commitlog.storage.segment import give_up_file
 from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.swaps import is_waiting
@@ -29,7 +29,7 @@ def preview_retention(
     """
     context, facts = log.context, survey(log)
     now_ms = context.clock.now_ms()
-    decided = plan(facts, context.config, now_ms if as_of_ms is None else as_of_ms, options)
+    decided = _decided(log, facts, now_ms if as_of_ms is None else as_of_ms, options)
     waiting = tuple(file for file in facts.deleted_files if _is_waiting(file, context))
     removed = tuple(file for file in facts.deleted_files if file not in waiting)
     return RetentionReport(decided, True, removed, waiting)
@@ -49,7 +49,7 @@ def retain(
     before = tuple(deleted_files(context))  # taking the lock brings the directory into order
     with log.maintaining(work or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
-        decided = plan(survey(log), context.config, now_ms, options)
+        decided = _decided(log, survey(log), now_ms, options)
         for warning in decided.warnings:
             logger.warning("%s: %s", context.directory, warning)
         apply(log, decided)
@@ -57,6 +57,13 @@ def retain(
     after = {file.name for file in deleted_files(context)}
     removed = tuple(file for file in before if file.name not in after)
     return RetentionReport(decided, False, removed, tuple(file for file in before if file.name in after))
+
+
+def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOptions | None) -> RetentionPlan:
+    """The plan, which tells of the segments that go next whether the end of a transaction is what keeps them."""
+    decided = plan(facts, log.context.config, now_ms, options)
+    shown = {fate.segment.base_offset for fate in decided.kept[:SEGMENTS_SHOWN] if fate.until_ms is not None}
+    return plan(with_markers(log, facts, shown), log.context.config, now_ms, options) if shown else decided
 
 
 def apply(log: Log, decided: RetentionPlan) -> None:

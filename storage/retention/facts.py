@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
+from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.reader import LogReader
+from pyspark_commitlog.storage.record_times import record_times
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +28,11 @@ class SegmentFacts:
     base_offset: int
     next_offset: int  # the base offset of the next segment, or the log end
     size: int  # bytes of the .log
-    largest_timestamp_ms: int  # of its records
+    largest_timestamp_ms: int  # of its batches, also of those that end transactions
     modified_ms: int  # of its file
     first_timestamp_ms: int = NO_TIMESTAMP  # the largest of its first batch
     is_active: bool = False
+    beside_marker_ms: int | None = None  # where a marker has the largest: that of the records around it, or -1
 
     @property
     def timestamp_ms(self) -> int:
@@ -98,6 +104,35 @@ def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp
     logger.warning("%s: not what the log says; the records' own times count", segment.path(names.TIME_INDEX))
     timestamps = (int(window.headers.table["max_timestamp"].max()) for window in segment.batches())
     return max(timestamps, default=NO_TIMESTAMP)
+
+
+def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
+    """The same with a look at what has the largest time in some segments: a record, or the end of a transaction."""
+
+    def look() -> LogFacts:
+        return replace(facts, segments=tuple(_with_marker(log, each, base_offsets) for each in facts.segments))
+
+    return log.looking_again(look)
+
+
+def _with_marker(log: LogReader, facts: SegmentFacts, base_offsets: Collection[int]) -> SegmentFacts:
+    segment = log.segments.floor(facts.base_offset) if facts.base_offset in base_offsets else None
+    if segment is None or segment.largest.timestamp != facts.largest_timestamp_ms or facts.largest_timestamp_ms < 0:
+        return facts
+    with suppress(CorruptionError):  # it is for the report only
+        return replace(facts, beside_marker_ms=_beside_marker(segment))
+    return facts
+
+
+def _beside_marker(segment: LogSegment) -> int | None:
+    """The largest time of the records around the batch that has the largest of all, if that is a marker."""
+    offset = segment.largest.offset
+    for window in segment.batches(segment.position_before(offset - 1), window_bytes=PROBE_BYTES):
+        rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+        if len(rows):
+            is_marker = window.headers.is_control[rows[0]]
+            return max(int(record_times(window.headers).max()), NO_TIMESTAMP) if is_marker else None
+    return None
 
 
 def deleted_files(context: LogContext) -> Iterator[DeletedFile]:

@@ -76,7 +76,8 @@ class SizeRetention:
 class TimeRetention:
     """``retention.ms``: goes when its newest record is older, and not just as old.
 
-    So a record with a time in the future keeps its segment, and all behind it.
+    So a record with a time in the future keeps its segment, and all behind it. A marker, which ends a transaction,
+    counts with the time at which it was written, which is now where history is loaded now.
     """
 
     retention_ms: int
@@ -84,8 +85,10 @@ class TimeRetention:
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
         until_ms = segment.timestamp_ms + self.retention_ms
-        what = "newest record" if segment.largest_timestamp_ms >= 0 else "file, as no record has a time,"
-        reason = f"retention.ms = {self.retention_ms:,}, and its {what} is of {instant(segment.timestamp_ms)}"
+        newest = f"{_newest(segment)} is of {instant(segment.timestamp_ms)}"
+        reason = f"retention.ms = {self.retention_ms:,}, and its {newest}"
+        if segment.beside_marker_ms is not None and segment.beside_marker_ms >= 0:
+            reason += f", while records beside it are of {instant(segment.beside_marker_ms)}"
         if segment.timestamp_ms > situation.now_ms:
             reason += f", {duration(segment.timestamp_ms - situation.now_ms)} in the future"
         return Verdict(situation.now_ms > until_ms, reason, until_ms)
@@ -100,6 +103,12 @@ class SparingRetention:
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
         return Verdict(False, self.reason)
+
+
+def _newest(segment: SegmentFacts) -> str:
+    if segment.largest_timestamp_ms < 0:
+        return "file, as no record has a time,"
+    return "newest record" if segment.beside_marker_ms is None else "newest batch, the end of a transaction,"
 
 
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:

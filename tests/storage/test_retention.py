@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRangeError, PolicyViolationError
-from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.partition_locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader, Marks
@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.retention import (
     survey,
 )
 from tests.support.clock import ManualClock
-from tests.support.logs import NOW_MS, append, config, end_transaction, open_log, rows, write_transactional
+from tests.support.logs import NOW_MS, append, batch, config, end_transaction, open_log, rows, write_transactional
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "retention"
 EXPECTED: Mapping[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
@@ -474,6 +474,28 @@ def test_the_report_says_of_a_segment_until_when_it_is_kept_and_why(tmp_path: Pa
     retain(log)
     assert not any(path.name.startswith("00000000000000000000.") for path in (tmp_path / "canary-0").iterdir())
     assert log.log_start_offset == 109
+
+
+def test_the_report_says_where_the_end_of_a_transaction_is_what_keeps_a_segment(tmp_path: Path) -> None:
+    """History that was loaded two days ago; its records are ten years old."""
+    clock, old_ms = clock_at(), NOW_MS - 3650 * DAY_MS
+    log = open_log(tmp_path / "t-0", clock=clock, retention_ms=7 * DAY_MS, segment_ms=2**62)
+    for n in range(2):
+        log.append(batch(b"x", producer_id=1, base_sequence=n, transactional=True, timestamps=old_ms + n))
+        log.end_transaction(Producer(1, 0), commit=True)
+        log.roll()
+    append(log, b"y", timestamps=NOW_MS)
+    clock.advance(2 * DAY_MS)
+    text = str(retain(log)).splitlines()
+    assert text[0].endswith("nothing goes of 3 segments, 363 bytes")
+    told = (
+        "its newest batch, the end of a transaction, is of 2023-11-14 22:13:20.000 UTC, while records beside it are of"
+    )
+    assert f"{told} 2013-11-16 22:13:20.000 UTC; off the disk by" in text[1]
+    assert f"{told} 2013-11-16 22:13:20.001 UTC; off the disk by" in text[2]
+    assert "newest record is of 2023-11-14" in text[3]
+    clock.advance(6 * DAY_MS)
+    assert len(retain(log).plan.removed) == 3
 
 
 def test_a_long_log_is_told_in_a_few_lines(tmp_path: Path) -> None:
