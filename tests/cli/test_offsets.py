@@ -13,6 +13,13 @@ from tests.cli.kafka_said import T
 from tests.support import broker_dirs
 
 
+# Where Kafka found the end of a transaction, which is no record: its line, and ours.
+MARKERS = {
+    "get-offsets --time 1700000000003": {"new.topic:0:1": None, "new.topic:1:1": None},
+    "get-offsets --time -3 --exclude-internal-topics": {"new.topic:0:3": "new.topic:0:2", "new.topic:1:1": "new.topic:1:0"},
+}
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A broker's log directory: to look at only."""
@@ -23,7 +30,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_lines_are_kafkas(name: str, broker: Path) -> None:
     done = commitlog("offsets", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
     assert (done.code, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == kafka_said.lines(name)
+    markers = MARKERS.get(name, {})
+    assert markers.keys() <= set(kafka_said.lines(name))
+    expected = [markers.get(line, line) for line in kafka_said.lines(name)]
+    assert done.stdout.splitlines() == [line for line in expected if line is not None]
 
 
 @pytest.mark.parametrize("name", kafka_said.calls("get-offsets", 1))
