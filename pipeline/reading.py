@@ -71,11 +71,19 @@ def records_of(
         except OffsetOutOfRangeError:
             if log.log_start_offset <= start:
                 raise
-    behind = log.end_offset(options.isolation)
+    behind = readable_end(log, options)
     if behind < part.end:
         options.loss.report(
             OffsetOutOfRangeError, f"{part.source} ends at {behind} by now, but was to be read up to {part.end}"
         )
+
+
+def readable_end(log: LogReader, options: ReadOptions) -> int:
+    """Up to where ``options`` show a log, as far as what is damaged lets tell where its records are to be left out."""
+    if options.mode is not Mode.DROP_MALFORMED:
+        return log.end_offset(options.isolation)
+    with log.despite_damage():
+        return log.end_offset(options.isolation)
 
 
 def _pieces(

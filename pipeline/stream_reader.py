@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from pyspark_commitlog.pipeline.offsets import (
     offsets_from_nested,
     offsets_to_nested,
 )
-from pyspark_commitlog.pipeline.options import ReadOptions
+from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
 from pyspark_commitlog.pipeline.reading import batches_of
 from pyspark_commitlog.pipeline.watchers import Watchers, watchers_of_this_process
@@ -143,11 +144,16 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._sights(self._options.subscription.partitions_there(self._watchers.manager))
 
     def _sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
-        isolation = self._options.isolation
-        return {
-            each: Sight(log.log_start_offset, log.log_end_offset, log.stable_end(isolation))
-            for each, log in self._watchers.look(partitions).items()
-        }
+        return {each: self._sight(log) for each, log in self._watchers.look(partitions).items()}
+
+    def _sight(self, log: LogWatcher) -> Sight:
+        """Raises CorruptionError where damage hides how far the log goes, unless it is to be passed over."""
+        first, behind, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
+        if self._options.mode is not Mode.DROP_MALFORMED:
+            log.check_readable_to(behind)
+            return Sight(first, behind, log.stable_end(isolation))
+        with log.despite_damage():
+            return Sight(first, behind, log.stable_end(isolation))
 
     def _all_sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
         found = self._sights(partitions)
@@ -169,8 +175,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
             logs = self._watchers.look(ends)  # again: what was seen first under AvailableNow may be long ago, and gone
-            ends |= {each: log.offset_within(begins[each], ends[each], most[each]) for each, log in logs.items()}
+            ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
+
+    def _within(self, log: LogWatcher, start: int, end: int, max_bytes: int) -> int:
+        with log.despite_damage() if self._options.mode is Mode.DROP_MALFORMED else nullcontext():
+            return log.offset_within(start, end, max_bytes)
 
     # A micro-batch
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,17 @@ class Damage(NamedTuple):
 def inside_segments() -> Holes:
     """Of a log of which nothing is known."""
     return Holes.INSIDE_SEGMENTS
+
+
+def always(holes: Holes) -> Callable[[], Holes]:
+    """The same answer each time; it can be pickled."""
+    return partial(Holes, holes)
+
+
+def leave_gaps(headers: BatchHeaders, expected: int) -> bool:
+    """Whether offsets are missing between some neighbours, at least one, or before them, from ``expected`` on."""
+    first, last = headers.table["base_offset"], headers.table["last_offset"]
+    return bool(((first > _behind_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
 
 
 def find_damage(

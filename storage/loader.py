@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.log_end import LogEnd, find_end
 from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
 from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, cut, records_lost, recover, replay
@@ -84,6 +85,7 @@ class LogLoader:
         self.was_closed_cleanly = was_closed_cleanly and self.is_anchored
         self.truncated_bytes = 0
         self._snapshots = set[int]()  # offsets of those there are
+        self._passes_damage = False
 
     # For a writer
 
@@ -276,7 +278,7 @@ class LogLoader:
 
         Only behind the recovery point, where segments are looked at anyhow: opening a long log must stay cheap.
         """
-        if self.context.config.compact:
+        if self.context.holes() is Holes.ANYWHERE:
             return
         behind = [segment.base_offset for segment in segments.reaching(self.recovery_point)]
         for base, following in pairwise(behind):
@@ -422,8 +424,24 @@ class LogLoader:
             self._write_snapshot(producers)
         return producers
 
-    def producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """State below ``end_offset``, as the directory tells it now."""
+    def producers_at(
+        self, end_offset: int, segments: LogSegments, *, despite_damage: bool = False
+    ) -> ProducerStateManager:
+        """State below ``end_offset``, as the directory tells it now; ``despite_damage``, as far as that can be read.
+
+        Raises CorruptionError for damage behind the newest sound snapshot otherwise.
+        """
+        try:
+            return self._producers_at(end_offset, segments)
+        except CorruptionError:
+            if not despite_damage:
+                raise
+            self._passes_damage = True
+            producers = self._producers_at(end_offset, segments)
+            producers.is_partial = True
+            return producers
+
+    def _producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         listing = self.context.filesystem.list(self.context.directory)
         self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
         return self._state_at(end_offset, segments)
@@ -452,7 +470,8 @@ class LogLoader:
 
     def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:
         start_offset = producers.map_end_offset
-        for window in segment.batches(segment.position_before(start_offset)):
+        position = segment.position_before(start_offset)
+        for window in segment.sound_batches(position) if self._passes_damage else segment.batches(position):
             last_offsets = window.headers.table["last_offset"]
             wanted = window.headers[(last_offsets >= start_offset) & (last_offsets < end_offset)]
             if len(wanted):

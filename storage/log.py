@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format import control, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Records
+from pyspark_commitlog.storage.joining import Holes, leave_gaps
 from pyspark_commitlog.storage.loader import write_snapshot
 from pyspark_commitlog.storage.producers import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
 from pyspark_commitlog.storage.reader import Marks
@@ -103,6 +104,8 @@ class Log(SharedLog):
                     f"{self.context.directory}: a replicated set begins at {first}, "
                     f"the log ends at {self._log_end_offset}"
                 )
+            if leave_gaps(analysis.headers, self._log_end_offset) and self.context.holes() is not Holes.ANYWHERE:
+                self.checkpoints.note_holes()
             return Window(0, buffer[: analysis.valid_bytes], analysis.headers), NO_TIMESTAMP
         validated = validate_and_assign_offsets(
             buffer[: analysis.valid_bytes],

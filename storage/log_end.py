@@ -53,6 +53,17 @@ def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool
     return LogEnd(end, damage=None if rest.is_left_by_a_crash() else rest.error())
 
 
+def is_quiet_behind(active: LogSegment, end: int, recovery_point: int | None) -> bool:
+    """Whether what lies behind the size of ``active``, up to which its log ends at ``end``, is no damage: nothing, a
+    write that goes on, or what a crash left of one.
+    """
+    if active.size >= active.file_size:
+        return True
+    rest = _Rest(active, end)
+    is_left = rest.is_torn() or (recovery_point is not None and rest.is_left_by_a_crash())
+    return is_left and active.search(active.file_size).next_sound(active.size + 1) is None
+
+
 def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordError:
     """The error for batches that tell of more than was there when the log was closed; they are left out of its size."""
     position = active.position_reaching(recovery_point)

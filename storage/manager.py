@@ -437,21 +437,31 @@ class LogManager:
             write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
     def holes(self, partition: TopicPartition) -> Holes:
-        """Where offsets may be missing in a partition: where it was compacted, or filled with gaps, the cleaner's
-        checkpoint names it, which a broker makes when its cleaner is on. A partition that neither ``topics.json`` nor a
-        recovery point belongs to was copied here.
+        """Where offsets may be missing in a partition.
+
+        Where it was compacted, or filled with gaps, the cleaner's checkpoint names it; a broker makes that file when
+        its cleaner is on. A partition that neither ``topics.json`` nor a recovery point belongs to was copied here.
         """
+        return self.holes_of_all()(partition)
+
+    def holes_of_all(self) -> Callable[[TopicPartition], Holes]:
+        """The same for any partition; what it goes by is read once."""
         try:
             noted = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
         except CorruptionError:
-            return Holes.ANYWHERE
-        if partition in (noted or ()):
-            return Holes.ANYWHERE
-        if partition[0] in self.described_topics():
-            return Holes.NOWHERE
-        if partition not in self.offsets(names.RECOVERY_POINT_CHECKPOINT):
-            return Holes.ANYWHERE
-        return Holes.INSIDE_SEGMENTS if noted is None else Holes.NOWHERE
+            return lambda _: Holes.ANYWHERE
+        described, recovery_points = self.described_topics(), self.offsets(names.RECOVERY_POINT_CHECKPOINT)
+
+        def told(partition: TopicPartition) -> Holes:
+            if partition in (noted or ()):
+                return Holes.ANYWHERE
+            if partition[0] in described:
+                return Holes.NOWHERE
+            if partition not in recovery_points:
+                return Holes.ANYWHERE
+            return Holes.INSIDE_SEGMENTS if noted is None else Holes.NOWHERE
+
+        return told
 
     def note_holes(self, partition: TopicPartition) -> None:
         """Have the cleaner's checkpoint name a partition, durably: offsets may be missing in it from now on."""

@@ -5,21 +5,23 @@ The markers in the log decide, not the transaction index, which may be missing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptIndexError
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
-from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.segment_reader import LogContext, Window
 
 
 class AbortedTransaction(NamedTuple):
@@ -32,16 +34,29 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
+class TransactionLog(Protocol):
+    """What must be known of a log."""
+
+    segments: LogSegments
+    context: LogContext
+    passes_damage: bool  # whether damaged batches count for nothing, where a marker is looked for
+
+    @property
+    def producers(self) -> ProducerStateManager: ...
+
+
 class Outcomes:
     """How the transactions of a log ended, as far as readers asked; remembered from one fetch to the next."""
 
-    def __init__(
-        self, segments: LogSegments, producers: Callable[[], ProducerStateManager], *, compacted: bool
-    ) -> None:
-        self._segments = segments
-        self._producers = producers
-        self._compacted = compacted
+    def __init__(self, log: TransactionLog) -> None:
+        """Of what ``log`` holds now."""
+        self._log = log
+        self._segments = log.segments
         self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked for
+
+    @cached_property
+    def _is_compacted(self) -> bool:
+        return self._log.context.holes() is Holes.ANYWHERE
 
     def hidden_rows(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
@@ -71,7 +86,7 @@ class Outcomes:
         """
         if marker.is_commit:
             return INT64_MAX
-        if self._compacted:
+        if self._is_compacted:
             with suppress(CorruptIndexError):
                 for entry in segment.txn_index.entries:
                     if entry.last_offset == offset:
@@ -93,7 +108,8 @@ class Outcomes:
         """Offset of the next marker of a producer from ``position`` on, and from where on it hides records."""
         for each in self._segments.reaching(segment.base_offset):
             # By base offset: a compaction goes on with segments from before other processes made it look again.
-            for window in each.batches(position if each.base_offset == segment.base_offset else 0):
+            begin = position if each.base_offset == segment.base_offset else 0
+            for window in each.sound_batches(begin) if self._log.passes_damage else each.batches(begin):
                 of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
                 markers, _ = read_markers(window._replace(headers=of_producer))
                 for offset, marker in markers.items():
@@ -102,7 +118,7 @@ class Outcomes:
 
     def _hidden_from_open(self, producer_id: int) -> int:
         """Without a marker: committed, and compaction dropped it, or still open."""
-        producer = self._producers().last_entry(producer_id)
+        producer = self._log.producers.last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
 
 

@@ -213,6 +213,7 @@ class ProducerStateManager:
         """Knows nobody yet. ``partition`` is what errors call it."""
         self.partition = partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.is_partial = False  # damage hides some of what they did
         self.reset(map_end_offset)
 
     def reset(self, map_end_offset: int) -> None:

@@ -8,7 +8,7 @@ means: look again, by offset.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -96,9 +96,11 @@ class Checkpoints(Protocol):
 class KeptInMemory:
     """Marks of a log that stands alone, without a log directory around it."""
 
-    def __init__(self, recovery_point: int | None = 0, log_start_offset: int = 0) -> None:
+    def __init__(
+        self, recovery_point: int | None = 0, log_start_offset: int = 0, holes: Holes = Holes.INSIDE_SEGMENTS
+    ) -> None:
         self._marks = Marks(recovery_point, log_start_offset)
-        self._holes = Holes.INSIDE_SEGMENTS
+        self._holes = holes
 
     def read(self) -> Marks:
         return self._marks
@@ -127,6 +129,8 @@ class SegmentDescription(NamedTuple):
 
 class LogReader:
     """A partition's log, to read."""
+
+    passes_damage = False  # see despite_damage
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self.context = replace(context, holes=self._find_holes)
@@ -209,7 +213,7 @@ class LogReader:
 
     def _forget_outcomes(self) -> None:
         """After segments or producer state were replaced."""
-        self._outcomes = Outcomes(self.segments, lambda: self.producers, compacted=self.context.config.compact)
+        self._outcomes = Outcomes(self)
 
     def _expire_producers(self) -> None:
         """Forget idle producers, every ten minutes of a log that stays open, as a broker does."""
@@ -271,7 +275,23 @@ class LogReader:
         self._producers = producers
 
     def _find_producers(self) -> ProducerStateManager:
-        return self._loader().producers_at(self._log_end_offset, self.segments)
+        loader = self._loader()
+        return loader.producers_at(self._log_end_offset, self.segments, despite_damage=self.passes_damage)
+
+    @contextmanager
+    def despite_damage(self) -> Iterator[None]:
+        """Within it, damaged batches count for nothing where it is asked how transactions ended.
+
+        Where nothing is damaged, it changes nothing.
+        """
+        was, self.passes_damage = self.passes_damage, True
+        try:
+            yield
+        finally:
+            self.passes_damage = was
+            if self._producers is not None and self._producers.is_partial and not was:
+                self._producers = None
+                self._forget_outcomes()
 
     @property
     def last_stable_offset(self) -> int:
@@ -348,12 +368,12 @@ class LogReader:
                 f"{self._log_start_offset} to {self._log_end_offset}"
             )
         if start_offset >= bound:
-            self._check_end_read(start_offset)
+            self.check_readable_to(start_offset)
             return None
         found = self._find(start_offset)
         if found is None:
             self._check_nothing_missing(start_offset)
-            self._check_end_read(self._log_end_offset)
+            self.check_readable_to(self._log_end_offset)
             return None
         segment, position = found
         end = self._position_of_bound(segment, bound)
@@ -383,8 +403,8 @@ class LogReader:
                 return segment, position
         return None
 
-    def _check_end_read(self, offset: int) -> None:
-        """Raise the damage that lies where the log seems to end, for who read up to there."""
+    def check_readable_to(self, offset: int) -> None:
+        """Raise the damage that lies where the log seems to end, for a read that reaches it."""
         if offset >= self._log_end_offset and self._end_damage is not None:
             raise self._end_damage
 
@@ -471,7 +491,7 @@ class LogReader:
             if before is not None:
                 offset = self._passing_over(offset, timespan)
             if offset >= min(end, bound):
-                self._check_end_read(offset)
+                self.check_readable_to(offset)
                 return None
             data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes))
             if data is not None:

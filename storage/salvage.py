@@ -1,9 +1,8 @@
 """What can be read of a damaged log: every record of the batches that are right, and a word about each that is not.
 
 A batch is right whose checksum, offsets and records are. Where a header is so wrong that nobody knows where the next
-batch begins, reading goes on at the next entry of the offset index at which one with a right checksum lies, or in the
-next segment. In transactions, what a damaged marker said is not known: the next one of its producer counts, and the
-transaction index where it names the records as aborted.
+batch begins, one with a right checksum is searched for. In transactions, what a damaged marker said is not known: the
+next one of its producer counts, and the transaction index where it names the records as aborted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
 from pyspark_commitlog.storage.reader import FETCH_BYTES, REOPEN_ATTEMPTS, Isolation, LogReader
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, Window
+from pyspark_commitlog.storage.segment_reader import Window
 
 Told = Callable[[CorruptionError], None]
 
@@ -41,10 +40,12 @@ def salvaged_records(
     holds are passed over without a word.
     """
     salvage = _Salvage(reader, told, isolation)
-    for data in salvage.fetches(start, end):
-        for records in salvage.records(data, start, end, columns, timespan):
-            if len(records):
-                yield records
+    with reader.despite_damage():
+        for data in salvage.fetches(start, end):
+            for records in salvage.records(data, start, end, columns, timespan):
+                if len(records):
+                    yield records
+        salvage.tell_end(end)
 
 
 class _Salvage:
@@ -61,6 +62,13 @@ class _Salvage:
         if place not in self._known:
             self._known.add(place)
             self._told(error)
+
+    def tell_end(self, end: int) -> None:
+        """Damage where the log seems to end, for who read up to there."""
+        try:
+            self._reader.check_readable_to(end)
+        except CorruptionError as error:
+            self._tell(error)
 
     def fetches(self, offset: int, end: int) -> Iterator[FetchData]:
         """Right batches from ``offset`` on, up to the one that reaches ``end``."""
@@ -118,7 +126,8 @@ class _Salvage:
                     raise CorruptRecordError("a batch is not whole", path=segment.path(names.LOG), position=position)
             except CorruptRecordError as error:
                 self._tell(error)
-                position = _next_right(segment, position)
+                found = segment.search(segment.size).next_sound(position + 1)
+                position = segment.size if found is None else found
 
     def _with_right_checksums(self, segment: LogSegment, window: Window, first: int, end: int) -> Window:
         is_right = formats.checksums_match(window.buffer, window.headers)
@@ -192,14 +201,3 @@ def _above(window: Window, floor: int, ceiling: int) -> Bools:
     reached = np.maximum.accumulate(np.where(inside, last, -1))
     is_above: Bools = last > np.concatenate(([-1], reached[:-1]))
     return inside & is_above
-
-
-def _next_right(segment: LogSegment, position: int) -> int:
-    """The position of the next entry of the offset index at which a batch with a right checksum lies, or the end."""
-    positions = segment.offset_index.positions
-    for candidate in positions[positions > position].tolist():
-        with suppress(CorruptRecordError):
-            window = next(segment.walk(candidate, segment.size, PROBE_BYTES), None)
-            if window is not None and formats.checksums_match(window.buffer, window.headers[:1])[0]:
-                return int(candidate)
-    return segment.size

@@ -217,6 +217,18 @@ class SegmentReader:
         if position < end:
             raise self._not_whole(position, end)
 
+    def sound_batches(self, position: int = 0) -> Iterator[Window]:
+        """Like :meth:`batches`, but damage is passed over without a word, up to the next batch that is right."""
+        end = self.size
+        while position < end:
+            try:
+                for window in self.batches(position, end):
+                    position = window.position + window.headers.end
+                    yield window
+            except CorruptionError:
+                found = self.search(end).next_sound(position + 1)
+                position = end if found is None else found
+
     def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
         """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
         following = self._offset_behind(window, end)

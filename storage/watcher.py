@@ -5,13 +5,15 @@ For streaming queries: a look before every micro-batch, and tasks that read a li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.loader import LoadedLog
+from pyspark_commitlog.storage.log_end import is_quiet_behind
 from pyspark_commitlog.storage.reader import Isolation, LogReader, Marks
 from pyspark_commitlog.storage.recovery import replay
 from pyspark_commitlog.storage.segment import LogSegment
@@ -48,7 +50,7 @@ class LogWatcher(LogReader):
         self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:
-        """False where the active segment was cut."""
+        """False where the active segment was cut, or what was appended is damaged."""
         active = self.segments.active
         if active.file_size < active.size:
             return False
@@ -62,7 +64,7 @@ class LogWatcher(LogReader):
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
             active.offset_index.close()
             self._indexed_bytes = active.size
-        return True
+        return is_quiet_behind(active, self._log_end_offset, self._marks.recovery_point)
 
     def rest(self, start: int, end: int) -> None:
         """Give back the files of the segments that hold offsets from ``start`` up to ``end``, but for the active one's.
@@ -86,7 +88,16 @@ class LogWatcher(LogReader):
         A power cut may take such a marker, and a record then gets its offset: who remembers to have read up to behind
         the marker would never see the record.
         """
-        return self.looking_again(lambda: self._stable_end(self.end_offset(isolation)))
+        bound = self.end_offset(isolation)
+        return self._despite_damage(lambda: self._stable_end(bound), bound)
+
+    def _despite_damage(self, look: Callable[[], int], otherwise: int) -> int:
+        try:
+            return self.looking_again(look)
+        except CorruptionError:
+            if not self.passes_damage:
+                raise
+            return otherwise
 
     def _stable_end(self, bound: int) -> int:
         if not len(self.segments):
@@ -108,9 +119,9 @@ class LogWatcher(LogReader):
     def offset_within(self, start: int, end: int, max_bytes: int) -> int:
         """Where to end a read from ``start`` to ``end`` so that it takes at most ``max_bytes`` of log: behind a batch.
 
-        At least one batch is taken, and never more than up to ``end``.
+        At least one batch is taken, and never more than up to ``end``: up to there where damage is passed over.
         """
-        return self.looking_again(lambda: self._offset_within(start, end, max_bytes))
+        return self._despite_damage(lambda: self._offset_within(start, end, max_bytes), end)
 
     def _offset_within(self, start: int, end: int, max_bytes: int) -> int:
         left = max_bytes

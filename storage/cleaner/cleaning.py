@@ -273,7 +273,8 @@ class _Round:
     def _clean_group(self, log: Log, group: Sequence[LogSegment], rules: Rules, transactions: Transactions) -> int:
         """Write a group anew and swap it in; how many segments it is then.
 
-        On disk after a crash before the swap: the old segments, and ``.cleaned`` files that opening removes.
+        On disk after a crash before the swap: the old segments, and ``.cleaned`` files that opening removes, and
+        perhaps a note that offsets may be missing.
         """
         found: dict[int, FileStatus] = {segment.base_offset: segment.status() for segment in group}
         output = Output(log.context, group[0].base_offset)
@@ -282,6 +283,7 @@ class _Round:
                 self._clean_segments(group, rules, transactions, output)
                 new = output.finish(found[group[-1].base_offset].modified_ms)
                 self.check()
+                log.checkpoints.note_holes()
                 segments = replacing.enter_context(log.replacing_segments(found))
             except BaseException:
                 output.discard()

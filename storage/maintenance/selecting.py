@@ -44,8 +44,14 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
     chosen = _choose(manager, topics, parse_names("--topics", wanted))
     settings = _Settings(manager, overrides)
     told, damage = _checkpointed(manager)
+    holes = manager.holes_of_all()
     partitions = tuple(
-        replace(of_topic, number=number, checkpointed=CheckpointedOffsets(*(each.get((name, number)) for each in told)))
+        replace(
+            of_topic,
+            number=number,
+            checkpointed=CheckpointedOffsets(*(each.get((name, number)) for each in told)),
+            holes=holes((name, number)),
+        )
         for name in sorted(chosen)
         for of_topic in [settings.of(topics[name], chosen[name])]
         for number in topics[name].partitions

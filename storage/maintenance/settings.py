@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, no
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.given_settings import config_of
 from pyspark_commitlog.storage.internal_topics import is_internal
+from pyspark_commitlog.storage.joining import Holes, always
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.retention import CHECK_INTERVAL_MS
@@ -153,6 +154,7 @@ class Partition:
     chosen: Chosen = Chosen.BY_NAME
     is_ours: bool = True  # all of its settings are known, as of a topic that this engine made
     ungiven: frozenset[str] = frozenset()  # of the settings by which records go, those that nobody gave
+    holes: Holes = Holes.INSIDE_SEGMENTS  # where offsets may be missing
 
     @property
     def spared(self) -> str | None:
@@ -173,10 +175,11 @@ class Partition:
 
     def context(self, run: MaintenanceRun) -> LogContext:
         """What those who only look at its files need."""
-        return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False)
+        holes = always(Holes.ANYWHERE if self.config.compact else self.holes)
+        return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False, holes=holes)
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
         """The log as it is; the marks are those of the run's beginning, which may be lower than those of now."""
-        marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0)
+        marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

@@ -10,6 +10,7 @@ from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, encode_snapshot
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn, decode_aborted, encode_aborted
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from pyspark_commitlog.storage.reader import LogReader
@@ -132,6 +133,10 @@ class _ProducerWalk:
         if self._is_there(log_end_offset) and self._producers.map_end_offset == log_end_offset:
             yield from self._of_snapshot(log_end_offset)
 
+    @property
+    def _may_lack_offsets(self) -> bool:
+        return self._context.config.compact or self._context.holes() is Holes.ANYWHERE
+
     def _is_there(self, snapshot_offset: int) -> bool:
         return self._context.filesystem.status(self._snapshot_path(snapshot_offset)) is not None
 
@@ -144,7 +149,7 @@ class _ProducerWalk:
         state_end = self._producers.map_end_offset
         if base_offset == first == 0:
             return False
-        if base_offset > first and (state_end == base_offset or (self._context.config.compact and not self.has_damage)):
+        if base_offset > first and (state_end == base_offset or (self._may_lack_offsets and not self.has_damage)):
             self._producers.map_end_offset = base_offset
             return True
         self._is_state_whole = False
@@ -162,7 +167,7 @@ class _ProducerWalk:
 
     @property
     def _may_know_more(self) -> bool:
-        return self._context.config.compact or not self._is_state_whole
+        return self._may_lack_offsets or not self._is_state_whole
 
     # Snapshots
 
