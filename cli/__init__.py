@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pyspark_commitlog import storage
+from pyspark_commitlog.cli.kafka_flags import KafkaCommand
 from pyspark_commitlog.cli.output import DAMAGED
 
 COMMANDS = (
@@ -58,7 +60,7 @@ class _Commands(Mapping[str, TyperCommand]):
             raise KeyError(name)
         function = name.replace("-", "_")
         one = typer.Typer(add_completion=False, **_LOOKS)
-        one.command(name)(getattr(import_module(f"pyspark_commitlog.cli.{function}"), function))
+        one.command(name, cls=KafkaCommand)(getattr(import_module(f"pyspark_commitlog.cli.{function}"), function))
         command = typer.main.get_command(one)
         assert isinstance(command, TyperCommand)
         return command
@@ -78,8 +80,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(version("spark-commitlog"))
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
     """Makes every command a subcommand."""
 
 

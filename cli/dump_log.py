@@ -23,7 +23,7 @@ class Format(StrEnum):
 
 
 def _string_decoder(name: str | None) -> str | None:
-    if name is not None and name not in STRING_DECODERS:
+    if name and name not in STRING_DECODERS:
         raise typer.BadParameter(f"{name!r} is a Java class; only {STRING_DECODERS[0]!r} can be used here")
     return name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -15,27 +16,17 @@ import typer
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import resetting
 from pyspark_commitlog.cli.flags import AsJson, LogDir, complete_topic, only
+from pyspark_commitlog.cli.group_tables import (
+    STATES_KNOWN,
+    TYPES_KNOWN,
+    chosen_among,
+    show_list,
+    show_members,
+    show_offsets,
+    show_states,
+)
 from pyspark_commitlog.cli.output import Column, Failures, fail, nearest, print_json, print_table
 
-OFFSETS = (
-    Column("GROUP"),
-    Column("TOPIC"),
-    Column("PARTITION", 10, is_number=True),
-    Column("CURRENT-OFFSET", is_number=True),
-    Column("LOG-END-OFFSET", is_number=True),
-    Column("LAG", is_number=True),
-    Column("CONSUMER-ID"),
-    Column("HOST"),
-    Column("CLIENT-ID"),
-)
-STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
-MEMBERS = (
-    Column("GROUP"),
-    Column("CONSUMER-ID"),
-    Column("HOST"),
-    Column("CLIENT-ID"),
-    Column("#PARTITIONS", is_number=True),
-)
 NEW_OFFSETS = (
     Column("GROUP", 30),
     Column("TOPIC", 30),
@@ -46,15 +37,26 @@ SINK_PREFIX = "__sink."
 HOLDER = "commitlog groups"
 
 
-List = Annotated[bool, typer.Option("--list", help="The names, one a line; with --state, states too.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Offsets and lag; with --state, the state.")]
+List = Annotated[bool, typer.Option("--list", help="The names, one a line; with --state and --type, those too.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Offsets and lag, or with --state or --members those.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Forget groups; with --dry-run only say which.")]
 DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Forget what a group committed for --topic.")]
 ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Commit other offsets; shown without --execute.")]
 Group = Annotated[list[str] | None, typer.Option(help="A group; may be given again.")]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
-State = Annotated[bool, typer.Option("--state", help="States instead of offsets.")]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state", metavar="[STATES]", help="States instead of offsets; with --list only groups in these: Stable,Empty."
+    ),
+]
+Type = Annotated[
+    str | None,
+    typer.Option("--type", metavar="[TYPES]", help="With --list: types, or only groups of these: Classic,Consumer."),
+]
+Offsets = Annotated[bool, typer.Option("--offsets", help="Offsets and lag, as without it.")]
 Members = Annotated[bool, typer.Option("--members", help="Members of the last generation instead of offsets.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: what was assigned to each.")]
 Topic = Annotated[
     list[str] | None,
     typer.Option(autocompletion=complete_topic, help="A topic, or partitions of one: orders:0,2; may be given again."),
@@ -69,6 +71,13 @@ ToDatetime = Annotated[
 ]
 ByDuration = Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")]
 ShiftBy = Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CSV", help="To the offsets in a file of topic,partition,offset; of several groups, group first."
+    ),
+]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as such a file.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Commit the offsets of --reset-offsets.")]
 
@@ -83,8 +92,11 @@ def groups(  # the flags are those of kafka-consumer-groups
     reset_offsets: ResetOffsets = False,
     group: Group = None,
     all_groups: AllGroups = False,
-    state: State = False,
+    state: State = None,
+    types: Type = None,
+    offsets: Offsets = False,
     members: Members = False,
+    verbose: Verbose = False,
     topic: Topic = None,
     all_topics: AllTopics = False,
     to_earliest: ToEarliest = False,
@@ -94,6 +106,8 @@ def groups(  # the flags are those of kafka-consumer-groups
     to_datetime: ToDatetime = None,
     by_duration: ByDuration = None,
     shift_by: ShiftBy = None,
+    from_file: FromFile = None,
+    export: Export = False,
     dry_run: DryRun = False,
     execute: Execute = False,
     as_json: AsJson = False,
@@ -110,8 +124,12 @@ def groups(  # the flags are those of kafka-consumer-groups
         delete_offsets=delete_offsets,
         reset_offsets=reset_offsets,
     )
-    if (execute and dry_run) or (state and members):
-        raise typer.BadParameter("--execute and --dry-run exclude each other, and --state and --members")
+    if (execute and dry_run) or (export and as_json):
+        raise typer.BadParameter("--execute and --dry-run exclude each other, and --export and --json")
+    if (state is not None) + members + offsets > 1:
+        raise typer.BadParameter("--members, --offsets and --state exclude each other")
+    if not list_groups and (state or types is not None):
+        raise typer.BadParameter("--type, and values of --state, go with --list")
     scenarios: dict[str, Any] = {
         "to_earliest": to_earliest,
         "to_latest": to_latest,
@@ -120,9 +138,10 @@ def groups(  # the flags are those of kafka-consumer-groups
         "to_datetime": to_datetime,
         "by_duration": by_duration,
         "shift_by": shift_by,
+        "from_file": from_file,
     }
     target = resetting.target(**scenarios) if reset_offsets else None
-    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, members, execute)
+    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
     with storage.LogManager.open(log_dir) as manager:
         _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
 
@@ -134,9 +153,12 @@ class _Asked(NamedTuple):
     all_groups: bool
     topics: Sequence[str]
     all_topics: bool
-    states: bool
+    states: str | None  # None: not asked for; empty: all
+    types: str | None
     members: bool
+    verbose: bool
     execute: bool
+    export: bool
 
 
 class _Groups:
@@ -151,7 +173,7 @@ class _Groups:
         self._failures = Failures()
         self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
 
-    def run(self, action: str, asked: _Asked, target: resetting.Target | None) -> None:
+    def run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
         """Do it; then tell what could not be told: of partitions that are damaged, or not here."""
         missing = self._lags.missing() if action == "--list" or asked.all_groups else None
         if missing is not None:
@@ -159,9 +181,9 @@ class _Groups:
         self._run(action, asked, target)
         self._failures.end()
 
-    def _run(self, action: str, asked: _Asked, target: resetting.Target | None) -> None:
+    def _run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
         if action == "--list":
-            self._list(with_state=asked.states)
+            self._list(asked)
             return
         names = self._chosen(asked, may_be_new=target is not None)
         if target is not None:
@@ -171,7 +193,7 @@ class _Groups:
         elif action == "--delete":
             self._delete(names)
         else:
-            self._describe(names, states=asked.states, members=asked.members)
+            self._describe(names, asked)
 
     def _chosen(self, asked: _Asked, *, may_be_new: bool) -> list[str]:
         if bool(asked.groups) == asked.all_groups:
@@ -182,54 +204,21 @@ class _Groups:
                 fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
         return list(self._known) if asked.all_groups else list(dict.fromkeys(asked.groups))
 
-    def _list(self, *, with_state: bool) -> None:
-        known = self._known.values()
-        if self._as_json:
-            print_json({"group": each.name, "state": each.state, "members": len(each.members)} for each in known)
-        elif with_state:
-            print_table((Column("GROUP", 25), Column("STATE")), [(each.name, each.state) for each in known])
-        else:
-            for each in known:
-                typer.echo(each.name)
+    def _list(self, asked: _Asked) -> None:
+        states = chosen_among("--state", STATES_KNOWN, asked.states)
+        types = chosen_among("--type", TYPES_KNOWN, asked.types)
+        found = [each for each in self._known.values() if each.state in states and each.type in types]
+        with_type, with_state = asked.types is not None, asked.states is not None
+        show_list(found, with_type=with_type, with_state=with_state, as_json=self._as_json)
 
-    def _describe(self, names: Iterable[str], *, states: bool, members: bool) -> None:
+    def _describe(self, names: Iterable[str], asked: _Asked) -> None:
         found = [self._known[name] for name in names]
-        if states:
-            self._states(found)
-        elif members:
-            self._members(found)
-        elif self._as_json:
-            print_json(_json(lag) for each in found for lag in self._lags.lags(each))
+        if asked.states is not None:
+            show_states(found, as_json=self._as_json)
+        elif asked.members:
+            show_members(found, is_verbose=asked.verbose, as_json=self._as_json)
         else:
-            for each in found:
-                print_table(OFFSETS, map(_row, self._lags.lags(each)))
-
-    def _states(self, found: Iterable[storage.GroupDescription]) -> None:
-        if self._as_json:
-            print_json(
-                {
-                    "group": each.name,
-                    "assignment_strategy": each.protocol,
-                    "state": each.state,
-                    "members": len(each.members),
-                }
-                for each in found
-            )
-        else:
-            print_table(STATES, [(each.name, each.protocol, each.state, len(each.members)) for each in found])
-
-    def _members(self, found: Iterable[storage.GroupDescription]) -> None:
-        if self._as_json:
-            print_json(_member(each.name, member) for each in found for member in each.members)
-            return
-        for each in found:
-            print_table(
-                MEMBERS,
-                [
-                    (each.name, member.consumer_id, member.host, member.client_id, len(member.partitions))
-                    for member in each.members
-                ],
-            )
+            show_offsets(map(self._lags.lags, found), as_json=self._as_json)
 
     # Changing
 
@@ -258,12 +247,19 @@ class _Groups:
         else:
             typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
 
-    def _reset(self, names: Sequence[str], target: resetting.Target, asked: _Asked) -> None:
+    def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
         """A plan of all groups first, so that what is wrong is told before anything is changed."""
-        if bool(asked.topics) == asked.all_topics:
+        is_by_file = isinstance(target, Path)
+        if not is_by_file and bool(asked.topics) == asked.all_topics:
             raise typer.BadParameter("--reset-offsets needs either --topic, once for each, or --all-topics")
-        plans = {name: dict(self._plan(name, target, asked.topics)) for name in names}
-        self._check_here(names, is_fatal=asked.execute)
+        if is_by_file and (asked.topics or asked.all_topics):
+            raise typer.BadParameter("--from-file names the topics: --topic and --all-topics do not go with it")
+        plans = (
+            self._plans_in(target, names)
+            if isinstance(target, Path)
+            else {name: dict(self._plan(name, target, asked.topics)) for name in names}
+        )
+        self._check_here(list(plans), is_fatal=asked.execute)
         if asked.execute:
             self._manager.check_writable()
             for name, plan in plans.items():
@@ -272,11 +268,30 @@ class _Groups:
         else:
             typer.echo("nothing is changed without --execute", err=True)
         rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
-        if self._as_json:
+        self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
+
+    def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: _Asked, *, with_group: bool) -> None:
+        if asked.export:
+            typer.echo(resetting.to_csv(rows, with_group=with_group), nl=False)
+        elif self._as_json:
             keys = ("group", "topic", "partition", "new_offset")
             print_json({**dict(zip(keys, row, strict=True)), "committed": asked.execute} for row in rows)
         else:
             print_table(NEW_OFFSETS, rows)
+
+    def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+        """What a file says of the groups that are asked for."""
+        there, found = self._lags.looks.partitions(), resetting.from_csv(path, names)
+        plans: dict[str, dict[tuple[str, int], int]] = {}
+        for name in names:
+            if name not in found:
+                typer.echo(f"commitlog: {path} has no offsets of group {name!r}", err=True)
+                continue
+            for (topic, partition), offset in found[name].items():
+                [place] = resetting.places(f"{topic}:{partition}", there)
+                with self._lags.looks.look(place) as log:
+                    plans.setdefault(name, {})[place] = resetting.within(log, offset)
+        return plans
 
     def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
         """That all of them can be committed to, before one is."""
@@ -317,38 +332,3 @@ class _Groups:
 
 def _listed(places: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in places)
-
-
-def _row(lag: storage.PartitionLag) -> tuple[object, ...]:
-    member = lag.member
-    return (
-        lag.group,
-        lag.topic,
-        lag.partition,
-        None if lag.committed is None else lag.committed.offset,
-        None if lag.log is None else lag.log.log_end_offset,
-        lag.lag,
-        *((None, None, None) if member is None else (member.consumer_id, member.host, member.client_id)),
-    )
-
-
-def _json(lag: storage.PartitionLag) -> dict[str, Any]:
-    names = [column.name.lower().replace("-", "_") for column in OFFSETS]
-    shown: dict[str, Any] = dict(zip(names, _row(lag), strict=True))
-    shown["lag_seconds"] = None if lag.lag_ms is None else lag.lag_ms / 1000
-    if lag.log is not None:
-        shown |= {"log_start_offset": lag.log.log_start_offset, "last_stable_offset": lag.log.last_stable_offset}
-    if lag.committed is not None:
-        shown |= {"metadata": lag.committed.metadata, "commit_timestamp": lag.committed.commit_timestamp}
-    return shown
-
-
-def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
-    return {
-        "group": group,
-        "consumer_id": member.consumer_id,
-        "group_instance_id": member.instance_id,
-        "host": member.host,
-        "client_id": member.client_id,
-        "partitions": [{"topic": topic, "partition": partition} for topic, partition in member.partitions],
-    }

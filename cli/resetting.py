@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,19 +20,66 @@ from pyspark_commitlog.cli.output import fail
 Target = Callable[["storage.LogReader", int | None], int]
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+UNQUOTED_MAX, FIRST_UNQUOTED = 24, "-"  # of a text without quotes in Jackson's CSV: length, and first character
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
-def target(**given: Any) -> Target:
-    """What one of the flags asks for, given by name; None, or False, where one is absent."""
+def target(**given: Any) -> Target | Path:
+    """What one of the flags asks for, given by name; None, or False, where one is absent. A path: a file says it."""
     present = [(flag(name), value) for name, value in given.items() if value is not None and value is not False]
     if len(present) != 1:
         raise typer.BadParameter(f"--reset-offsets needs exactly one of {', '.join(map(flag, given))}")
     [(scenario, value)] = present
+    if isinstance(value, Path):
+        return value
     return _SCENARIOS[scenario](value)
 
 
-def _within(log: storage.LogReader, offset: int) -> int:
+def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+    """Offsets by group and partition, from a file that ``--export`` wrote: ``topic,partition,offset`` of one group.
+
+    Rows of several groups begin with the group. Those of others than ``groups`` are passed over, as by Kafka's tool.
+    """
+    found: dict[str, dict[tuple[str, int], int]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in (reader := csv.reader(file)):
+                if row:
+                    group, place, offset = _csv_row(row, groups, f"{path}, line {reader.line_num}")
+                    found.setdefault(group, {})[place] = offset
+    except (UnicodeDecodeError, csv.Error) as error:
+        fail(f"{path}: {error}")
+    return {group: found[group] for group in groups if group in found}
+
+
+def _csv_row(row: Sequence[str], groups: Sequence[str], where: str) -> tuple[str, tuple[str, int], int]:
+    is_of_one = len(groups) == 1 and len(row) == 3
+    try:
+        group, topic, partition, offset = (*groups, *row) if is_of_one else row
+        return group, (topic, int(partition)), int(offset)
+    except ValueError:
+        expected = "topic,partition,offset or group,topic,partition,offset" if len(groups) == 1 else _OF_SEVERAL
+        fail(f"{where}: {','.join(row)!r} is not of the form {expected}")
+
+
+_OF_SEVERAL = "group,topic,partition,offset, as several groups need it"
+
+
+def to_csv(rows: Iterable[tuple[str, str, int, int]], *, with_group: bool) -> str:
+    """Rows of group, topic, partition and offset as a file for ``--from-file``, of here and of Kafka's tool."""
+    shown = (row if with_group else row[1:] for row in rows)
+    return "".join(",".join(map(_csv_cell, row)) + "\n" for row in shown)
+
+
+def _csv_cell(value: object) -> str:
+    """Quoted where Kafka's tool quotes, whose library looks for no more than is quick."""
+    text = str(value)
+    if isinstance(value, int) or (len(text) <= UNQUOTED_MAX and all(each >= FIRST_UNQUOTED for each in text)):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def within(log: storage.LogReader, offset: int) -> int:
     """The nearest offset there is, as Kafka's tool takes it, and says so."""
     nearest = min(max(offset, log.log_start_offset), log.log_end_offset)
     if nearest != offset:
@@ -41,7 +90,7 @@ def _within(log: storage.LogReader, offset: int) -> int:
 def _shifted(log: storage.LogReader, current: int | None, by: int) -> int:
     if current is None:
         fail(f"{log.context.directory}: --shift-by needs a committed offset, and the group has none here")
-    return _within(log, current + by)
+    return within(log, current + by)
 
 
 def _first_not_older(timestamp_ms: int) -> Target:
@@ -65,7 +114,7 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
     "--to-earliest": lambda _: lambda log, _: log.log_start_offset,
     "--to-latest": lambda _: lambda log, _: log.log_end_offset,
     "--to-current": lambda _: lambda log, current: log.log_end_offset if current is None else current,
-    "--to-offset": lambda offset: lambda log, _: _within(log, offset),
+    "--to-offset": lambda offset: lambda log, _: within(log, offset),
     "--shift-by": lambda by: lambda log, current: _shifted(log, current, by),
     "--to-datetime": lambda text: _first_not_older(parse_instant("--to-datetime", text)),
     "--by-duration": lambda text: _first_not_older(time.time_ns() // 1_000_000 - _duration_ms(text)),

@@ -10,7 +10,7 @@ import typer
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.arguments import parse_pairs
 from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, TopicNames, only
-from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_table
+from pyspark_commitlog.cli.output import Column, fail, is_watched, print_json, print_table
 from pyspark_commitlog.cli.selecting import matching
 
 COLUMNS = (
@@ -27,6 +27,7 @@ Alter = Annotated[bool, typer.Option("--alter", help="Give topics more partition
 Delete = Annotated[bool, typer.Option("--delete", help="Delete topics with all their records.")]
 Partitions = Annotated[int | None, typer.Option(help="How many, with --create (1 without) and --alter.")]
 Config = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create; may be given again.")]
+TopicId = Annotated[str | None, typer.Option(help="With --describe: the topic that has this id, instead of --topic.")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="No such topic is no failure.")]
 IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="That the topic is there is no failure.")]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Without __consumer_offsets and its like.")]
@@ -43,6 +44,7 @@ def topics(  # the flags are those of kafka-topics
     alter: Alter = False,
     delete: Delete = False,
     topic: TopicNames = None,
+    topic_id: TopicId = None,
     partitions: Partitions = None,
     config: Config = None,
     if_exists: IfExists = False,
@@ -61,15 +63,19 @@ def topics(  # the flags are those of kafka-topics
     action = only(list=list_topics, describe=describe, create=create, alter=alter, delete=delete)
     if topic is None and action in ("--create", "--alter", "--delete"):
         raise typer.BadParameter(f"{action} needs --topic")
+    if topic_id is not None and (not describe or topic is not None):
+        raise typer.BadParameter("--topic-id goes with --describe, and without --topic")
     with storage.LogManager.open(log_dir, create=create) as manager:
         if create:
             _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
             return
         there = manager.topics()
-        if if_exists and topic not in there:
+        if if_exists and topic_id is None and topic not in there:
             return
         is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never means internal topics
         found = matching(there, topic, exclude_internal=exclude_internal or is_risky)
+        if topic_id is not None:
+            found = _with_id(manager, found, topic_id, may_be_missing=if_exists)
         if topics_with_overrides:
             found = [each for each in found if each.configs]
         if alter:
@@ -83,6 +89,15 @@ def topics(  # the flags are those of kafka-topics
 
 
 # Showing
+
+
+def _with_id(
+    manager: storage.LogManager, topics: Sequence[storage.TopicDescription], topic_id: str, *, may_be_missing: bool
+) -> list[storage.TopicDescription]:
+    found = [each for each in topics if storage.topic_id(manager, each) == topic_id]
+    if not found and not may_be_missing:
+        fail(f"no topic has the id {topic_id!r}; commitlog topics --describe lists ids")
+    return found
 
 
 def _list(found: Sequence[storage.TopicDescription], *, as_json: bool) -> None:

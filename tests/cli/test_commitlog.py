@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.cli import COMMANDS
+from pyspark_commitlog.cli import COMMANDS, _Commands, kafka_flags
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
 from tests.cli import in_process
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "dumps"
 FIRST = "0" * 20
+KAFKAS_FLAGS = json.loads((GOLDEN.parent / "tools" / "flags.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -283,3 +286,43 @@ def test_an_address_of_another_file_system_is_no_local_folder(
     assert done.code == 1
     assert "a log lives on a file system that every worker mounts, not on hdfs:" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"log", "o.json"}
+
+
+# --- flags of Kafka's tools that mean nothing here
+
+ANSWERS = [
+    (command, flag, answer)
+    for command in ("topics", "configs", "offsets", "groups", "transactions", "delete-records", "dump-log")
+    for flag, answer in (kafka_flags.OF_ALL | kafka_flags.NOT_HERE.get(command, {})).items()
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "answer"), ANSWERS, ids=[f"{each[0]} {each[1]}" for each in ANSWERS])
+@pytest.mark.parametrize("with_value", ["", "=x"])
+def test_a_flag_of_kafkas_that_means_nothing_here_is_answered(
+    command: str, flag: str, answer: str, with_value: str
+) -> None:
+    done = in_process.commitlog(command, f"{flag}{with_value}")
+    assert (done.code, done.stdout) == (2, "")
+    assert f"{flag}: {answer}" in " ".join(done.stderr.split())
+
+
+def flags_of(command: str) -> set[str]:
+    return {"--help", *(flag for parameter in _Commands()[command].params for flag in parameter.opts)}
+
+
+@pytest.mark.parametrize("tool", KAFKAS_FLAGS)
+def test_every_flag_of_kafkas_tool_is_there_or_answered(tool: str) -> None:
+    """Those of Kafka 3.9.1, as ``--help`` of each tool lists them."""
+    known = flags_of(tool) | kafka_flags.OF_ALL.keys() | kafka_flags.NOT_HERE.get(tool, {}).keys()
+    assert [flag for flag in KAFKAS_FLAGS[tool] if flag not in known] == []
+
+
+def test_the_version_is_told() -> None:
+    assert in_process.commitlog("--version").stdout == f"{version('spark-commitlog')}\n"
+
+
+def test_a_decoder_may_be_asked_for_without_its_name(plain: Path) -> None:
+    log = str(plain / "plain-0" / f"{FIRST}.log")
+    given = ("dump-log", "--files", log, "--value-decoder-class")
+    assert in_process.commitlog(*given) == in_process.commitlog("dump-log", "--files", log, "--print-data-log")

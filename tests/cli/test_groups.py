@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,24 @@ def test_a_reset_would_go_where_kafkas_would(name: str, arguments: tuple[str, ..
     assert done.code == 0
     assert "nothing is changed without --execute" in done.stderr
     assert done.stdout.split() == (GOLDEN / f"{name}.txt").read_text().split()
+
+
+SAID: dict[str, Any] = json.loads((GOLDEN / "flags.json").read_text())
+
+
+@pytest.mark.parametrize("call", SAID["calls"], ids=lambda call: " ".join(call["arguments"]))
+def test_other_flags_give_what_kafkas_tool_prints(
+    call: dict[str, Any], broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the order of groups, which is that of a hash table there, and for line breaks in its tables."""
+    monkeypatch.chdir(tmp_path)
+    for name, content in SAID["files"].items():
+        Path(name).write_text(content)
+    done = commitlog("groups", "--log-dir", broker, *call["arguments"])
+    assert done.code == 0
+    assert sorted(done.stdout.split()) == sorted(call["stdout"].split())
+    if "--export" in call["arguments"]:
+        assert sorted(lines(done.stdout)) == sorted(lines(call["stdout"]))
 
 
 def test_looking_writes_nothing(broker: Path) -> None:
@@ -425,3 +444,143 @@ def test_a_damaged_partition_is_told_behind_the_other_groups(tmp_path: Path) -> 
     done = commitlog("groups", "--log-dir", tmp_path / "log", "--list")
     assert (done.code, done.stdout) == (3, "here\n")
     assert str(log) in done.stderr
+
+
+# --- from and to a file
+
+
+def test_what_was_exported_is_taken_back(directory: str, tmp_path: Path) -> None:
+    reset = ("groups", "--log-dir", directory, "--reset-offsets")
+    one, both = tmp_path / "one.csv", tmp_path / "both.csv"
+    one.write_text(commitlog(*reset, "--group", "etl", "--all-topics", "--to-current", "--export").stdout)
+    to_latest = ("--group", "etl", "--group", "a, b", "--topic", "orders", "--to-latest", "--export")
+    both.write_text(commitlog(*reset, *to_latest).stdout)
+    assert one.read_text() == "orders,0,2\norders,1,5\n"
+    assert both.read_text() == 'etl,orders,0,5\netl,orders,1,5\n"a, b",orders,0,5\n"a, b",orders,1,5\n'
+    done = commitlog(*reset, "--group", "etl", "--group", "a, b", "--from-file", both, "--execute", "--json")
+    assert [json.loads(line)["committed"] for line in done.stdout.splitlines()] == [True] * 4
+    assert offsets_of(directory, "etl") == offsets_of(directory, "a, b") == {("orders", 0): 5, ("orders", 1): 5}
+    done = commitlog(*reset, "--group", "etl", "--from-file", one, "--execute")
+    assert (done.code, done.stderr) == (0, "")
+    assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
+    assert offsets_of(directory, "a, b") == {("orders", 0): 5, ("orders", 1): 5}
+
+
+def test_a_group_without_rows_is_named_and_the_others_are_reset(directory: str, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("etl,orders,0,1\n\nother,orders,0,1\n")
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--group", "copy")
+    done = commitlog(*reset, "--from-file", tmp_path / "o.csv", "--execute")
+    assert done.code == 0
+    assert "o.csv has no offsets of group 'copy'" in done.stderr
+    assert offsets_of(directory, "etl")["orders", 0] == 1
+    with LogManager.open(directory) as manager:
+        assert GroupOffsets(manager).fetch("other") == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("orders,0,1\norders,zero,1\n", "line 2: 'orders,zero,1' is not of the form topic,partition,offset or group"),
+        ("orders,0\n", "line 1: 'orders,0' is not of the form"),
+        ("a,b,orders,0,1\n", "line 1: 'a,b,orders,0,1' is not of the form"),
+        ("order,0,1\n", "no partitions of topic 'order'"),
+        ("orders,7,1\n", "topic 'orders' has partitions [0, 1], none of [7]"),
+    ],
+)
+def test_a_file_that_cannot_be_right_changes_nothing(content: str, said: str, directory: str, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(content)
+    before = offsets_of(directory, "etl")
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--execute")
+    done = commitlog(*reset, "--from-file", tmp_path / "o.csv")
+    assert (done.code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert offsets_of(directory, "etl") == before
+    done = commitlog(*reset, "--from-file", tmp_path / "none.csv")
+    assert (done.code, "none.csv: No such file" in done.stderr) == (1, True)
+
+
+def test_rows_of_one_group_are_not_taken_for_those_of_several(directory: str, tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text("orders,0,1\n")
+    reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--group", "copy")
+    done = commitlog(*reset, "--from-file", tmp_path / "o.csv")
+    assert (done.code, "group,topic,partition,offset, as several groups need it" in done.stderr) == (1, True)
+
+
+# --- groups of the newer protocols
+
+
+@pytest.fixture(scope="module")
+def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log directory of a broker 4.3.1, with members present, in which a classic group was upgraded."""
+    root = tmp_path_factory.mktemp("kafka-4")
+    with tarfile.open(GOLDEN / "kafka-4.tar.xz") as packed:
+        packed.extractall(root, filter="data")
+    return root
+
+
+def test_groups_of_kafka_4_are_listed_with_their_types(kafka_4: Path) -> None:
+    said = json.loads((kafka_4 / "said.json").read_text())["classic upgraded"].rstrip(";").split(";")
+    rows = [[part.removeprefix("Optional[").rstrip("]") for part in row.split("|")] for row in said]
+    log_dir = ("groups", "--log-dir", kafka_4 / "live" / "log")
+    listed = [line.split() for line in lines(commitlog(*log_dir, "--list", "--type", "--state").stdout)]
+    assert listed[0] == ["GROUP", "TYPE", "STATE"]
+    assert sorted(listed[1:]) == sorted([name, type_, state] for name, type_, _, state in rows)
+    shares = commitlog(*log_dir, "--list", "--type", "share").stdout
+    assert sorted(line.split()[0] for line in lines(shares)[1:]) == ["share-e", "share-s"]
+    as_json = commitlog(*log_dir, "--list", "--type", "--json").stdout
+    assert {each["type"] for each in map(json.loads, as_json.splitlines())} == {"Consumer", "Share"}
+
+
+def test_offsets_and_members_of_kafka_4_are_what_its_tool_said(kafka_4: Path) -> None:
+    """Before the classic group was upgraded, which is why it is left out."""
+    [said] = [
+        each["stdout"]
+        for each in json.loads((kafka_4 / "said.json").read_text())["tools"]
+        if each["arguments"][2:] == ["--describe", "--all-groups"] and "ConsumerGroup" in each["main"]
+    ]
+    describe = (
+        "groups",
+        "--log-dir",
+        kafka_4 / "live" / "log",
+        "--describe",
+        "--group",
+        "new-a",
+        "--group",
+        "new-regex",
+    )
+    ours = lines(commitlog(*describe).stdout)
+    assert ours == [line for line in lines(said[said.index("GROUP", 10) :]) if not line.startswith("classic-b")]
+    members = [json.loads(line) for line in commitlog(*describe, "--members", "--json").stdout.splitlines()]
+    assert {each["client_id"]: (each["epoch"], len(each["target_partitions"])) for each in members} == {
+        "a1": (3, 3),
+        "a2": (3, 3),
+        "re": (2, 8),
+    }
+
+
+def test_describing_with_types_or_states_to_choose_from_is_a_wrong_use(broker: Path) -> None:
+    for flags in (("--describe", "--state", "Empty"), ("--describe", "--type")):
+        done = commitlog("groups", "--log-dir", broker, *flags, "--all-groups")
+        assert (done.code, "go with --list" in done.stderr.replace("\n", " ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--list", "--state", "Nope"], "known are PreparingRebalance, CompletingRebalance, Stable, Dead, Empty"),
+        (["--list", "--type", "nope"], "known are Classic, Consumer, Share, Streams"),
+        (
+            ["--describe", "--members", "--offsets", "--all-groups"],
+            "--members, --offsets and --state exclude each other",
+        ),
+        (["--reset-offsets", "--group", "g", "--to-latest", "--from-file", "f"], "exactly one of --to-earliest"),
+        (["--reset-offsets", "--group", "g", "--topic", "t", "--from-file", "f"], "--from-file names the topics"),
+        (
+            ["--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--export", "--json"],
+            "--export and --json",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together_are_a_wrong_use(arguments: list[str], said: str, broker: Path) -> None:
+    done = commitlog("groups", "--log-dir", broker, *arguments)
+    assert (done.code, said in " ".join(done.stderr.split())) == (2, True)

@@ -215,3 +215,20 @@ def test_the_number_of_partitions_that_a_broker_gave_an_internal_topic_is_noted(
     with LogManager.open(str(tmp_path)) as manager:
         assert manager.topic(topic).partitions == tuple(range(8))
     assert not (tmp_path / f"{topic}-1").exists()
+
+
+# --- by id
+
+
+def test_a_topic_is_described_by_its_id(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        for name in ("a", "b"):
+            manager.create_topic(name, partitions=1)
+        topic_id = manager.topic("b").topic_id
+    describe = ("topics", "--log-dir", tmp_path, "--describe")
+    assert commitlog(*describe, "--topic-id", topic_id).stdout == commitlog(*describe, "--topic", "b").stdout
+    missing = commitlog(*describe, "--topic-id", "A" * 22)
+    assert (missing.code, f"no topic has the id '{'A' * 22}'" in missing.stderr) == (1, True)
+    assert commitlog(*describe, "--topic-id", "A" * 22, "--if-exists") == (0, "", "")
+    done = commitlog(*describe, "--topic-id", topic_id, "--topic", "b")
+    assert (done.code, "--topic-id goes with --describe" in done.stderr) == (2, True)
