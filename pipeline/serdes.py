@@ -7,15 +7,16 @@ hold. A null value is a null struct, both ways: a tombstone stays one. In Spark 
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
+from pyspark_commitlog.pipeline.json_columns import ColumnReader
+from pyspark_commitlog.pipeline.json_values import Reader
+from pyspark_commitlog.pipeline.spark_times import zone_of
 from pyspark_commitlog.storage import InvalidConfigError, LogStoreError
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ Mode = Literal["failfast", "permissive"]
 
 
 _CONFLUENT_MAGIC = b"\0"  # no JSON begins with it
+_ONE_BY_ONE_MAX = 256  # about as many as take as long as the parser of columns needs to begin
+_SAMPLE, _PIECES = 64, 16
 
 
 class SerializationError(LogStoreError):
@@ -50,19 +53,24 @@ class Serde(Protocol):
 class JsonSerde:
     """A JSON object a value, UTF-8. Fields the schema does not have are passed over, missing ones are null.
 
-    Dates and timestamps are ISO 8601 text, decimals text (numbers are read as well). ``confluent_header``: values may
-    begin with Confluent's header, 00 and a schema's id of 4 bytes, which is passed over; such a serde only reads.
-    Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and maps.
+    Values are read as Spark's from_json reads them; docs/values.md says where not. Dates and timestamps are written as
+    ISO 8601 text, decimals as text. ``confluent_header``: values may begin with Confluent's header, 00 and a schema's
+    id of 4 bytes, which is passed over; such a serde only reads. ``timezone`` is that of timestamps in UTC whose text
+    has none. Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and maps.
     """
 
-    def __init__(self, schema: pa.Schema, mode: Mode = "failfast", *, confluent_header: bool = False) -> None:
+    def __init__(
+        self, schema: pa.Schema, mode: Mode = "failfast", *, confluent_header: bool = False, timezone: str = "UTC"
+    ) -> None:
         check_mode(mode)
         self.mode = mode
         self._confluent_header = confluent_header
+        check_timezone(timezone)
+        self._timezone = timezone
         for field in schema:
             _check_json(field.type, field.name)
         self.type = pa.struct(list(schema))
-        self._read_as = pa.schema([pa.field(field.name, _read_type(field.type)) for field in schema])
+        self._columns = ColumnReader(self.type, zone_of(timezone))
 
     def decode(self, values: pa.Array) -> pa.Array:
         return by_chunk(self._decode, values, self.type)
@@ -83,44 +91,44 @@ class JsonSerde:
         return objects.take(where)
 
     def _parts(self, values: pa.Array, rows: pa.Array) -> list[pa.Array]:
-        """All at once; where that fails, each half: a few bad values in a column cost little more than none."""
-        try:
-            return [self._parsed(values)]
-        except pa.ArrowInvalid as error:
-            if len(values) == 1 and self.mode == "permissive":
-                return [pa.nulls(1, self.type)]
-            if len(values) == 1:
-                told = error if self._confluent_header else f"{error}{_of_header(values[0].as_py())}"
-                raise _at(rows[0].as_py(), "is not the JSON that was expected", told, values[0].as_py()) from None
-            half = len(values) // 2
-            return self._parts(values[:half], rows[:half]) + self._parts(values[half:], rows[half:])
+        """All at once; where that fails, in pieces, or one by one, by the rules that the parser does not know.
 
-    def _parsed(self, values: pa.Array) -> pa.Array:
-        """Raises ArrowInvalid unless each of ``values`` is an object.
-
-        A value that begins and ends as an object does cannot end inside one that an earlier value opened: an opening
-        brace never follows a closing one there. So between values the parser is outside all objects, every value is
-        at least one, and as many objects as values means one each.
+        One by one takes about five times as long. So a few bad values in a column must cost little more than none,
+        and values of which most are read one by one must not be tried again and again at once.
         """
-        if not len(values):
-            return pa.nulls(0, self.type)
-        if self._confluent_header:
-            values = pc.if_else(pc.starts_with(values, _CONFLUENT_MAGIC), pc.binary_slice(values, 5), values)
-        if not pc.all(pc.match_substring_regex(values, r"(?s)^\s*\{.*\}\s*$")).as_py():
-            raise pa.ArrowInvalid("a value is not a JSON object")
-        data = b"\n".join(values.to_pylist())
-        table = pyarrow.json.read_json(
-            io.BytesIO(data),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data)),
-            parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=self._read_as, newlines_in_values=True, unexpected_field_behavior="ignore"
-            ),
-        )
-        if table.num_rows != len(values):
-            raise pa.ArrowInvalid("a value holds several JSON objects")
-        parsed = table.combine_chunks().to_struct_array().combine_chunks()
-        parsed.validate(full=True)  # the parser lets text pass that is not UTF-8
-        return parsed.cast(self.type)
+        if (found := self._at_once(values)) is not None:
+            return [found]
+        first, last = values[:_SAMPLE], values[-_SAMPLE:]
+        if len(values) <= _ONE_BY_ONE_MAX or self._at_once(first) is None is self._at_once(last):
+            return [self._one_by_one(values, rows)]
+        size = -(-len(values) // _PIECES)
+        pieces = range(0, len(values), size)
+        return [part for at in pieces for part in self._parts(values[at : at + size], rows[at : at + size])]
+
+    def _at_once(self, values: pa.Array) -> pa.Array | None:
+        try:
+            return self._columns.read(self._bodies(values))
+        except pa.ArrowInvalid:
+            return None
+
+    def _bodies(self, values: pa.Array) -> list[bytes]:
+        found: list[bytes] = values.to_pylist()
+        if not self._confluent_header:
+            return found
+        return [value[5:] if value.startswith(_CONFLUENT_MAGIC) else value for value in found]
+
+    def _one_by_one(self, values: pa.Array, rows: pa.Array) -> pa.Array:
+        reader, found = Reader(self.type, zone_of(self._timezone)), list[dict[str, Any] | None]()
+        for place, body in enumerate(self._bodies(values)):
+            try:
+                found.append(reader.read(body))
+            except ValueError as error:
+                if self.mode == "failfast":
+                    value = values[place].as_py()
+                    told = f"{error}{'' if self._confluent_header else _of_header(value)}"
+                    raise _at(rows[place].as_py(), "is not the JSON that was expected", told, value) from None
+                found.append(None)
+        return pa.array(found, self.type)
 
     def _encode(self, rows: pa.Array) -> pa.Array:
         return encode_rows(cast_rows(rows, self.type), lambda row: _JSON.encode(row).encode())
@@ -170,6 +178,13 @@ def by_chunk(convert: Callable[[pa.Array], pa.Array], column: pa.Array, type: pa
     return convert(column)
 
 
+def check_timezone(name: str) -> None:
+    try:
+        zone_of(name)
+    except ValueError as error:
+        raise InvalidConfigError(f"timezone: {error}") from None
+
+
 def check_mode(mode: str) -> None:
     if mode not in ("failfast", "permissive"):
         raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
@@ -198,15 +213,6 @@ def _to_text(value: object) -> str:
 
 
 _JSON = json.JSONEncoder(default=_to_text, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def _read_type(kind: pa.DataType) -> pa.DataType:
-    """How the parser is to read ``kind``: dates, which it knows as numbers only, as text."""
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _read_type(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_read_type(kind.value_type))
-    return pa.string() if pa.types.is_date(kind) else kind
 
 
 _IN_JSON = (

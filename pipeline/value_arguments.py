@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -39,8 +40,10 @@ def serde_of(options: argparse.Namespace) -> Serde | None:
         return None
     if options.format == "avro":
         return _avro_serde(options)
-    schema = cast(StructType, StructType.fromDDL(options.schema))
-    return JsonSerde(to_arrow_schema(schema, timezone="UTC"), confluent_header=options.confluent_header)
+    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(options.schema)), timezone="UTC")
+    session = SparkSession.getActiveSession()
+    zone = "UTC" if session is None else str(session.conf.get("spark.sql.session.timeZone"))
+    return JsonSerde(schema, confluent_header=options.confluent_header, timezone=zone)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -339,7 +339,6 @@ BAD_JSON = {
     "text that is not UTF-8": b'{"carrier": "\xff"}',
     "a line break in text": b'{"carrier": "a\nb"}',
     "no date": b'{"day": "yesterday"}',
-    "a field twice": b'{"number": 1, "number": 2}',
 }
 
 
@@ -428,6 +427,12 @@ class TestJson:
     )
     def test_values_that_are_objects_only_when_put_together_are_bad_each_by_itself(self, values: list[str]) -> None:
         assert JsonSerde(JSON_TYPES, "permissive").decode(pa.array(values)).null_count == len(values)
+
+    @pytest.mark.parametrize("depth", [10, 100_000])
+    def test_depth_of_a_value_is_no_failure_of_the_process(self, depth: int) -> None:
+        unread, read = (f'{{"{name}":{"[" * depth}{"]" * depth}}}' for name in ("x", "carrier"))
+        found = JsonSerde(JSON_TYPES, "permissive").decode(pa.array(['{"number":1}', unread, read, "{'number':2}"]))
+        assert [row and row["number"] for row in (found[0].as_py(), found[3].as_py())] == [1, 2]
 
     @given(st.lists(st.text('{}[],:" 1\n', max_size=6), max_size=4))
     def test_column_says_what_each_value_says_by_itself(self, values: list[str]) -> None:
