@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_commitlog.pipeline.ends import after, check_partitions, check_written
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
 from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
@@ -95,6 +96,7 @@ class CommitLogWriter(DataSourceArrowWriter):
         timeout_ms = targets.producer.transaction_timeout_ms
         with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
             progress = self._progress(manager)
+            check_partitions(manager, progress.ends(topics), topics)
             done = frozenset(name for name in targets.names if progress.is_done(name))
             if done == set(targets.names):
                 return None
@@ -127,7 +129,10 @@ class CommitLogWriter(DataSourceArrowWriter):
             coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
             warn_if_old(manager, f"write {self._app_id}", written)
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
-            offsets = self._progress(manager).offsets(records) if self._is_named else {}
+            progress, topics = self._progress(manager), self._plan.topics
+            ends = progress.ends(topics)
+            check_written(ends, written)
+            offsets = progress.offsets(records, after(ends, written, topics)) if self._is_named else {}
             coordinator.commit(self._plan.transaction, parts, offsets)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

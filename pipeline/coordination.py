@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from pyspark_commitlog.pipeline.checkpoint import Note, Remembered
+from pyspark_commitlog.pipeline.ends import Ends, check_partitions
 from pyspark_commitlog.pipeline.progress import Run, progress_key, set_back, written_twice
 from pyspark_commitlog.pipeline.writer import Written
 from pyspark_commitlog.storage import (
@@ -45,6 +46,7 @@ class DriverWriter:
         self.manager = LogManager.open(directory)
         self._topics: dict[str, TopicDescription] = {}
         self._inodes: dict[str, int | None] = {}
+        self._checked: set[str] = set()  # topics
         self.newest: SinkBatch | None = None
         self.has_long_rows = False  # it was seen that the query has some: they take another way into the tasks
         try:
@@ -71,6 +73,11 @@ class DriverWriter:
     def _inodes_of(self, directories: Iterable[str]) -> dict[str, int | None]:
         found = {path: self.manager.filesystem.status(path) for path in directories}
         return {path: None if status is None else status.inode for path, status in found.items()}
+
+    def check_partitions(self, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
+        """Once for each topic: what is open sees for itself when its files change. Raises ProgressMismatchError."""
+        check_partitions(self.manager, {name: ends[name] for name in ends.keys() - self._checked}, topics)
+        self._checked |= topics.keys()
 
     def progress(self) -> dict[str, Note]:
         """What the log has of this writer by now, by topic."""

@@ -2,7 +2,7 @@
 
 How far a writer got with a topic is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>`` (there
 is no such topic, so no lag is computed from it), partition 0, offset = version + 1, metadata = JSON of query id, run
-id, records, and the digest of the micro-batch's plan where it is known.
+id, records, the digest of the micro-batch's plan where it is known, and where the records end (``ends``).
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from pyspark_commitlog.pipeline.checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
+from pyspark_commitlog.pipeline.ends import Ends, merged
 from pyspark_commitlog.pipeline.writer import Answer, UnwritableRowError, Written
 from pyspark_commitlog.storage import (
     CommittedOffset,
     InvalidConfigError,
     ProgressMismatchError,
+    TopicDescription,
     TransactionAbortedError,
     check_transactional_id,
 )
 
+PREFIX = "__sink."
+NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # what is committed is the next one, as an int64
 
 
@@ -95,19 +99,30 @@ class Progress:
         """What a checkpoint must remember before the version is committed; ``topics``: ids by name."""
         return {topic: Note(self.version, self.reached(topic), topic_id) for topic, topic_id in topics.items()}
 
-    def offsets(self, records: Mapping[str, int]) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
-        """What is committed with the transaction; ``records`` by topic."""
+    def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
+        """Where what was written ends, in those of ``topics`` that hold some."""
+        written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(PREFIX)]
+        return merged([json.loads(metadata or "{}") for metadata in written], topics)
+
+    def offsets(
+        self, records: Mapping[str, int], ends: Mapping[str, Ends] = NO_ENDS
+    ) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
+        """What is committed with the transaction; ``records`` by topic, ``ends`` as they will be then."""
         return {
             self.run.app_id: {
-                progress_key(topic): CommittedOffset(self.version + 1, self._metadata(count))
-                for topic, count in records.items()
+                progress_key(topic): CommittedOffset(self.version + 1, self._metadata(topic, records, ends))
+                for topic in records
             }
         }
 
-    def _metadata(self, records: int) -> str:
-        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records}
+    def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
+        """The ends of a topic without a progress of its own, that of bad records, come with each that has one."""
+        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records[topic]}
         if self._plan.digest:
             metadata["plan"] = self._plan.digest
+        if ends:
+            its = {name: each.as_json() for name, each in ends.items() if name == topic or name not in records}
+            metadata["ends"] = its
         return json.dumps(metadata, separators=(",", ":"))
 
     def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
@@ -188,4 +203,4 @@ def judged(answers: Sequence[Answer]) -> list[Written]:
 
 def progress_key(topic: str) -> tuple[str, int]:
     """The topic and partition of the committed offset that says how far a writer got with a topic."""
-    return f"__sink.{topic}", 0
+    return PREFIX + topic, 0

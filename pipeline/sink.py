@@ -28,6 +28,7 @@ from pyspark_commitlog.pipeline.coordination import (
     remembered_here,
     writing,
 )
+from pyspark_commitlog.pipeline.ends import after, check_written
 from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
@@ -124,6 +125,7 @@ class CommitLogSink:
         with writing(directory, run, topics) as writer:
             progress = Progress(run, version, writer.groups.fetch(run.app_id), plan)
             progress.check_remembered(_remembered(target, checkpoint), directory)
+            writer.check_partitions(progress.ends(topics), topics)
             batch = _MicroBatch(writer, self._targets, topics, progress)
             with checkpoint.secured(target, progress.notes(target.topics)) as secured:
                 return batch.write(rows, secured)
@@ -148,6 +150,7 @@ class _MicroBatch:
         self._writer = writer
         self._targets = targets
         self._progress = progress
+        self._ends = progress.ends(topics)
         self._done = frozenset(name for name in targets.names if progress.is_done(name))
         self._topics = {name: topic for name, topic in topics.items() if name not in self._done}
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
@@ -186,11 +189,13 @@ class _MicroBatch:
             for each in written:
                 if each.topic in records:
                     records[each.topic] += each.records
+            check_written(self._ends, written)
             secured.result()
             guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
             parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             committing_s = time.monotonic()
-            coordinator.commit(transaction, parts, self._progress.offsets(records))
+            offsets = self._progress.offsets(records, after(self._ends, written, self._topics))
+            coordinator.commit(transaction, parts, offsets)
         ended_s = time.monotonic()
         self._writer.newest = SinkBatch(
             self._targets.directory, self._progress.run.app_id, written, ended_s - began_s, ended_s - committing_s

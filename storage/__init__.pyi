@@ -135,6 +135,7 @@ from .topics import alter_configs as alter_configs
 from .topics import check_deletable as check_deletable
 from .topics import delete_records as delete_records
 from .topics import delete_topic as delete_topic
+from .topics import partition_topic_id as partition_topic_id
 from .topics import topic_id as topic_id
 from .topics import topic_size as topic_size
 from .topics_file import TopicDescription as TopicDescription

@@ -133,8 +133,12 @@ def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
     """As its first partition has it, which is where a broker leaves it; None of a topic from before Kafka 2.8."""
     if topic.topic_id is not None:
         return topic.topic_id
-    directory = names.partition_directory(topic.name, topic.partitions[0])
-    path = manager.path(directory, names.PARTITION_METADATA_FILE)
+    return partition_topic_id(manager, topic.name, topic.partitions[0])
+
+
+def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
+    """The id of the topic that a partition was made for, as its directory says; None where that says nothing."""
+    path = manager.path(names.partition_directory(topic, partition), names.PARTITION_METADATA_FILE)
     try:
         data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
     except FileNotFoundError:

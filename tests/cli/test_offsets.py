@@ -12,7 +12,6 @@ from tests.cli.in_process import commitlog
 from tests.cli.kafka_said import T
 from tests.support import broker_dirs
 
-
 # Where Kafka found the end of a transaction, which is no record: its line, and ours.
 MARKERS = {
     "get-offsets --time 1700000000003": {"new.topic:0:1": None, "new.topic:1:1": None},

@@ -1,0 +1,174 @@
+"""Spark's checkpoint beside the log: both on a disk that loses power, without Spark (``inline_query``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.storage import (
+    LogManager,
+    ProgressMismatchError,
+    StorageError,
+    delete_topic,
+    read_file,
+    write_atomically,
+)
+from pyspark_commitlog.storage.filesystem import remove_tree
+from tests.pipeline.inline_query import InlineQuery, put_right, rows_of
+from tests.pipeline.inline_spark import PARTITIONS, TOPIC
+from tests.support.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.log_directories import memory_disk_with_topics
+from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+
+
+def content(disk: MemoryFileSystem) -> list[str]:
+    return InlineQuery(disk).driver.content()
+
+
+def disk_with_batches(batches: int) -> MemoryFileSystem:
+    disk = memory_disk_with_topics("/log", TOPIC, PARTITIONS)
+    if batches:
+        InlineQuery(disk).run(range(batches))
+    return disk.copy()
+
+
+@pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
+def test_power_cut_under_checkpoint_and_log_leaves_each_row_once(unsynced: str) -> None:
+    """Whatever is left of the checkpoint, the next run needs no more than to delete what Spark cannot read."""
+    tried = 0
+    for operation, disk in crash_points(lambda disk: InlineQuery(disk).run(range(3)), disk_with_batches(1), every=5):
+        left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
+        put_right(InlineQuery(left))
+        InlineQuery(left).run(range(4))
+        assert content(left) == rows_of(range(4)), operation
+        tried += 1
+    assert tried > 10
+
+
+def test_power_cut_in_the_very_first_batch_leaves_each_row_once() -> None:
+    for seed, (operation, disk) in enumerate(
+        crash_points(lambda disk: InlineQuery(disk).run(range(2)), disk_with_batches(0), every=5)
+    ):
+        left = disk.crash(seed)
+        put_right(InlineQuery(left))
+        InlineQuery(left).run(range(3))
+        assert content(left) == rows_of(range(3)), operation
+
+
+def test_what_the_log_has_is_in_the_checkpoint_after_a_power_cut() -> None:
+    """Else another plan of the batch would be refused, and need a hand."""
+    disk = disk_with_batches(0)
+    InlineQuery(disk).run(range(2))
+    left = disk.crash(0, unsynced="lost")
+    query = InlineQuery(left)
+    assert query.offsets.numbers() == [0, 1]
+    assert query.commits.numbers() == [0]
+    assert query.source.numbers() == [0, 1]
+    query.run(range(2))
+    assert content(left) == rows_of(range(2))
+
+
+def test_batch_is_not_committed_where_the_checkpoint_cannot_be_synced() -> None:
+    disk = FaultyFileSystem(disk_with_batches(1))
+    disk.rules.append(fail("sync", "/cp/offsets/1"))
+    with pytest.raises(StorageError, match="/cp: the checkpoint cannot be synced"):
+        InlineQuery(disk).run(range(2))
+    disk.rules.clear()
+    assert InlineQuery(disk).driver.content() == rows_of(range(1))
+    InlineQuery(disk).run(range(2))
+    assert InlineQuery(disk).driver.content() == rows_of(range(2))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"logDir": 1}', b"\xff" * 40])
+def test_note_that_is_damaged_is_refused_with_its_path(damage: bytes) -> None:
+    disk = disk_with_batches(2)
+    (name,) = disk.list("/cp/commitlog")
+    with disk.open(f"/cp/commitlog/{name}", "write") as file:
+        file.truncate(0)
+        file.write(0, damage)
+    with pytest.raises(ProgressMismatchError, match=f"/cp/commitlog/{name}: not what was written there"):
+        InlineQuery(disk).run(range(3))
+    disk.remove(f"/cp/commitlog/{name}")
+    InlineQuery(disk).run(range(3))
+    assert content(disk) == rows_of(range(3))
+
+
+def copy_tree(disk: MemoryFileSystem, source: str, target: str) -> None:
+    """In place of what is at ``target``; locks are left out."""
+    remove_tree(disk, target)
+    disk.make_directory(target)
+    for name in disk.list(source):
+        path = f"{source}/{name}"
+        status = disk.status(path)
+        assert status is not None
+        if status.is_directory:
+            copy_tree(disk, path, f"{target}/{name}")
+        elif not name.startswith("."):
+            write_atomically(disk, f"{target}/{name}", read_file(disk, path, 1 << 24))
+
+
+ROOT_FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "topics.json", "producer_ids.json")
+
+
+class TestPartitionThatIsSetBack:
+    """Alone, with the files at the root, which would tell otherwise; the committed offsets are newer."""
+
+    def disk(self) -> MemoryFileSystem:
+        """With a copy of the log directory that is two batches old."""
+        disk = disk_with_batches(2)
+        copy_tree(disk, "/log", "/old")
+        InlineQuery(disk).run(range(4))
+        return disk.copy()
+
+    def set_back(self, disk: MemoryFileSystem, partition: int) -> None:
+        copy_tree(disk, f"/old/t-{partition}", f"/log/t-{partition}")
+        for name in ROOT_FILES:
+            if disk.status(f"/old/{name}") is not None:
+                write_atomically(disk, f"/log/{name}", read_file(disk, f"/old/{name}", 1 << 20))
+
+    @pytest.mark.parametrize("partition", range(PARTITIONS))
+    def test_before_a_start_is_refused_with_both_ends(self, partition: int) -> None:
+        disk = self.disk()
+        self.set_back(disk, partition)
+        told = rf"committed to partition {partition} of topic t reached offset \d+, and its log ends at \d+"
+        with pytest.raises(ProgressMismatchError, match=told):
+            InlineQuery(disk).run(range(5))
+
+    @pytest.mark.parametrize("partition", range(PARTITIONS))
+    def test_while_a_query_runs_is_refused_with_both_ends(self, partition: int) -> None:
+        disk = self.disk()
+        with pytest.raises(ProgressMismatchError, match=rf"partition {partition} of topic t reached offset"):
+            InlineQuery(disk).run(
+                range(7), before_batch=lambda batch: self.set_back(disk, partition) if batch == 6 else None
+            )
+
+    def test_file_by_file_while_a_query_runs_is_refused(self) -> None:
+        """The directory stays the one that the writers know."""
+        disk = self.disk()
+
+        def set_back(batch: int) -> None:
+            if batch == 6:
+                for name in disk.list("/log/t-0"):
+                    disk.remove(f"/log/t-0/{name}")
+                for name in disk.list("/old/t-0"):
+                    write_atomically(disk, f"/log/t-0/{name}", read_file(disk, f"/old/t-0/{name}", 1 << 24))
+                write_atomically(disk, f"/log/{ROOT_FILES[0]}", read_file(disk, f"/old/{ROOT_FILES[0]}", 1 << 20))
+
+        with pytest.raises((ProgressMismatchError, StorageError)):
+            InlineQuery(disk).run(range(7), before_batch=set_back)
+
+    def test_directory_of_another_log_is_refused_with_both_ids(self) -> None:
+        disk = self.disk()
+        with LogManager.open("/other", create=True, filesystem=disk) as manager:
+            manager.create_topic(TOPIC, partitions=PARTITIONS)
+        InlineQuery(disk, log_dir="/other", checkpoint="/cp2").run(range(100, 110))
+        copy_tree(disk, "/other/t-1", "/log/t-1")
+        with pytest.raises(ProgressMismatchError, match="partition 1 of topic t comes from a topic with id"):
+            InlineQuery(disk).run(range(5))
+
+    def test_topic_that_was_made_again_is_written_from_its_beginning(self) -> None:
+        disk = self.disk()
+        with LogManager.open("/log", filesystem=disk) as manager:
+            delete_topic(manager, TOPIC)
+            manager.create_topic(TOPIC, partitions=PARTITIONS)
+        InlineQuery(disk).run(range(5))
+        assert content(disk) == rows_of([4])
