@@ -6,6 +6,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,7 +14,12 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    InvalidConfigError,
+    LogStoreError,
+    UnknownTopicOrPartitionError,
+)
 from pyspark_commitlog.storage.filesystem import read_file, remove_tree
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_changeable
@@ -130,10 +136,13 @@ def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
 
 
 def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
-    """As its first partition has it, which is where a broker leaves it; None of a topic from before Kafka 2.8."""
+    """As its first partition has it, which is where a broker leaves it, or else the next; None of one from before Kafka
+    2.8.
+    """
     if topic.topic_id is not None:
         return topic.topic_id
-    return partition_topic_id(manager, topic.name, topic.partitions[0])
+    found = (partition_topic_id(manager, topic.name, partition) for partition in topic.partitions)
+    return next(filter(None, found), None)
 
 
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
@@ -141,9 +150,12 @@ def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str |
     path = manager.path(names.partition_directory(topic, partition), names.PARTITION_METADATA_FILE)
     try:
         data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
+        return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
     except FileNotFoundError:
         return None
-    return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
+    except CorruptionError as error:
+        logger.warning("%s; taken for missing", error.located(path))
+        return None
 
 
 def topic_size(manager: LogManager, topic: TopicDescription) -> int:
@@ -155,6 +167,9 @@ def topic_size(manager: LogManager, topic: TopicDescription) -> int:
         for file in manager.filesystem.list(context.directory)
         if (status := manager.filesystem.status(names.join(context.directory, file))) is not None
     )
+
+
+logger = logging.getLogger(__name__)
 
 
 class DeletedRecords(NamedTuple):

@@ -100,7 +100,7 @@ class InlineQuery:
         self.disk = disk
         self.driver = Driver(log_dir, disk)
         self.checkpoint = checkpoint
-        self.runs = 0
+        self.batches = 0  # that were given to the sink and came back
         self.offsets, self.commits, self.source = (
             Entries(disk, f"{checkpoint}/{folder}") for folder in ("offsets", "commits", SOURCE)
         )
@@ -124,8 +124,10 @@ class InlineQuery:
             while True:
                 if next_batch not in self.offsets.numbers() and not self._plan(next_batch, files, per_batch):
                     break
+                given = frame(next_batch, self._rows(next_batch))
                 before_batch(next_batch)
-                function(sink, frame(next_batch, self._rows(next_batch)), next_batch)
+                function(sink, given, next_batch)
+                self.batches += 1
                 self.commits.add(next_batch, {"nextBatchWatermarkMs": 0})
                 next_batch += 1
             release_run(run_id)

@@ -9,15 +9,13 @@ from pyspark_commitlog.storage import (
     ProgressMismatchError,
     StorageError,
     delete_topic,
-    read_file,
-    write_atomically,
 )
-from pyspark_commitlog.storage.filesystem import remove_tree
 from tests.pipeline.inline_query import InlineQuery, put_right, rows_of
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.log_directories import memory_disk_with_topics
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
+from tests.support.trees import copy_file, copy_tree
 
 
 def content(disk: MemoryFileSystem) -> list[str]:
@@ -92,20 +90,6 @@ def test_note_that_is_damaged_is_refused_with_its_path(damage: bytes) -> None:
     assert content(disk) == rows_of(range(3))
 
 
-def copy_tree(disk: MemoryFileSystem, source: str, target: str) -> None:
-    """In place of what is at ``target``; locks are left out."""
-    remove_tree(disk, target)
-    disk.make_directory(target)
-    for name in disk.list(source):
-        path = f"{source}/{name}"
-        status = disk.status(path)
-        assert status is not None
-        if status.is_directory:
-            copy_tree(disk, path, f"{target}/{name}")
-        elif not name.startswith("."):
-            write_atomically(disk, f"{target}/{name}", read_file(disk, path, 1 << 24))
-
-
 ROOT_FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "topics.json", "producer_ids.json")
 
 
@@ -123,7 +107,7 @@ class TestPartitionThatIsSetBack:
         copy_tree(disk, f"/old/t-{partition}", f"/log/t-{partition}")
         for name in ROOT_FILES:
             if disk.status(f"/old/{name}") is not None:
-                write_atomically(disk, f"/log/{name}", read_file(disk, f"/old/{name}", 1 << 20))
+                copy_file(disk, f"/old/{name}", f"/log/{name}")
 
     @pytest.mark.parametrize("partition", range(PARTITIONS))
     def test_before_a_start_is_refused_with_both_ends(self, partition: int) -> None:
@@ -150,8 +134,8 @@ class TestPartitionThatIsSetBack:
                 for name in disk.list("/log/t-0"):
                     disk.remove(f"/log/t-0/{name}")
                 for name in disk.list("/old/t-0"):
-                    write_atomically(disk, f"/log/t-0/{name}", read_file(disk, f"/old/t-0/{name}", 1 << 24))
-                write_atomically(disk, f"/log/{ROOT_FILES[0]}", read_file(disk, f"/old/{ROOT_FILES[0]}", 1 << 20))
+                    copy_file(disk, f"/old/t-0/{name}", f"/log/t-0/{name}")
+                copy_file(disk, f"/old/{ROOT_FILES[0]}", f"/log/{ROOT_FILES[0]}")
 
         with pytest.raises((ProgressMismatchError, StorageError)):
             InlineQuery(disk).run(range(7), before_batch=set_back)

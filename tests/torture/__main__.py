@@ -31,6 +31,7 @@ MODULES = {
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
     "processes": "tests.torture.processes",
+    "set-back": "tests.torture.set_back",
     "spark-kills": "tests.torture.spark_kills",
     "table-kills": "tests.torture.table_kills",
 }

@@ -17,6 +17,7 @@ SHORT: dict[str, int] = {
     "kills": 20,
     "model": 1000,
     "processes": 1,
+    "set-back": 20,
 }
 SEED = 1
 
