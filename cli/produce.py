@@ -65,6 +65,8 @@ def produce(  # the flags are those of kcat -P
     )
     with storage.LogManager.open(log_dir) as manager:
         target = _Target.of(manager.topic(topic), partition)
+        if partition is None:
+            storage.check_whole(manager, manager.topic(topic))
         fields = storage.BatchFields(codec=storage.Codec[compression.value.upper()])
         headers = [_header(text) for text in header or []]
         producer, written = storage.IdempotentProducer(manager), 0

@@ -19,6 +19,7 @@ from pyspark_commitlog.storage import (
     LogConfig,
     LogManager,
     TopicDescription,
+    check_whole,
     target_compression,
 )
 
@@ -132,7 +133,8 @@ class Targets:
         """The topics as they are, or newly made, with that for bad records; nothing is written where one is wrong.
 
         Raises TopicExistsError where one has other settings than asked, LogDirLockedError where a broker runs on the
-        directory, InvalidConfigError for a topic of bad records that is compacted.
+        directory, InvalidConfigError for a topic of bad records that is compacted, UnknownTopicOrPartitionError for one
+        of which a broker has partitions elsewhere.
         """
         manager.check_writable()
         found = {
@@ -145,6 +147,8 @@ class Targets:
                     f"badRecords = {bad.name!r}: the topic is compacted, and would forget rows or refuse them"
                 )
             found[bad.name] = bad
+        for each in found.values():
+            check_whole(manager, each)
         return found
 
 

@@ -133,6 +133,7 @@ from .topics import DeletedRecords as DeletedRecords
 from .topics import add_partitions as add_partitions
 from .topics import alter_configs as alter_configs
 from .topics import check_deletable as check_deletable
+from .topics import check_whole as check_whole
 from .topics import delete_records as delete_records
 from .topics import delete_topic as delete_topic
 from .topics import partition_topic_id as partition_topic_id

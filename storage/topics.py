@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
+from pyspark_commitlog.storage.broker_settings import read_metadata_log
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -133,6 +134,23 @@ def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
         for file in manager.filesystem.list(context.directory)
         if file.endswith(names.LOG)
     )
+
+
+def check_whole(manager: LogManager, topic: TopicDescription) -> None:
+    """Raise UnknownTopicOrPartitionError where some partitions of a topic are known to be elsewhere.
+
+    A broker may have them in another of its ``log.dirs``. Keys go to partitions by the number of them, so nothing is
+    written by key to a part of a topic. Where the broker's metadata is not here either, a part that begins at 0 and has
+    no gap is not told from a whole topic.
+    """
+    if topic.name in manager.described_topics():
+        return
+    found = read_metadata_log(manager.directory, manager.filesystem).partitions.get(topic.name, len(topic.partitions))
+    if topic.partitions != tuple(range(found)):
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: others are in "
+            "another of the broker's log.dirs, and keys would go to other partitions than with all of them"
+        )
 
 
 def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from pyspark_commitlog.storage.broker_settings.found import FoundSettings, Topic
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, InvalidRecordError
-from pyspark_commitlog.storage.filesystem import FileSystem, read_file
+from pyspark_commitlog.storage.filesystem import FileStatus, FileSystem, LocalFileSystem, read_file
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.schema import INT32, Field, Int, Reader, String, Struct, Uuid
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
@@ -43,12 +44,25 @@ def read_metadata_log(directory: str, filesystem: FileSystem) -> FoundSettings:
     """The settings in the metadata log of a log directory; none where it has no such log, or one that is damaged.
 
     Damage is logged: nobody gave the settings that cannot be read. Records of a controller that lost its office may be
-    among the last; the log alone does not tell.
+    among the last; the log alone does not tell. What was read of this machine's files is kept while they are the same.
     """
     path = names.join(directory, METADATA_PARTITION)
     status = filesystem.status(path)
     if status is None or not status.is_directory:
         return FoundSettings()
+    if not isinstance(filesystem, LocalFileSystem):
+        return _found(directory, path, filesystem)
+    return _found_here(
+        directory, path, tuple(filesystem.status(names.join(path, name)) for name in filesystem.list(path))
+    )
+
+
+@lru_cache(maxsize=4)
+def _found_here(directory: str, path: str, _files: tuple[FileStatus | None, ...]) -> FoundSettings:
+    return _found(directory, path, LocalFileSystem())
+
+
+def _found(directory: str, path: str, filesystem: FileSystem) -> FoundSettings:
     try:
         state = _State()
         for message in _messages(_values(path, filesystem)):

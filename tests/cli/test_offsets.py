@@ -15,7 +15,10 @@ from tests.support import broker_dirs
 # Where Kafka found the end of a transaction, which is no record: its line, and ours.
 MARKERS = {
     "get-offsets --time 1700000000003": {"new.topic:0:1": None, "new.topic:1:1": None},
-    "get-offsets --time -3 --exclude-internal-topics": {"new.topic:0:3": "new.topic:0:2", "new.topic:1:1": "new.topic:1:0"},
+    "get-offsets --time -3 --exclude-internal-topics": {
+        "new.topic:0:3": "new.topic:0:2",
+        "new.topic:1:1": "new.topic:1:0",
+    },
 }
 
 

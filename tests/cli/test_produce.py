@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,28 @@ def test_help_names_kcats_flags() -> None:
     assert done.code == 0
     for flag in ("-t", "-p", "-K", "-D", "-H", "-Z", "-z"):
         assert flag in done.stdout
+
+
+# --- a topic that a broker has in several log.dirs
+
+
+def test_keys_choose_no_partition_where_only_some_are_here(directory: str) -> None:
+    with LogManager.open(directory) as manager:
+        for number in (0, 2):
+            manager.open_log("orders", number)
+    (Path(directory) / "topics.json").unlink()
+    shutil.rmtree(f"{directory}/orders-1")
+    done = commitlog("produce", "--log-dir", directory, "-t", "orders", "-K", ":", stdin=b"k:v\n")
+    assert (done.code, "orders' has only partitions [0, 2]" in done.stderr) == (1, True)
+    assert records(directory, "%p") == []
+    produced(directory, b"k:v\n", "-K", ":", "-p", 2)
+    assert records(directory, "%p:%k=%s") == ["2:k=v"]
+
+
+def test_a_lost_topics_json_moves_no_key(directory: str) -> None:
+    lines = b"".join(b"k%d:v\n" % n for n in range(20))
+    produced(directory, b"k:v\n", "-K", ":")
+    (Path(directory) / "topics.json").unlink()
+    produced(directory, lines, "-K", ":")
+    expected = {f"{murmur2(b'k%d' % n) % 2**31 % 3}:k{n}" for n in range(20)}
+    assert expected <= set(records(directory, "%p:%k"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,13 @@ from pyspark_commitlog.pipeline import writer as writing
 from pyspark_commitlog.pipeline.read_table import read_table
 from pyspark_commitlog.pipeline.topics import Targets
 from pyspark_commitlog.pipeline.writer import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, table_bytes
-from pyspark_commitlog.storage import AppendInfo, EncodedBatches, LogManager, TransactionCoordinator
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    EncodedBatches,
+    LogManager,
+    TransactionCoordinator,
+    UnknownTopicOrPartitionError,
+)
 
 Batch = pa.RecordBatch
 ROW_BYTES = 1004  # of an Arrow batch of one value
@@ -147,3 +154,18 @@ def plan_for(
 
 def value(number: int) -> Batch:
     return Batch.from_pydict({"value": pa.array([bytes([number]) * 1000], pa.binary())})
+
+
+def test_a_topic_of_which_a_broker_has_partitions_elsewhere_is_refused(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=3)
+        for number in (0, 2):
+            manager.open_log("t", number)
+    (tmp_path / "topics.json").unlink()
+    shutil.rmtree(tmp_path / "t-1")
+    targets = Targets.parse(str(tmp_path), topic="t")
+    with (
+        LogManager.open(str(tmp_path)) as manager,
+        pytest.raises(UnknownTopicOrPartitionError, match=r"'t' has only partitions \[0, 2\]"),
+    ):
+        targets.prepare(manager)
