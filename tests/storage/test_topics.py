@@ -17,7 +17,9 @@ from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.manager import TOPICS_FILE, LogManager
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.topics import add_partitions, alter_configs, check_whole, delete_topic
-from tests.storage.test_broker_settings import metadata_log, partition, topic
+from tests.storage.test_broker_settings import metadata_log
+from tests.storage.test_broker_settings import partition as partition_record
+from tests.storage.test_broker_settings import topic as topic_record
 from tests.support import broker_dirs
 from tests.support.clock import ManualClock
 from tests.support.logs import NOW_MS, append, rows
@@ -216,9 +218,11 @@ def test_a_part_of_a_brokers_topic_is_told_by_a_gap_or_by_the_brokers_metadata(t
     (tmp_path / "log" / TOPICS_FILE).unlink()
     check_whole(made, made.topic("orders"))
     topic_id = b"o" * 16
-    metadata_log(tmp_path / "log", [topic("orders", topic_id), *(partition(n, topic_id) for n in range(2))])
+    metadata_log(
+        tmp_path / "log", [topic_record("orders", topic_id), *(partition_record(n, topic_id) for n in range(2))]
+    )
     check_whole(made, made.topic("orders"))
-    metadata_log(tmp_path / "log", [partition(2, topic_id)])
+    metadata_log(tmp_path / "log", [partition_record(2, topic_id)])
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'orders' has only partitions \[0, 1\]"):
         check_whole(made, made.topic("orders"))
     check_whole(made, made.topic("other"))
