@@ -1,6 +1,8 @@
 """The public names of the log engine, and where each lives; ``__init__.py`` loads them from here."""
 
 from .ahead import gathered as gathered
+from .arguments import is_secret as is_secret
+from .arguments import masked as masked
 from .arguments import parse_instant as parse_instant
 from .arguments import parse_names as parse_names
 from .arguments import parse_pairs as parse_pairs

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
+
+_SECRET = r"password|passwd|secret|token|credential|jaas|authorization|private[._-]?key|keystore[._-]key|api[._-]?key"
+_SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
+_SECRET_PAIR = re.compile(rf"([\w.-]*(?:{_SECRET})[\w.-]*(?:\s*[=:]\s*|\s+))(?!--).*?(?=\s--|$)", re.IGNORECASE | re.M)
+_USER_INFO = re.compile(r"://[^\s/]*@")
 
 EPOCH_MS_MIN = 100_000_000_000  # of 1973: fewer digits are a date without dashes, or seconds
 
@@ -40,6 +46,16 @@ def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InvalidConfigError(f"{option} {text!r}: key=value is expected, such as retention.ms=86400000")
+            raise InvalidConfigError(f"{option} {masked(text)!r}: key=value is expected, such as retention.ms=86400000")
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name, such as ``sasl.jaas.config`` or ``ssl_password``, is not to be shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def masked(text: str) -> str:
+    """``text`` with ``***`` for what follows the name of a secret, and for a user and password in an address."""
+    return _USER_INFO.sub("://***@", _SECRET_PAIR.sub(r"\1***", text))

@@ -7,15 +7,15 @@ import sys
 from typing import NoReturn
 
 from pyspark_commitlog.pipeline.options import local_directory
-from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, parse_instant, work_of
+from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, masked, parse_instant, work_of
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose wrong uses end with exit code 1: 2 says that a log is damaged."""
+    """One whose wrong uses end with exit code 1: 2 says that a log is damaged. Its errors show no secrets."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: {message}\n")
+        self.exit(1, f"{self.prog}: {masked(message)}\n")
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from pyspark_commitlog.pipeline.maintenance.arguments import Parser
 from pyspark_commitlog.pipeline.mirror import Mirrored
@@ -37,6 +38,9 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     add("--topics", action="append", required=True, metavar="NAMES", help="separated by commas; may be repeated")
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="of topics to be made; may be repeated")
     add("--client", action="append", default=[], metavar="KEY=VALUE", help="of the client, as security.protocol=SSL")
+    add(
+        "--client-config", metavar="FILE", help="such settings as lines of a file, as Kafka's --command-config has them"
+    )
     add("--follow", type=float, metavar="SECONDS", help="go on, with a pause of so long between two rounds")
     add(
         "--allow-data-loss",
@@ -65,4 +69,17 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    return Cluster.parse(options.bootstrap_servers, parse_pairs("--client", options.client))
+    settings = _properties(options.client_config) | parse_pairs("--client", options.client)
+    return Cluster.parse(options.bootstrap_servers, settings)
+
+
+def _properties(file: str | None) -> dict[str, str]:
+    """The settings in a file of Java's properties, where a line is one; # and ! begin a comment."""
+    if file is None:
+        return {}
+    try:
+        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConfigError(f"--client-config {file}: {why}") from None
+    return parse_pairs(f"--client-config {file}", [line for line in lines if line and line[0] not in "#!"])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from pyspark_commitlog.pipeline.columns import nearest
-from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogStoreError
+from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogStoreError, is_secret, masked
 
 try:
     from kafka import KafkaAdminClient
@@ -45,9 +45,16 @@ class OutsideLogError(MirrorError):
     """An offset that the broker's log does not hold."""
 
 
+class Secret(str):
+    """Text that no ``repr`` shows, its own or that of what holds it: kafka-python logs its settings for debugging."""
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
 @dataclass(frozen=True)
 class Cluster:
-    """How brokers are reached; travels to the workers."""
+    """How brokers are reached; travels to the workers. Secrets among the settings are in no ``repr`` and no error."""
 
     settings: dict[str, Any]  # of kafka-python, by its names
 
@@ -62,7 +69,8 @@ class Cluster:
         for name in given:
             if name not in known:
                 raise InvalidConfigError(f"unknown client setting {name!r}{nearest(name, known)}")
-        return cls({"bootstrap_servers": bootstrap_servers} | given)
+        hidden = {name: Secret(value) if is_secret(name) else value for name, value in given.items()}
+        return cls({"bootstrap_servers": bootstrap_servers} | hidden)
 
     def __str__(self) -> str:
         return f"Kafka at {self.settings['bootstrap_servers']}"
@@ -229,7 +237,7 @@ class PartitionLeader:
                 raise OutsideLogError(f"{self}: {error}") from None
             except KafkaError as error:
                 if not error.retriable or time.monotonic() > deadline_s:
-                    raise MirrorError(f"{self}: {error}") from error
+                    raise MirrorError(f"{self}: {masked(str(error))}") from error
                 self._node = None
                 time.sleep(_PAUSE_S)
 
@@ -261,4 +269,4 @@ def _told(cluster: Cluster, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except KafkaError as error:
-        raise MirrorError(f"{cluster}: {error}") from error
+        raise MirrorError(f"{cluster}: {masked(str(error))}") from error

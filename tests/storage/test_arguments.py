@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.storage.arguments import parse_instant, parse_names, parse_pairs
+from pyspark_commitlog.storage.arguments import masked, parse_instant, parse_names, parse_pairs
 from pyspark_commitlog.storage.errors import InvalidConfigError
 
 
@@ -41,3 +41,25 @@ def test_the_last_of_a_key_counts_and_its_value_may_hold_equals_signs() -> None:
     assert parse_pairs("--config", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
     with pytest.raises(InvalidConfigError, match="--config 'a': key=value is expected"):
         parse_pairs("--config", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--client sasl.plain.password:topsecret", "--client sasl.plain.password:***"),
+        ("--client SSL_PASSWORD = topsecret --topics a", "--client SSL_PASSWORD = *** --topics a"),
+        ('sasl.jaas.config=org.Plain required username="u" password="topsecret";', "sasl.jaas.config=***"),
+        ("basic.auth.credentials.source topsecret", "basic.auth.credentials.source ***"),
+        ("ssl.keystore.key=topsecret\nretention.ms=5", "ssl.keystore.key=***\nretention.ms=5"),
+        ("--registry http://u:topsecret@h:1/x", "--registry http://***@h:1/x"),
+        ("the token --topics is empty", "the token --topics is empty"),
+        ("retention.ms", "retention.ms"),
+    ],
+)
+def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_pair_that_is_none_is_told_without_its_secret() -> None:
+    with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': key=value"):
+        parse_pairs("--client", ["ssl.password topsecret"])
