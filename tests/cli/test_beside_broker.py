@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 from pathlib import Path
 
+from pyspark_commitlog.storage import INTERNAL_TOPICS
 from tests.cli.in_process import commitlog
-from tests.support.kafka import Broker, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce
+from tests.support.kafka import Broker, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce, mount
+from tests.support.kafka_admin import committed_offsets
+from tests.support.kafka_jvm import run_main
+
+GROUPS = Path(__file__).parents[1] / "golden" / "groups" / "kafka-4.tar.xz"
 
 
 def values(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None]]:
@@ -41,3 +48,35 @@ def test_a_broker_goes_on_with_a_restored_snapshot_of_what_the_command_changed(t
         broker.stop()
         shown = commitlog("cat", "--log-dir", tmp_path / "restored", "-t", "orders", "-p", 1, "-e", "-q").stdout
         assert shown == "ours\nours too\ntheirs\n"
+
+
+def test_a_broker_has_the_groups_of_the_new_protocol_that_the_command_left_in_the_state_that_it_says(
+    tmp_path: Path,
+) -> None:
+    """And takes the tombstones of those that it deleted, which a coordinator loads only in their order."""
+    with tarfile.open(GROUPS) as packed:
+        packed.extractall(tmp_path, filter="data")
+    source = tmp_path / "final" / "log"
+    shutil.rmtree(source / "__share_group_state-0")  # a topic of Kafka 4's
+    log_dir = ("--log-dir", source)
+    assert commitlog("groups", *log_dir, "--delete", "--group", "new-regex", "--group", "share-s").code == 0
+    ours = commitlog("groups", *log_dir, "--list", "--type", "consumer", "--state").stdout
+    consumer_protocol = {
+        "group.coordinator.rebalance.protocols": "classic,consumer",
+        "group.coordinator.new.enable": "true",
+    }
+    topics = {each.name.rpartition("-")[0] for each in source.iterdir() if each.is_dir()}
+    with Broker(tmp_path / "home") as broker:
+        broker.start(props=consumer_protocol)
+        mount(broker, source, {name: INTERNAL_TOPICS.get(name, {}) for name in topics})
+        committed_offsets(broker.bootstrap, "new-a")  # waits until both coordinators have loaded
+        committed_offsets(broker.bootstrap, "classic-b")
+        arguments = ["--bootstrap-server", broker.bootstrap, "--list", "--type", "--state"]
+        theirs = run_main("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", arguments)
+    assert sorted(line.split() for line in theirs.splitlines() if line) == sorted(
+        line.split() for line in ours.splitlines() if line
+    )
+    assert {line.split()[0]: line.split()[-1] for line in theirs.splitlines()[1:] if line} == {
+        "classic-b": "Empty",
+        "new-a": "Reconciling",
+    }

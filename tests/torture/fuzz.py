@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.format import checkpoints, internal, v0, v1, v2
+from pyspark_commitlog.storage.format import checkpoints, group_records, internal, v0, v1, v2
+from pyspark_commitlog.storage.format.messages import Messages
 from pyspark_commitlog.storage.topics_file import decode_topics
 from tests.support.logs import records
 from tests.torture import damaged_files
@@ -54,6 +55,9 @@ DECODERS: dict[str, Decoder] = {
     "group key": partial(damaged_files.internal_value, internal.decode_group_key),
     "offset commit": partial(damaged_files.internal_value, internal.OffsetCommitValue.decode),
     "group metadata": partial(damaged_files.internal_value, internal.GroupMetadataValue.decode),
+    "group record key": partial(damaged_files.internal_value, group_records.decode_record_key),
+    "group record": lambda data: [group_records.decode_record(kind, data) for kind in (5, 7, 8)],
+    "metadata record": Messages("metadata").framed,
     "transaction key": partial(damaged_files.internal_value, internal.decode_transaction_key),
     "transaction": partial(damaged_files.internal_value, internal.TransactionLogValue.decode),
 }

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from contextlib import suppress
 from importlib.resources import files
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import messages
 from pyspark_commitlog.storage.format.messages import Messages
 from pyspark_commitlog.storage.format.schema import Struct
+from tests.support.plain_batches import PlainRecord, records
 
 SCHEMAS = files(messages.__package__).joinpath("message_schemas")
 FILES = {path.name.removesuffix(".json"): json.loads(path.read_text()) for path in SCHEMAS.iterdir()}
@@ -116,3 +121,50 @@ def test_a_kind_of_a_later_release_is_not_known() -> None:
 )
 def test_json_is_that_of_jackson(value: Any, text: str) -> None:
     assert json_text(value) == text
+
+
+# Damage
+
+
+DUMPS = Path(__file__).parents[2] / "golden" / "dumps"
+BY_ARCHIVE = {
+    "kafka-4-offsets-0": "groups",
+    "kafka-4-offsets-1": "groups",
+    "kafka-4-share-group-state": "share_state",
+    "kafka-4-cluster-metadata": "metadata",
+    "remote-log-metadata": "remote_log",
+}
+
+
+def records_of(archive: str) -> list[PlainRecord]:
+    with tarfile.open(DUMPS / f"{archive}.tar.xz") as packed:
+        [name] = [each for each in packed.getnames() if each.endswith(".log")]
+        member = packed.extractfile(name)
+        assert member is not None
+        return [each for each in records(member.read()) if each.value]
+
+
+def decoded(schemas: Messages, key: bytes | None, value: bytes) -> object:
+    if key is None:
+        return schemas.framed(value)
+    found = schemas.key(key)
+    return found and schemas.value(found[0], value)
+
+
+@pytest.mark.parametrize("archive", BY_ARCHIVE)
+def test_damaged_bytes_are_a_message_or_refused_and_never_another_error(archive: str) -> None:
+    chance, schemas = Random(archive), Messages(BY_ARCHIVE[archive])
+    for record in records_of(archive):
+        assert record.value is not None
+        if record.key is not None and len(record.key) == 4:
+            continue  # a control record
+        decoded(schemas, record.key, record.value)
+        for _ in range(20):
+            damaged = bytearray(record.value)
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+            torn = bytes(damaged[: chance.randrange(len(damaged) + 1)])
+            for data in (bytes(damaged), torn):
+                with suppress(InvalidRecordError):
+                    decoded(schemas, record.key, data)
+                with suppress(InvalidRecordError):
+                    schemas.key(data)
