@@ -13,6 +13,7 @@ them; the code is two hundred lines.)
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import getpass
 import os
@@ -22,10 +23,12 @@ import struct
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Literal, NamedTuple, Protocol, Self
+from weakref import ref
 
 import numpy as np
 
 from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError
+from pyspark_commitlog.storage.open_files import OPEN_FILES, TOO_MANY, advice
 
 Buffer = bytes | bytearray | memoryview
 OpenMode = Literal["read", "write", "create"]
@@ -217,7 +220,7 @@ class LocalFileSystem:
 
     def list(self, directory: str) -> list[str]:
         with _Telling("list", directory):
-            return sorted(os.listdir(directory))
+            return sorted(OPEN_FILES.retrying(lambda: os.listdir(directory)))
 
     def status(self, path: str) -> FileStatus | None:
         try:
@@ -232,7 +235,7 @@ class LocalFileSystem:
 
     def open(self, path: str, mode: OpenMode) -> LocalFile:
         with _Telling("open", path):
-            return LocalFile(path, os.open(path, _OPEN_FLAGS[mode], 0o666))
+            return LocalFile(path, _opened(path, _OPEN_FLAGS[mode]), mode)
 
     def make_directory(self, path: str) -> None:
         with _Telling("make directory", path):
@@ -259,7 +262,8 @@ class LocalFileSystem:
 
     def sync_directory(self, path: str) -> None:
         with _Telling("sync", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            descriptor = OPEN_FILES.retrying(lambda: os.open(path, flags))
             try:
                 os.fsync(descriptor)
             finally:
@@ -314,26 +318,49 @@ class LocalFileSystem:
 
 
 class LocalFile:
-    """A file descriptor and the name it was opened by."""
+    """A file descriptor and the name it was opened by.
 
-    __slots__ = ("_descriptor", "_path")
+    A process with too many open files closes those that nobody uses at the moment, and opens them again by their name.
+    Where another file has the name by then, there is no such file any more (FileNotFoundError). ``_identity``, device
+    and inode, is set where the file rests so.
+    """
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    __slots__ = ("__weakref__", "_descriptor", "_failure", "_identity", "_mode", "_path", "_users")
+
+    def __init__(self, path: str, descriptor: int, mode: OpenMode) -> None:
         self._path = path
+        self._mode = mode
         self._descriptor = descriptor
+        self._users: list[None] = []  # an element for each call that uses the descriptor: both ways are atomic
+        self._failure: OSError | None = None  # of the sync before a rest
+        OPEN_FILES.files[descriptor] = ref(self)
 
     @property
     def path(self) -> str:
         return self._path
 
     def size(self) -> int:
-        with _Telling("size of", self._path):
-            return os.fstat(self._descriptor).st_size
+        self._users.append(None)  # as _Using does it, which would cost a tenth more
+        try:
+            descriptor = self._descriptor
+            return os.fstat(self._wake() if descriptor == _RESTING else descriptor).st_size
+        except OSError as error:
+            _tell(error, "size of", self._path)
+            raise
+        finally:
+            self._users.pop()
 
     def read(self, position: int, length: int) -> memoryview:
         if length <= _SMALL_READ_BYTES:
-            with _Telling("read", self._path):
-                data = os.pread(self._descriptor, length, position)
+            self._users.append(None)  # as _Using does it, which would cost a small read a tenth more
+            try:
+                descriptor = self._descriptor
+                data = os.pread(self._wake() if descriptor == _RESTING else descriptor, length, position)
+            except OSError as error:
+                _tell(error, "read", self._path)
+                raise
+            finally:
+                self._users.pop()
             if len(data) == length:
                 return memoryview(data)
         return self._read_large(position, min(length, max(self.size() - position, 0)))
@@ -341,40 +368,85 @@ class LocalFile:
     def _read_large(self, position: int, length: int) -> memoryview:
         buffer = np.empty(length, np.uint8).data  # not zeroed: the kernel's copy is the only pass over it
         filled = 0
-        with _Telling("read", self._path):
+        with _Using(self, "read") as descriptor:
             # The kernel stops at 2 GiB, a network mount where it likes, and the file may have been cut meanwhile.
-            while filled < length and (got := os.preadv(self._descriptor, [buffer[filled:]], position + filled)):
+            while filled < length and (got := os.preadv(descriptor, [buffer[filled:]], position + filled)):
                 filled += got
         return buffer[:filled]
 
     def write(self, position: int, data: Buffer) -> None:
         left = memoryview(data).cast("B")
-        if len(left) >= _LARGE_WRITE_BYTES and _fallocate is not None:
-            # What the file system cannot do, or has no room for, the write does, or tells.
-            _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, len(left))
-        with _Telling("write", self._path):
+        with _Using(self, "write") as descriptor:
+            if len(left) >= _LARGE_WRITE_BYTES and _fallocate is not None:
+                # What the file system cannot do, or has no room for, the write does, or tells.
+                _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, len(left))
             while left:
-                written = os.pwrite(self._descriptor, left[:_WRITTEN_AT_ONCE_BYTES], position)
+                written = os.pwrite(descriptor, left[:_WRITTEN_AT_ONCE_BYTES], position)
                 position += written
                 left = left[written:]
 
     def truncate(self, size: int) -> None:
-        with _Telling("truncate", self._path):
-            os.ftruncate(self._descriptor, size)
+        with _Using(self, "truncate") as descriptor:
+            os.ftruncate(descriptor, size)
 
     def begin_sync(self) -> None:
-        if _sync_file_range is not None:
-            _sync_file_range(self._descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+        if _sync_file_range is not None and self._descriptor != _RESTING:  # before it rested, all was synced
+            with _Using(self, "sync") as descriptor:
+                _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
-        with _Telling("sync", self._path):
-            os.fsync(self._descriptor)
+        with _Using(self, "sync") as descriptor:
+            if self._failure is not None:  # the system tells of it once: not again to whoever syncs now
+                raise self._failure
+            os.fsync(descriptor)
 
     def close(self) -> None:
-        if self._descriptor != _CLOSED:
+        if self._descriptor == _CLOSED:
+            return
+        with OPEN_FILES.lock:
             descriptor, self._descriptor = self._descriptor, _CLOSED
-            with _Telling("close", self._path):
+            if descriptor not in (_CLOSED, _RESTING):
+                OPEN_FILES.files.pop(descriptor, None)
+                with _Telling("close", self._path):
+                    os.close(descriptor)
+
+    def rest(self) -> bool:
+        """Close the descriptor until the next use, once what was written is on the disk. False where it is in use.
+
+        Whoever uses it says so before it takes the descriptor, and this takes the descriptor away before it looks.
+        """
+        descriptor = self._descriptor
+        if descriptor in (_CLOSED, _RESTING) or self._failure is not None:
+            return False
+        self._descriptor = _RESTING
+        if self._users:
+            self._descriptor = descriptor
+            return False
+        try:
+            status = os.fstat(descriptor)
+            if self._mode != "read":
+                os.fsync(descriptor)
+        except OSError as error:
+            self._failure, self._descriptor = error, descriptor
+            return False
+        self._identity = (status.st_dev, status.st_ino)
+        os.close(descriptor)
+        return True
+
+    def _wake(self) -> int:
+        """The descriptor of a file that rests, opened again."""
+        with OPEN_FILES.lock:
+            if self._descriptor != _RESTING:
+                return self._descriptor
+            flags = _OPEN_FLAGS[self._mode] & ~os.O_CREAT
+            descriptor = _opened(self._path, flags)
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != self._identity:
                 os.close(descriptor)
+                raise FileNotFoundError(errno.ENOENT, "another file has its name", self._path)
+            self._descriptor = descriptor
+            OPEN_FILES.files[descriptor] = ref(self)
+            return descriptor
 
     def __enter__(self) -> Self:
         return self
@@ -411,7 +483,21 @@ class LocalLock:
         self.release()
 
 
+def _opened(path: str, flags: int) -> int:
+    """A descriptor, for which others are closed where this process has too many."""
+    files = OPEN_FILES
+    if len(files.files) >= files.files_max:
+        files.make_room()
+    try:
+        return os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno not in TOO_MANY:
+            raise
+        return files.retrying(lambda: os.open(path, flags, 0o666))
+
+
 _CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never for another file
+_RESTING = 2**31 - 2
 _OPEN_FLAGS: dict[OpenMode, int] = {
     "read": os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC,
     "write": os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -435,21 +521,55 @@ class _Telling:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            error.strerror = f"{self._operation}: {error.strerror}"
-            if error.filename is None:
-                error.filename = self._path
+        if isinstance(error, OSError):
+            _tell(error, self._operation, self._path)
+
+
+class _Using:
+    """A use of a file's descriptor, which stays open meanwhile; tells what :class:`_Telling` does."""
+
+    __slots__ = ("_file", "_operation")
+
+    def __init__(self, file: LocalFile, operation: str) -> None:
+        self._file = file
+        self._operation = operation
+
+    def __enter__(self) -> int:
+        file = self._file
+        file._users.append(None)
+        descriptor = file._descriptor
+        if descriptor != _RESTING:
+            return descriptor
+        try:
+            return file._wake()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._file._users.pop()
+        if isinstance(error, OSError):
+            _tell(error, self._operation, self._file._path)
+
+
+def _tell(error: OSError, operation: str, path: str) -> None:
+    if isinstance(error, FileNotFoundError):
+        return
+    is_limit = error.errno == errno.EMFILE
+    error.strerror = f"{operation}: {error.strerror}" + (f"; {advice()}" if is_limit else "")
+    if error.filename is None:
+        error.filename = path
 
 
 def _open_lock_file(path: str, undo: ExitStack) -> int:
-    descriptor = os.open(path, _OPEN_FLAGS["create"], 0o666)
-    _lock_files.add(descriptor)
+    descriptor = OPEN_FILES.retrying(lambda: os.open(path, _OPEN_FLAGS["create"], 0o666))
+    OPEN_FILES.locks.add(descriptor)
     undo.callback(_close_lock_file, descriptor)
     return descriptor
 
 
 def _close_lock_file(descriptor: int) -> None:
-    _lock_files.discard(descriptor)
+    OPEN_FILES.locks.discard(descriptor)
     os.close(descriptor)
 
 
@@ -458,14 +578,17 @@ def _close_inherited_lock_files() -> None:
 
     Closing a copy leaves the lock to the parent, for both kinds of lock.
     """
-    for descriptor in _lock_files:
+    for descriptor in OPEN_FILES.locks:
         with suppress(OSError):
             os.close(descriptor)
-    _lock_files.clear()
+    OPEN_FILES.locks.clear()
 
 
-_lock_files: set[int] = set()  # descriptors
 os.register_at_fork(after_in_child=_close_inherited_lock_files)
+# No file is on its way to rest when a child begins: it gets the descriptors as they are noted.
+os.register_at_fork(
+    before=OPEN_FILES.lock.acquire, after_in_parent=OPEN_FILES.lock.release, after_in_child=OPEN_FILES.lock.release
+)
 
 
 def _has_name(descriptor: int, path: str) -> bool:

@@ -34,6 +34,7 @@ from pyspark_commitlog.storage.filesystem import (
 )
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.open_files import OPEN_FILES
 from pyspark_commitlog.storage.partition_locks import APPEND_LOCK_FILE, wait_for_lock
 from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
@@ -82,8 +83,10 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
     """Make a snapshot in ``target``, which is missing or an empty directory; durable when it returns.
 
     Files are linked where ``target`` is on the disk of the log, and copied elsewhere. Raises SnapshotError where
-    something is there, LogDirLockedError while a broker runs on the log directory.
+    something is there, LogDirLockedError while a broker runs on the log directory, StorageError where this process may
+    not lock so many partitions at a time.
     """
+    OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a snapshot of {manager.directory}")
     target = local_path(target)
     manager.lock_brokers_out()
     with _building(manager.filesystem, target) as building:

@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_changeable
 from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.open_files import OPEN_FILES
 from pyspark_commitlog.storage.partition_locks import (
     APPEND_LOCK_FILE,
     take_maintenance_lock,
@@ -97,11 +98,13 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
     Readers and writers that have a partition open fail at their next look at its directory.
     Raises UnknownTopicOrPartitionError, PolicyViolationError for an internal topic with records, LogDirLockedError
-    where a broker runs here or a partition is worked on; all is then as it was.
+    where a broker runs here or a partition is worked on, StorageError where this process may not hold the locks of so
+    many partitions at a time; all is then as it was.
     """
     topic = manager.topic(name)
     check_deletable(manager, topic)
     manager.check_writable()
+    OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
     manager.close_logs(name)
     with ExitStack() as locks:
         contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]

@@ -17,6 +17,7 @@ READ = (*FOLDERS, PACKAGE, "tests", "benchmarks")
 # A module of storage/ imports only from lines above its own; neighbours on a line stay strangers.
 LAYERS = """
 errors
+open_files
 config clock filesystem kernels ahead paths
 format
 index producers epochs swaps topics_file fs_check arguments internal_topics joining resync

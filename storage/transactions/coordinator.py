@@ -41,6 +41,7 @@ from pyspark_commitlog.storage.format.internal import TransactionLogValue, Trans
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
+from pyspark_commitlog.storage.open_files import OPEN_FILES
 from pyspark_commitlog.storage.transactions.ending import Ending, flush_all, open_logs
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import (
@@ -144,6 +145,7 @@ class TransactionCoordinator:
         """
         self._check_not_stopped()
         places = {*partitions, *map(self._groups.partition_of, groups)}
+        OPEN_FILES.check_room_for_locks(len(places), f"a transaction over {len(places):,} partitions")  # to commit it
         producer = self._next_producer([self.manager.open_log(*place) for place in places])
         transaction = Transaction(
             transactional_id=self.transactional_id,
