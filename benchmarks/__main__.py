@@ -28,6 +28,7 @@ PARTS = (
     "dump",
     "verify",
     "opening",
+    "times",
     "memory",
     "growth",
 )

@@ -13,7 +13,7 @@ from pyspark_commitlog.pipeline.offsets import Ends, Logs, TopicPartition, check
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
 from pyspark_commitlog.pipeline.pushdown import Wanted, push
-from pyspark_commitlog.pipeline.reading import batches_of, readable_end
+from pyspark_commitlog.pipeline.reading import batches_of, offset_at, readable_end
 from pyspark_commitlog.pipeline.watchers import Watchers, watchers_of_this_process
 from pyspark_commitlog.storage import LogManager
 
@@ -47,17 +47,16 @@ class CommitLogReader(DataSourceReader):
         ends = {each: Ends(log.log_start_offset, readable_end(log, options)) for each, log in logs.items()}
 
         @cache  # where a range begins, another part of the options or a filter may ask again
-        def offset_at(source: TopicPartition, timestamp_ms: int) -> int | None:
-            found = watchers.seen(source).offset_for_timestamp(timestamp_ms, options.isolation)
-            return None if found is None else found.offset
+        def at(source: TopicPartition, timestamp_ms: int) -> int | None:
+            return offset_at(watchers.seen(source), timestamp_ms, options)
 
-        known = Logs(ends, offset_at, options.loss)
+        known = Logs(ends, at, options.loss)
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each])
         # A damaged log that is read all the same may not answer a question about time: its batches are looked at then.
-        ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else offset_at
+        ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else at
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from pyspark_commitlog.pipeline.arrow import check_nulls, to_batch
@@ -84,6 +85,32 @@ def readable_end(log: LogReader, options: ReadOptions) -> int:
         return log.end_offset(options.isolation)
     with log.despite_damage():
         return log.end_offset(options.isolation)
+
+
+def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
+    """The first record that ``options`` show and that is not older than a time; None where there is none.
+
+    Raises CorruptionError where what must be passed over is damaged; ``mode=dropmalformed`` finds the first that can be
+    read.
+    """
+    try:
+        found = log.offset_for_timestamp(timestamp_ms, options.isolation)
+    except CorruptionError as damage:
+        if options.mode is not Mode.DROP_MALFORMED:
+            raise
+        logger.warning("%s; passed over in search of a time, as option mode asks", damage)
+        return _first_salvaged(log, timestamp_ms, options)
+    return None if found is None else found.offset
+
+
+def _first_salvaged(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
+    bounds, isolation = (log.log_start_offset, readable_end(log, options)), options.isolation
+    span = Timespan(first=timestamp_ms)
+    for records in salvaged_records(log, *bounds, logger.debug, isolation=isolation, columns=(), timespan=span):
+        hits = np.flatnonzero(records.timestamps >= timestamp_ms)
+        if len(hits):
+            return int(records.offsets[hits[0]])
+    return None
 
 
 def _pieces(

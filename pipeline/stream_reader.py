@@ -34,7 +34,7 @@ from pyspark_commitlog.pipeline.offsets import (
 )
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange, plan
-from pyspark_commitlog.pipeline.reading import batches_of
+from pyspark_commitlog.pipeline.reading import batches_of, offset_at
 from pyspark_commitlog.pipeline.watchers import Watchers, watchers_of_this_process
 from pyspark_commitlog.storage import (
     CommittedOffset,
@@ -163,8 +163,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
-        found = self._watchers.seen(partition).offset_for_timestamp(timestamp_ms, self._options.isolation)
-        return None if found is None else found.offset
+        return offset_at(self._watchers.seen(partition), timestamp_ms, self._options)
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
         """Where a micro-batch ends in the partitions that have something, by every limit there is."""

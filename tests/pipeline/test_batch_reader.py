@@ -18,7 +18,15 @@ from pyspark_commitlog.pipeline.columns import schema_of
 from pyspark_commitlog.pipeline.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.planning import OffsetRange
 from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
-from pyspark_commitlog.storage import BatchFields, Codec, InvalidRecordError, LogManager, NotALogDirError, delete_topic
+from pyspark_commitlog.storage import (
+    BatchFields,
+    Codec,
+    CorruptRecordError,
+    InvalidRecordError,
+    LogManager,
+    NotALogDirError,
+    delete_topic,
+)
 from pyspark_commitlog.storage.segment_reader import SegmentReader
 from tests.support.logs import NOW_MS, open_files, records
 
@@ -313,3 +321,14 @@ def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplo
     assert "position" in told[0]
     counted = [record.getMessage() for record in caplog.records if "corrupt batches" in record.getMessage()]
     assert counted == [f"t-0: 1 corrupt batches passed over in offsets 0 to {COUNT - 1}"]
+
+
+def test_a_time_behind_a_corrupt_batch_is_an_error_or_found_where_the_mode_says_so(damaged: str) -> None:
+    """The segment is small, so its batches are asked from its beginning."""
+    at = str(NOW_MS + 45_000)
+    with pytest.raises(CorruptRecordError, match=r"00000000000000000000\.log, position \d+"):
+        reader(damaged, startingTimestamp=at, startingOffsetsByTimestampStrategy="latest").partitions()
+    options = {"mode": "dropmalformed", "startingOffsetsByTimestampStrategy": "latest"}
+    assert tasks(reader(damaged, startingTimestamp=at, **options))[0] == (0, 45, COUNT)
+    within = str(NOW_MS + 25_000)  # a record that cannot be read
+    assert tasks(reader(damaged, startingTimestamp=within, **options))[0] == (0, 30, COUNT)
