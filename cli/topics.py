@@ -187,10 +187,10 @@ def _alter(
     if partitions is None:
         raise typer.BadParameter("--alter needs --partitions; configs are altered by commitlog configs")
     for topic in found:
+        storage.add_partitions(manager, topic.name, partitions, dry_run=is_dry)
         if is_dry:
             typer.echo(f"would give topic {topic.name} {partitions} partitions, it has {len(topic.partitions)}")
         else:
-            storage.add_partitions(manager, topic.name, partitions)
             typer.echo(f"topic {topic.name} has {partitions} partitions")
 
 

@@ -65,8 +65,10 @@ def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) ->
     return replace(topic, configs=configs)
 
 
-def add_partitions(manager: LogManager, name: str, total: int) -> TopicDescription:
+def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool = False) -> TopicDescription:
     """Give a topic more partitions, empty ones, so that it has ``total``; durable when it returns.
+
+    With ``dry_run``, as it would be; nothing is changed.
 
     Keys of new records may get other partitions then than those of old ones: the default partitioner counts them.
     On disk after a crash: the topic as it was, perhaps with empty directories that the next call takes.
@@ -74,16 +76,22 @@ def add_partitions(manager: LogManager, name: str, total: int) -> TopicDescripti
     internal topic, whose keys would be looked for in other partitions, and LogDirLockedError.
     """
     check_changeable(name, "a change of its number of partitions")
+    if dry_run:
+        return _enlarged(manager.topic(name), total)
     with _changing(manager, name) as topic:
-        if not len(topic.partitions) < total <= PARTITIONS_MAX:
-            raise InvalidConfigError(
-                f"topic {name!r} has {len(topic.partitions)} partitions, {total} were asked for: more are needed, "
-                f"and at most {PARTITIONS_MAX}"
-            )
-        larger = replace(topic, partitions=tuple(range(total)))
+        larger = _enlarged(topic, total)
         manager.make_partitions(larger, range(len(topic.partitions), total))
         manager.describe_topics({**manager.described_topics(), name: larger})
         return larger
+
+
+def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
+    if not len(topic.partitions) < total <= PARTITIONS_MAX:
+        raise InvalidConfigError(
+            f"topic {topic.name!r} has {len(topic.partitions)} partitions, {total} were asked for: more are needed, "
+            f"and at most {PARTITIONS_MAX}"
+        )
+    return replace(topic, partitions=tuple(range(total)))
 
 
 def delete_topic(manager: LogManager, name: str) -> None:

@@ -1,0 +1,62 @@
+"""Internal topics on the command line: every change of them is refused, in one line, with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage import INTERNAL_TOPICS, LogManager, Marks
+from tests.cli.in_process import commitlog
+from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import records
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    """Each internal topic has a record."""
+    path = directory_with_internal_topics(tmp_path / "log")
+    with LogManager.open(path) as manager:
+        for name in INTERNAL_TOPICS:
+            manager.open_log(name, 0).append_records(records([b"progress"], keys=[b"query"]))
+    return path
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+@pytest.mark.parametrize("is_dry", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("configs", "--alter", "--add-config", "cleanup.policy=delete"),
+        ("configs", "--alter", "--add-config", "retention.ms=1"),
+        ("configs", "--alter", "--delete-config", "cleanup.policy"),
+        ("topics", "--alter", "--partitions", "60"),
+        ("topics", "--delete"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_changes_an_internal_topic(
+    command: tuple[str, ...], is_dry: bool, topic: str, directory: str
+) -> None:
+    dry = ["--dry-run"] if is_dry else []
+    done = commitlog(command[0], "--log-dir", directory, *command[1:], "--topic", topic, *dry)
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"commitlog: topic '{topic}' is internal, and ")
+    assert len(done.stderr.splitlines()) == 1
+    with LogManager.open(directory) as manager:
+        assert manager.topic(topic).configs == INTERNAL_TOPICS[topic]
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+def test_no_record_of_an_internal_topic_is_deleted(topic: str, directory: str, tmp_path: Path) -> None:
+    asked = {"partitions": [{"topic": topic, "partition": 0, "offset": -1}], "version": 1}
+    (tmp_path / "offsets.json").write_text(json.dumps(asked))
+    for dry in ([], ["--dry-run"]):
+        done = commitlog(
+            "delete-records", "--log-dir", directory, "--offset-json-file", tmp_path / "offsets.json", *dry
+        )
+        assert done.code == 1
+        assert f"{topic}-0\terror: PolicyViolationError: topic '{topic}' is internal" in done.stdout
+    with LogManager.open(directory) as manager:
+        assert manager.marks((topic, 0)) in (Marks(), Marks(1, 0))
