@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark_commitlog.pipeline.avro_resolution import resolved
 from pyspark_commitlog.pipeline.avro_schema import graph
 from pyspark_commitlog.pipeline.avro_types import arrow_type
-from pyspark_commitlog.pipeline.schema_stores import SchemaStore
+from pyspark_commitlog.pipeline.schema_stores import SchemaStore, schema_in
 from pyspark_commitlog.pipeline.serdes import (
     Mode,
     SerializationError,
@@ -88,11 +88,11 @@ class SingleObject:
 
     def schema(self, schema_id: bytes, own: str) -> str | None:
         files = sorted(Path(self.folder).glob("*.avsc")) if self.folder else []
-        texts = [own, *(file.read_text(encoding="utf-8") for file in files)]
+        texts = [own, *map(schema_in, files)]
         return next((text for text in texts if self.id_of(text) == schema_id), None)
 
     def id_of(self, schema: str) -> bytes:
-        return bytes.fromhex(fingerprint(to_parsing_canonical_form(json.loads(schema)), "CRC-64-AVRO"))
+        return bytes.fromhex(fingerprint(to_parsing_canonical_form(_parse(schema)), "CRC-64-AVRO"))
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
     found = framing.schema(schema_id, own)
     if found is None:
         raise SerializationError(_unknown(framing, schema_id))
-    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(_parse(own))))
+    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(parsed(own))))
 
 
 def _unknown(framing: Framing, schema_id: bytes) -> str:

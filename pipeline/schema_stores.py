@@ -38,6 +38,18 @@ class SchemaStore(Protocol):
         """The id to write with. Raises InvalidConfigError where the store does not have ``schema``."""
 
 
+def schema_in(file: Path) -> str:
+    """The JSON in a file. Raises InvalidConfigError, with its path, where it cannot be read or is none."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        json.loads(text)
+    except OSError as error:
+        raise InvalidConfigError(f"schema {file}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfigError(f"schema {file}: it is no JSON in UTF-8: {error}") from None
+    return text
+
+
 @dataclass(frozen=True)
 class SchemaFolder:
     """Files ``<id>.avsc``; subjects make no difference. Put there by hand: nothing is ever written."""
@@ -46,7 +58,7 @@ class SchemaFolder:
 
     def schema(self, schema_id: int) -> str | None:
         file = Path(self.path, f"{schema_id}.avsc")
-        return file.read_text(encoding="utf-8") if file.exists() else None
+        return schema_in(file) if file.exists() else None
 
     def __str__(self) -> str:
         return f"folder {self.path}: save it there as <id>.avsc"
@@ -54,7 +66,7 @@ class SchemaFolder:
     def id_of(self, subject: str, schema: str) -> int:
         wanted = json.loads(schema)
         for file in sorted(Path(self.path).glob("*.avsc")):
-            if file.stem.isdecimal() and json.loads(file.read_text(encoding="utf-8")) == wanted:
+            if file.stem.isdecimal() and json.loads(schema_in(file)) == wanted:
                 return int(file.stem)
         raise InvalidConfigError(
             f"folder {self.path} has no file with the schema for {subject}: save it there as <id>.avsc with a free id"

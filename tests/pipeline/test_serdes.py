@@ -532,6 +532,18 @@ class TestRegistryFaults:
             with pytest.raises(InvalidConfigError, match=told):
                 AvroSerde(FLIGHT, Confluent(store, "s")).encode(rows)
 
+    @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"type": "array"}', b"[" * 100_000, None])
+    def test_file_that_holds_no_schema_is_named(self, tmp_path: Path, content: bytes | None) -> None:
+        file = tmp_path / "7.avsc"
+        file.mkdir() if content is None else file.write_bytes(content)
+        single = AvroSerde(FLIGHT, SingleObject())
+        for framing, value in (
+            (Confluent(SchemaFolder(str(tmp_path))), GOOD),
+            (SingleObject(str(tmp_path)), single.encode(pa.array(FLIGHTS[:1]))[0].as_py()[:2] + b"12345678"),
+        ):
+            with pytest.raises(InvalidConfigError, match=r"7\.avsc|is wrong"):
+                AvroSerde(FLIGHT, framing).decode(pa.array([value]))
+
     def test_settings_that_are_wrong_in_themselves(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidConfigError, match="begins with http"):
             SchemaRegistry("file:///etc/passwd")
