@@ -215,7 +215,7 @@ def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
     found = framing.schema(schema_id, own)
     if found is None:
         raise SerializationError(_unknown(framing, schema_id))
-    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(parsed(own))))
+    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(_parse(own))))
 
 
 def _unknown(framing: Framing, schema_id: bytes) -> str:
