@@ -39,6 +39,7 @@ NOTE_BYTES_MAX = 1 << 24
 OFFSETS_BYTES_MAX = 1 << 30
 OPEN_MAX = 64  # files at once
 DIGEST_LETTERS = 32  # 128 bits
+COMPACTED = ".compact"  # a source's entry that holds those before it too
 TEMPORARY = ".tmp"  # in names that Spark gives before it renames
 UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed all the same
 
@@ -120,13 +121,13 @@ class LocalCheckpoint(Checkpoint):
     def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
         """Reads nothing yet."""
         self.directory = directory.rstrip("/")
-        self._filesystem = filesystem or LocalFileSystem()
+        self.filesystem = filesystem or LocalFileSystem()
         self._synced: set[str] = set()  # paths; Spark never changes a file of these
 
     def plan(self, batch: int) -> Plan:
         path = self._path("offsets", str(batch))
         try:
-            return Plan(path, digest(read_file(self._filesystem, path, OFFSETS_BYTES_MAX)))
+            return Plan(path, digest(read_file(self.filesystem, path, OFFSETS_BYTES_MAX)))
         except FileNotFoundError:
             return NO_PLAN
 
@@ -182,14 +183,14 @@ class LocalCheckpoint(Checkpoint):
             },
         }
         if not self._exists(self._path(NOTES)):
-            self._filesystem.make_directory(self._path(NOTES))
-            self._filesystem.sync_directory(self.directory)
-        write_atomically(self._filesystem, self._note_path(target), json.dumps(content).encode())
+            self.filesystem.make_directory(self._path(NOTES))
+            self.filesystem.sync_directory(self.directory)
+        write_atomically(self.filesystem, self._note_path(target), json.dumps(content).encode())
 
     def _read_notes(self, path: str) -> tuple[str, str, dict[str, Note]]:
         """Directory, writer, and notes by topic."""
         try:
-            content = json.loads(read_file(self._filesystem, path, NOTE_BYTES_MAX))
+            content = json.loads(read_file(self.filesystem, path, NOTE_BYTES_MAX))
             notes = {
                 topic: Note(int(note["batch"]), int(note["before"]), note["topicId"])
                 for topic, note in content["topics"].items()
@@ -201,10 +202,19 @@ class LocalCheckpoint(Checkpoint):
                 f"Restore it, or delete it to go on as the log says"
             ) from error
 
+    def newest_entries(self) -> list[str]:
+        """Paths of what Spark wrote last of each kind."""
+        newest = [self._path("metadata")]
+        for folder in self._folders():
+            numbers = {name: int(number) for name in self._names(folder) if (number := _number(name)).isdecimal()}
+            if numbers and folder != self._path("sources"):  # which has a folder of each
+                newest.append(f"{folder}/{max(numbers, key=numbers.__getitem__)}")
+        return newest
+
     def _note_paths(self) -> list[str]:
         if not self._exists(self._path(NOTES)):
             return []
-        names = self._filesystem.list(self._path(NOTES))
+        names = self.filesystem.list(self._path(NOTES))
         return [self._path(NOTES, name) for name in names if name.endswith(".json")]
 
     def _note_path(self, target: Target) -> str:
@@ -236,18 +246,18 @@ class LocalCheckpoint(Checkpoint):
                 file.sync()
         for folder, paths in listed.items():
             if not new.isdisjoint(paths):
-                self._filesystem.sync_directory(folder)
+                self.filesystem.sync_directory(folder)
         if not self._synced:
-            self._filesystem.sync_directory(parent_of(self.directory))
+            self.filesystem.sync_directory(parent_of(self.directory))
         self._synced = names
 
     def _open(self, path: str) -> File | None:
         """None for a folder, and for what Spark removed in the meantime."""
-        status = self._filesystem.status(path)
+        status = self.filesystem.status(path)
         if status is None or status.is_directory:
             return None
         with suppress(FileNotFoundError):
-            return self._filesystem.open(path, "read")
+            return self.filesystem.open(path, "read")
         return None
 
     def _folders(self) -> list[str]:
@@ -260,13 +270,35 @@ class LocalCheckpoint(Checkpoint):
         return {f"{folder}/{name}" for name in self._names(folder) if TEMPORARY not in name}
 
     def _names(self, folder: str) -> list[str]:
-        return self._filesystem.list(folder) if self._exists(folder) else []
+        return self.filesystem.list(folder) if self._exists(folder) else []
 
     def _exists(self, path: str) -> bool:
-        return self._filesystem.status(path) is not None
+        return self.filesystem.status(path) is not None
 
     def _path(self, *parts: str) -> str:
         return "/".join((self.directory, *parts))
+
+
+def check_readable(directory: str, filesystem: FileSystem | None = None) -> None:
+    """For a start of a query with the checkpoint in ``directory``, a local one that may be missing.
+
+    Raises CorruptionError with the path of an entry that has no bytes, or only zeros: a power cut leaves such of what
+    Spark did not sync, and Spark's own error does not say what to do. Only the newest can be so.
+    """
+    known = LocalCheckpoint(directory, filesystem)
+    for path in known.newest_entries():
+        with suppress(FileNotFoundError):
+            if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
+                raise CorruptionError(
+                    "an entry of Spark's checkpoint without content, as a power cut leaves one that was not synced. "
+                    "No batch that needs it was committed: see 'Spark's checkpoint' in docs/failures.md, which says "
+                    "what to delete, and start the query again",
+                    path=path,
+                )
+
+
+def _number(name: str) -> str:
+    return name.removesuffix(COMPACTED)
 
 
 def digest(data: bytes) -> str:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pyspark_commitlog.pipeline.checkpoint import check_readable
 from pyspark_commitlog.pipeline.writer import Written
 
 T = TypeVar("T")
@@ -59,8 +61,11 @@ def run_available(
 
     ``on_batch`` gets the batch id and what ``write`` answered. SIGTERM and SIGINT, sent to this process or to the JVM
     around it, end the query when the batch in flight is whole: what was written and the checkpoint agree. Answers
-    whether the query came to its end; False: it was stopped, and another run goes on.
+    whether the query came to its end; False: it was stopped, and another run goes on. Raises CorruptionError for a
+    checkpoint that a power cut left without content (``check_readable``).
     """
+    if not urlsplit(checkpoint).scheme:
+        check_readable(checkpoint)
     gate = BatchGate(write, on_batch)
     writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", checkpoint)
     query = (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()

@@ -120,17 +120,34 @@ class InlineQuery:
         type(self).planned += 1
         run_id = f"run {type(self).planned}"
         with self._spark(run_id) as (sink, frame):
-            next_batch = self._start()
-            while True:
-                if next_batch not in self.offsets.numbers() and not self._plan(next_batch, files, per_batch):
-                    break
-                given = frame(next_batch, self._rows(next_batch))
-                before_batch(next_batch)
-                function(sink, given, next_batch)
-                self.batches += 1
-                self.commits.add(next_batch, {"nextBatchWatermarkMs": 0})
-                next_batch += 1
+            try:
+                self._run_batches(sink, frame, files, per_batch, function, before_batch)
+            except Exception:
+                release_run(run_id)
+                raise
             release_run(run_id)
+
+    def _run_batches(
+        self,
+        sink: CommitLogSink,
+        frame: Callable[[int, list[str]], InlineFrame],
+        files: Sequence[int],
+        per_batch: int,
+        function: Function,
+        before_batch: BeforeBatch,
+    ) -> None:
+        batch = self._start()
+        while batch in self.offsets.numbers() or self._plan(batch, files, per_batch):
+            given = frame(batch, self._rows(batch))
+            before_batch(batch)
+            function(sink, given, batch)
+            self.batches += 1
+            self.commits.add(batch, {"nextBatchWatermarkMs": 0})
+            batch += 1
+
+    def content(self) -> list[str]:
+        """What readers of committed records see, sorted."""
+        return self.driver.content()
 
     def _start(self) -> int:
         """The batch to begin with: the newest one where it is not committed."""

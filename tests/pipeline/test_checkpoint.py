@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_commitlog.pipeline import progress
+from pyspark_commitlog.pipeline import sink as sink_module
+from pyspark_commitlog.pipeline.checkpoint import check_readable
+from pyspark_commitlog.pipeline.sink import CommitLogSink
 from pyspark_commitlog.storage import (
+    CorruptionError,
+    InvalidConfigError,
     LogManager,
     ProgressMismatchError,
     StorageError,
     delete_topic,
 )
 from tests.pipeline.inline_query import InlineQuery, put_right, rows_of
-from tests.pipeline.inline_spark import PARTITIONS, TOPIC
+from tests.pipeline.inline_spark import PARTITIONS, TOPIC, InlineFrame
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.log_directories import memory_disk_with_topics
 from tests.support.memory_filesystem import MemoryFileSystem, crash_points
@@ -156,3 +162,43 @@ class TestPartitionThatIsSetBack:
             manager.create_topic(TOPIC, partitions=PARTITIONS)
         InlineQuery(disk).run(range(5))
         assert content(disk) == rows_of([4])
+
+
+@pytest.mark.parametrize("left", [b"", bytes(100)], ids=["no bytes", "zeros"])
+@pytest.mark.parametrize("entry", ["metadata", "offsets/2", "commits/2", "sources/0/2"])
+def test_entry_without_content_is_named_before_a_query_starts(entry: str, left: bytes) -> None:
+    disk = disk_with_batches(3)
+    check_readable("/cp", disk)
+    with disk.open(f"/cp/{entry}", "write") as file:
+        file.truncate(0)
+        file.write(0, left)
+    with pytest.raises(CorruptionError, match=f"^/cp/{entry}: an entry of Spark's checkpoint without content"):
+        check_readable("/cp", disk)
+
+
+def test_checkpoint_that_is_missing_is_one_to_be_made() -> None:
+    check_readable("/cp", MemoryFileSystem())
+
+
+class TestSecondWriteOfABatch:
+    """To the same topic: the rows would be taken for those of the first."""
+
+    def halves(self, sink: CommitLogSink, frame: InlineFrame, batch: int) -> None:
+        for _ in range(2):
+            sink(frame, batch)  # type: ignore[arg-type]
+
+    def test_is_refused_in_the_run_that_replays_the_batch_too(self) -> None:
+        query = InlineQuery(disk_with_batches(0))
+        for _ in range(3):
+            with pytest.raises(InvalidConfigError, match="batch 0 was written to topic t in this very run"):
+                query.run(range(1), function=self.halves)
+        assert query.content() == rows_of(range(1))
+
+    def test_is_refused_under_spark_connect_where_nothing_tells_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(progress, "is_remote", lambda: True)
+        monkeypatch.setattr(sink_module, "is_remote", lambda: True)
+        driver = InlineQuery(disk_with_batches(0)).driver
+        driver.write(0)
+        with pytest.raises(InvalidConfigError, match="batch 0 was written to topic t in this very run"):
+            driver.write(0)
+        driver.write(1)

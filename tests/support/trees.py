@@ -14,14 +14,14 @@ from pyspark_commitlog.storage.filesystem import (
 FILE_BYTES_MAX = 1 << 26
 
 
-def copy_tree(disk: FileSystem, source: str, target: str) -> None:
-    """In place of what is at ``target``, durably; files whose names begin with a dot, such as locks, are left out."""
+def copy_tree(disk: FileSystem, source: str, target: str, *, hidden: bool = False) -> None:
+    """In place of what is at ``target``, durably; without ``hidden``, not those whose names begin with a dot: locks."""
     remove_tree(disk, target)
     make_directory_durably(disk, target)
     for name in disk.list(source):
         if is_directory(disk, f"{source}/{name}"):
-            copy_tree(disk, f"{source}/{name}", f"{target}/{name}")
-        elif not name.startswith("."):
+            copy_tree(disk, f"{source}/{name}", f"{target}/{name}", hidden=hidden)
+        elif hidden or not name.startswith("."):
             copy_file(disk, f"{source}/{name}", f"{target}/{name}")
     disk.sync_directory(parent_of(target))
 

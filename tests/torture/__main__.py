@@ -32,6 +32,7 @@ MODULES = {
     "mutants": "tests.torture.mutants",
     "processes": "tests.torture.processes",
     "set-back": "tests.torture.set_back",
+    "set-back-spark": "tests.torture.set_back_spark",
     "spark-kills": "tests.torture.spark_kills",
     "table-kills": "tests.torture.table_kills",
 }

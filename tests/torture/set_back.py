@@ -16,25 +16,30 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import cast
+from typing import Any, Protocol, cast
 
-from pyspark_commitlog.storage import LogManager, LogStoreError
+from pyspark_commitlog.storage import (
+    INTERNAL_TOPICS,
+    FileSystem,
+    IdempotentProducer,
+    LogManager,
+    LogStoreError,
+    Records,
+)
 from tests.pipeline.inline_query import BeforeBatch, InlineQuery, SparkError, put_right, rows_of
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC
-from tests.support.disk_model import Unsynced
-from tests.support.log_directories import memory_disk_with_topics
 from tests.support.memory_filesystem import MemoryFileSystem, PowerCut
 from tests.support.trees import copy_file, copy_tree, is_directory
 from tests.torture.suite import Run, Suite
 
-STEPS = 12  # of a history, at most
 CHANGES_MAX = 400  # of the disk, until a power cut: some micro-batches
 ELSEWHERE = 1000  # the first file of another log
-INTERNAL = ("__consumer_offsets-0", "__transaction_state-0")
+OTHERS = "other"  # begins the rows that are not the query's
+REFUSALS = (LogStoreError, SparkError)
 SIDECARS = (".index", ".timeindex", ".snapshot", ".txnindex", "leader-epoch-checkpoint", "partition.metadata")
 
 
@@ -45,6 +50,16 @@ class Copied:
     path: str
     log: bool
     checkpoint: bool
+
+
+class Query(Protocol):
+    """As ``InlineQuery``."""
+
+    batches: int
+
+    def run(self, files: Sequence[int], *, per_batch: int = 1, before_batch: BeforeBatch = lambda _: None) -> None: ...
+
+    def content(self) -> list[str]: ...
 
 
 class ExemptError(Exception):
@@ -61,24 +76,39 @@ class History(list[str]):
 class World:
     """One query and what befalls it."""
 
+    root = ""  # above all paths
+    steps_max = 12
+
     def __init__(self, chance: Random, steps: History) -> None:
         self.chance = chance
         self.steps = steps
-        self.disk = memory_disk_with_topics("/log", TOPIC, PARTITIONS).copy()
-        self.log_dir = "/log"
-        self.query = InlineQuery(self.disk)
+        self.disk: Any = self.make_disk()
+        self.log_dir = f"{self.root}/log"
+        self.checkpoint = f"{self.root}/cp"
+        with LogManager.open(self.log_dir, create=True, filesystem=self.disk) as manager:
+            make_topics(manager, internal_partitions=chance.choice((1, 1, 3)))
+        self.query = self.start()
         self.files = 0
+        self.produced: list[str] = []  # rows that others wrote into the topic
         self.copies: list[Copied] = []
         self.reasons: list[str] = []  # for which the query may be refused
         self.forgotten = False  # the checkpoint's note is lost, and no batch came since
+        self.is_running = False  # the query, whose process remembers what it wrote
+
+    def make_disk(self) -> FileSystem:
+        return MemoryFileSystem()
+
+    def start(self, checkpoint: str | None = None) -> Query:
+        """The query in a new process."""
+        return InlineQuery(self.disk, log_dir=self.log_dir, checkpoint=checkpoint or self.checkpoint)
 
     def live(self) -> str:
         """How it ended."""
         self.run()
-        for _ in range(self.chance.randint(3, STEPS)):
+        for _ in range(self.chance.randint(3, self.steps_max)):
             try:
                 self.chance.choices(*zip(*self.step_weights(), strict=True))[0]()
-            except (LogStoreError, SparkError) as error:
+            except REFUSALS as error:
                 self.check_refused(error)
                 return "refused"
             except ExemptError:
@@ -90,9 +120,10 @@ class World:
             (self.run, 6),
             (self.run_with_changes, 3),
             (self.kill, 2),
-            (self.cut_power, 4),
-            (self.copy, 4),
+            (self.crash, 4),
+            (self.copy, 5),
             (self.change, 4),
+            (self.produce, 1),
             (self.move, 1),
         ]
 
@@ -113,7 +144,9 @@ class World:
         def before_batch(batch: int) -> None:
             seen.append(batch)
             if len(seen) == batch_offset + 1:
+                self.is_running = True
                 self.change()
+                self.is_running = False
 
         self.steps.append(f"run to file {self.files} with a change before its batch {batch_offset}")
         self.run_and_check(before_batch)
@@ -121,61 +154,67 @@ class World:
     def kill(self) -> None:
         """The process, between two runs."""
         self.steps.append("kill")
-        self.restart(self.disk.copy())
+        self.restart()
 
-    def cut_power(self) -> None:
-        """Or kill the process, in the middle of a run, which goes on afterwards."""
+    def crash(self) -> None:
+        """The power goes, or the process is killed, in the middle of a run, which goes on afterwards."""
         self.files += self.chance.randint(1, 3)
         unsynced = self.chance.choice(("lost", "kept", "chance", "killed"))
         self.steps.append(f"run to file {self.files}, cut: {unsynced}")
         self.disk.cut_power_at(self.chance.randint(1, CHANGES_MAX))
         with suppress(PowerCut):
             self.query.run(range(self.files), per_batch=self.chance.randint(1, 2))
-        self.restart(
-            self.disk.copy()
-            if unsynced == "killed"
-            else self.disk.crash(self.chance.randrange(1 << 30), unsynced=cast("Unsynced", unsynced))
-        )
-        put_right(self.query)
+        if unsynced != "killed":
+            self.disk = self.disk.crash(self.chance.randrange(1 << 30), unsynced=unsynced)
+        self.restart()
+        put_right(cast("InlineQuery", self.query))
         self.run_and_check()
 
-    def restart(self, disk: MemoryFileSystem) -> None:
-        self.disk = disk
-        self.query = InlineQuery(disk, log_dir=self.log_dir)
+    def restart(self) -> None:
+        """Nothing of the process before is left, its locks neither."""
+        self.disk = self.disk.copy()
+        self.query = self.start()
+
+    def produce(self) -> None:
+        """Another program appends to the topic, and is answered."""
+        values = [f"{OTHERS}-{len(self.steps)}-{n}" for n in range(self.chance.randint(1, 3))]
+        partition = self.chance.randrange(PARTITIONS)
+        self.steps.append(f"produce to partition {partition}")
+        with LogManager.open(self.log_dir, filesystem=self.disk) as manager:
+            records = Records.to_append([None] * len(values), [value.encode() for value in values], 1)
+            IdempotentProducer(manager).append(TOPIC, partition, records)
+        self.produced += values
 
     # What is copied, lost, torn, put back
 
     def copy(self) -> None:
         log, checkpoint = self.chance.choice(((True, False), (False, True), (True, True), (True, True)))
-        copied = Copied(f"/copies/{len(self.copies)}", log, checkpoint)
+        copied = Copied(f"{self.root}/copies/{len(self.copies)}", log, checkpoint)
         self.steps.append(f"copy {'log ' * log}{'checkpoint ' * checkpoint}to {copied.path}")
         if log:
             copy_tree(self.disk, self.log_dir, f"{copied.path}/log")
         if checkpoint:
-            copy_tree_with_hidden(self.disk, "/cp", f"{copied.path}/cp")
+            copy_tree(self.disk, self.checkpoint, f"{copied.path}/cp", hidden=True)
         self.copies.append(copied)
 
     def change(self) -> None:
-        self.chance.choice(
-            (self.put_back, self.put_back_part, self.spoil_side_file, self.spoil_note, self.come_from_elsewhere)
-        )()
+        changes = (self.spoil_side_file, self.spoil_note, self.fork, self.come_from_elsewhere, self.produce)
+        back = (self.put_back, self.put_back_part) if self.copies else ()
+        self.chance.choice((*changes, *back))()
 
     def put_back(self) -> None:
         """The log, the checkpoint, or both of one moment."""
-        if not self.copies:
-            return
         copied = self.chance.choice(self.copies)
         self.steps.append(f"put back {copied.path}")
         if copied.log and self.forgotten:
             raise ExemptError
         if copied.log:
             copy_tree(self.disk, f"{copied.path}/log", self.log_dir)
+            self.produced.clear()
         if copied.checkpoint:
-            copy_tree_with_hidden(self.disk, f"{copied.path}/cp", "/cp")
-        if not (copied.log and copied.checkpoint):
-            self.reasons.append("one of the two was put back")
-        # A process that lives on remembers what the log had.
-        self.reasons.append("put back under a process") if self.query.driver.kept else None
+            copy_tree(self.disk, f"{copied.path}/cp", self.checkpoint, hidden=True)
+        if not (copied.log and copied.checkpoint) or self.is_running:
+            self.reasons.append("one of the two was put back, or both under a process that remembers")
 
     def put_back_part(self) -> None:
         """One partition's directory of an older log, with or without the files at the root."""
@@ -183,22 +222,22 @@ class World:
         if not with_log:
             return
         copied = self.chance.choice(with_log)
-        partition = self.chance.choice((*(f"{TOPIC}-{n}" for n in range(PARTITIONS)), *INTERNAL))
+        partition = self.chance.choice(self.partitions(f"{copied.path}/log"))
         with_root = bool(self.chance.randrange(2))
         self.steps.append(f"put back {partition}{' and the root' * with_root} of {copied.path}")
         copy_tree(self.disk, f"{copied.path}/log/{partition}", f"{self.log_dir}/{partition}")
         if with_root:
             for name in self.root_files(f"{copied.path}/log"):
                 copy_file(self.disk, f"{copied.path}/log/{name}", f"{self.log_dir}/{name}")
+        self.produced.clear()
         self.reasons.append(f"{partition} was put back")
 
     def spoil_side_file(self) -> None:
         """One that says what the partitions say as well."""
         paths = [f"{self.log_dir}/{name}" for name in self.root_files(self.log_dir)]
-        for name in self.disk.list(self.log_dir):
-            if is_directory(self.disk, f"{self.log_dir}/{name}"):
-                inside = self.disk.list(f"{self.log_dir}/{name}")
-                paths += [f"{self.log_dir}/{name}/{file}" for file in inside if file.endswith(SIDECARS)]
+        for name in self.partitions(self.log_dir):
+            inside = self.disk.list(f"{self.log_dir}/{name}")
+            paths += [f"{self.log_dir}/{name}/{file}" for file in inside if file.endswith(SIDECARS)]
         path = self.chance.choice(paths)
         if path.endswith("/topics.json"):
             self.reasons.append("the settings of topics are nowhere else")
@@ -206,9 +245,10 @@ class World:
 
     def spoil_note(self) -> None:
         """Of the checkpoint: a log of which nothing is remembered is believed."""
-        if is_directory(self.disk, "/cp/commitlog"):
-            for name in self.disk.list("/cp/commitlog"):
-                self.spoil(f"/cp/commitlog/{name}")
+        folder = f"{self.checkpoint}/commitlog"
+        if is_directory(self.disk, folder):
+            for name in self.disk.list(folder):
+                self.spoil(f"{folder}/{name}")
                 self.reasons.append("a note was spoilt")
                 self.forgotten = True
 
@@ -228,54 +268,79 @@ class World:
         names = self.disk.list(directory)
         return [n for n in names if not n.startswith(".") and not is_directory(self.disk, f"{directory}/{n}")]
 
+    def partitions(self, directory: str) -> list[str]:
+        names = self.disk.list(directory)
+        return [n for n in names if not n.startswith(".") and is_directory(self.disk, f"{directory}/{n}")]
+
+    def fork(self) -> None:
+        """A copy of the checkpoint goes on by itself, on the same log, with one more file."""
+        fork = f"{self.root}/forks/{len(self.steps)}"
+        self.steps.append(f"fork the checkpoint to {fork}")
+        copy_tree(self.disk, self.checkpoint, fork, hidden=True)
+        other = self.start(fork)
+        self.files += 1
+        try:
+            other.run(range(self.files))
+        except REFUSALS as error:
+            self.check_refused(error, [*self.reasons, "while the query runs, the name is not free"])
+        if other.batches:
+            self.reasons.append("a fork of the query wrote")
+
     def come_from_elsewhere(self) -> None:
         """A partition's directory of another log, whose producer ids and offsets are the same, in place of ours."""
-        with LogManager.open("/other", create=True, filesystem=self.disk) as manager:
+        elsewhere = f"{self.root}/other"
+        with LogManager.open(f"{elsewhere}/log", create=True, filesystem=self.disk) as manager:
             if TOPIC not in manager.topics():
-                manager.create_topic(TOPIC, partitions=PARTITIONS)
-        other = InlineQuery(self.disk, log_dir="/other", checkpoint="/other-cp")
+                make_topics(manager, internal_partitions=1)
+        other = InlineQuery(self.disk, log_dir=f"{elsewhere}/log", checkpoint=f"{elsewhere}/cp")
         other.run(range(ELSEWHERE, ELSEWHERE + self.files + 2))
         partition = f"{TOPIC}-{self.chance.randrange(PARTITIONS)}"
         self.steps.append(f"put {partition} of another log")
-        copy_tree(self.disk, f"/other/{partition}", f"{self.log_dir}/{partition}")
+        copy_tree(self.disk, f"{elsewhere}/log/{partition}", f"{self.log_dir}/{partition}")
+        self.produced.clear()
         self.reasons.append(f"{partition} comes from elsewhere")
 
     def move(self) -> None:
         self.steps.append("move")
-        target = f"/log{len(self.steps)}"
+        target = f"{self.root}/log{len(self.steps)}"
         self.disk.rename(self.log_dir, target)
-        self.disk.sync_directory("/")
+        self.disk.sync_directory(self.root or "/")
         self.log_dir = target
-        self.restart(self.disk.copy())
+        self.restart()
 
     # What must hold
 
     def run_and_check(self, before_batch: BeforeBatch = lambda _: None) -> None:
         """What comes from another log may be there beside the query's rows, where it had none in that partition yet."""
-        before = self.query.batches
+        before, expected = self.query.batches, rows_of(range(self.files))
         self.query.run(range(self.files), per_batch=self.chance.randint(1, 2), before_batch=before_batch)
         if self.query.batches == before:
             return
         self.forgotten = False
-        found = [row for row in self.query.driver.content() if int(row.partition("-")[0]) < ELSEWHERE]
-        expected = rows_of(range(self.files))
+        found, others = self.rows()
         assert found == expected, f"the run ended well: {difference(found, expected)}"
+        assert not Counter(self.produced) - Counter(others), f"of others: {difference(others, self.produced)}"
+        assert max(Counter(others).values(), default=1) == 1, f"of others: {difference(others, self.produced)}"
 
-    def check_refused(self, error: LogStoreError | SparkError) -> None:
-        assert self.reasons, f"refused without a reason: {error!r}"
+    def rows(self) -> tuple[list[str], list[str]]:
+        """The query's, sorted, and those that others produced."""
+        by_maker = [(row.partition("-")[0], row) for row in self.query.content()]
+        mine = [row for maker, row in by_maker if maker != OTHERS and int(maker) < ELSEWHERE]
+        return sorted(mine), [row for maker, row in by_maker if maker == OTHERS]
+
+    def check_refused(self, error: Exception, reasons: Sequence[str] | None = None) -> None:
+        assert reasons or self.reasons, f"refused without a reason: {error!r}"
         self.steps.append(f"refused: {error}")
         with suppress(LogStoreError):
-            twice = [
-                row
-                for row, count in Counter(InlineQuery(self.disk, log_dir=self.log_dir).driver.content()).items()
-                if count > 1
-            ]
+            twice = [row for row, count in Counter(self.rows()[0]).items() if count > 1]
             assert not twice, f"refused, and twice there: {twice}"
 
 
-def copy_tree_with_hidden(disk: MemoryFileSystem, source: str, target: str) -> None:
-    """A checkpoint: Hadoop's checksums are hidden files."""
-    copy_tree(disk, source, target)
+def make_topics(manager: LogManager, internal_partitions: int) -> None:
+    """Their indexes take next to no memory."""
+    for name in (TOPIC, *INTERNAL_TOPICS):
+        configs = {**INTERNAL_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
+        manager.create_topic(name, partitions=PARTITIONS if name == TOPIC else internal_partitions, configs=configs)
 
 
 def difference(found: list[str], expected: list[str]) -> str:

@@ -1,0 +1,90 @@
+"""A streaming query of Spark's from text files into a topic, as ``InlineQuery`` is one without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_commitlog.pipeline.read_table import read_table
+from pyspark_commitlog.pipeline.session import spark_session
+from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
+from tests.pipeline.inline_query import BeforeBatch, rows_of
+from tests.pipeline.inline_spark import TOPIC
+
+FIRST_MODIFIED_S = 1_700_000_000
+# What a query may end with: errors of ours, Spark's of an entry without bytes, and that of a plan that is missing.
+OURS = ("pyspark_commitlog.storage.errors.", "Failed to read log file", "doesn't exist", "FILE_NOT_EXIST")
+
+
+class CrashError(Exception):
+    """The process dies here, as far as Spark's checkpoint goes."""
+
+
+class RefusedError(Exception):
+    """A query that ended with an error that says why."""
+
+
+class SparkQuery:
+    """As InlineQuery: from text files into the topic."""
+
+    def __init__(self, spark: SparkSession, inputs: Path, log_dir: str, checkpoint: str) -> None:
+        self.batches = 0
+        self._spark = spark
+        self._inputs = inputs
+        self._log_dir = log_dir
+        self._checkpoint = checkpoint
+        self._sink: CommitLogSink | None = None
+
+    def run(
+        self,
+        files: Sequence[int],
+        *,
+        per_batch: int = 1,
+        before_batch: BeforeBatch = lambda _: None,
+        after_batch: BeforeBatch = lambda _: None,
+    ) -> None:
+        self._feed(files)
+        sink = self._sink = commitlog_sink(topic=TOPIC, log_dir=self._log_dir, txnAppId="app")
+
+        def write(frame: DataFrame, batch: int) -> None:
+            before_batch(batch)
+            sink(frame, batch)
+            self.batches += 1
+            after_batch(batch)
+
+        stream = self._spark.readStream.option("maxFilesPerTrigger", per_batch).text(str(self._inputs))
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", self._checkpoint)
+        try:
+            writer.trigger(availableNow=True).start().awaitTermination()
+        except StreamingQueryException as error:
+            if CrashError.__name__ in str(error):
+                raise CrashError from error
+            if not any(each in str(error) for each in OURS):
+                raise
+            raise RefusedError(str(error)[:4000]) from error
+        finally:
+            sink.close()
+
+    def _feed(self, files: Sequence[int]) -> None:
+        """Modified one second after the other, which is the order in which Spark takes them."""
+        for file in files:
+            path = self._inputs / str(file)
+            if not path.exists():
+                hidden = path.with_name(f".{file}")
+                hidden.write_text("".join(f"{row}\n" for row in rows_of([file])))
+                os.utime(hidden, (FIRST_MODIFIED_S + file, FIRST_MODIFIED_S + file))
+                hidden.rename(path)
+
+    def content(self) -> list[str]:
+        return [value.decode() for value in read_table(self._log_dir, TOPIC)["value"].to_pylist()]
+
+
+def quiet_session(warehouse: Path) -> SparkSession:
+    settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(warehouse), "spark.driver.memory": "1g"}
+    spark = spark_session("set back", master="local[2]", settings=settings)
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
