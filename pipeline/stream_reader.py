@@ -189,11 +189,19 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return []
         begun, ended = _offsets(start), _offsets(end)
         there = self._watchers.look(ended)
-        gone = sorted((begun.keys() | ended.keys()) - there.keys())
+        gone = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
         if gone:
             self._report_gone(gone)
         ranges = [self._range((each, log), begun.get(each), ended[each]) for each, log in there.items()]
         return plan(ranges, self._options.tasks, self._bytes_of)
+
+    def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
+        """Partitions that came when the first micro-batch was planned, which failed and is done again: Spark asked once
+        more where to begin. They are read by the next one, as new ones.
+        """
+        if begun.keys() <= ended.keys():
+            return set()
+        return set(self._options.subscription.partitions_there(self._watchers.manager)) - ended.keys()
 
     def _range(self, place: tuple[TopicPartition, LogWatcher], start: int | None, end: int) -> OffsetRange:
         partition, log = place

@@ -33,6 +33,7 @@ from pyspark_commitlog.storage import (
     OffsetOutOfRangeError,
     Origin,
     UnknownTopicOrPartitionError,
+    add_partitions,
 )
 from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
@@ -359,6 +360,21 @@ def test_partitions_and_topics_that_come_later_are_read_from_their_beginning(log
     end = reader.latestOffset(start, ALL)
     assert end == {"a": {"0": 70, "1": 30}, "b1": {"0": 3}}
     assert read(reader, start, end) == {"b1-0": [0, 1, 2]}
+
+
+def test_partition_that_came_after_the_first_micro_batch_was_planned_is_read_by_the_next_one(logs: Logs) -> None:
+    """The first one failed: Spark asks once more where to begin, and does again what was planned."""
+    logs.create("t")
+    logs.append("t", 0, 3)
+    before = logs.reader(subscribe="t", startingOffsets="earliest")
+    end = before.latestOffset(before.initialOffset(), ALL)
+    add_partitions(logs.manager, "t", 2)
+    logs.append("t", 1, 2)
+    after = logs.reader(subscribe="t", startingOffsets="earliest")
+    assert read(after, after.initialOffset(), end) == {"t-0": [0, 1, 2]}
+    assert read(after, end, after.latestOffset(end, ALL)) == {"t-1": [0, 1]}
+    with pytest.raises(UnknownTopicOrPartitionError, match="no longer asked for: t-0"):
+        planned(logs.reader(subscribe="a"), {"a": {"0": 70, "1": 30}, "t": {"0": 3}}, {"a": {"0": 70, "1": 30}})
 
 
 def test_query_on_a_pattern_waits_for_its_first_topic(logs: Logs) -> None:
