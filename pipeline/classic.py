@@ -112,3 +112,13 @@ def described(session: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None takes it away
+
+
+def committed_version(session: SparkSession, path: str, app_id: str) -> int | None:
+    """The newest ``txnVersion`` that the Delta table at ``path`` has of a ``txnAppId``, None where it has none."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    assert gateway.jvm is not None
+    log = gateway.jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+    found = log.unsafeVolatileSnapshot().transactions().get(app_id)
+    return int(found.get()) if found.isDefined() else None

@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType
 
 from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.pipeline.offsets import EARLIEST, TopicPartition, offsets_to_nested
 from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.pipeline.serdes import Serde
-from pyspark_commitlog.pipeline.values import decoded, encoded
+from pyspark_commitlog.pipeline.table_progress import (
+    TableProgress,
+    ends_of,
+    properties_of,
+    query_property,
+    set_properties,
+)
+from pyspark_commitlog.pipeline.table_rows import COORDINATES, DELETED, in_table, nullable, to_rows
+from pyspark_commitlog.pipeline.undecodable import REASON, keep_bad, with_reasons
+from pyspark_commitlog.pipeline.upserts import merge, newest_of_each_key
+from pyspark_commitlog.pipeline.values import encoded
 from pyspark_commitlog.storage import InvalidConfigError, LogManager
 
-# What a row has beside its value, and the column of the record that it comes from.
-COORDINATES = {
-    "_key": "key",
-    "_partition": "partition",
-    "_offset": "offset",
-    "_timestamp": "timestamp",
-    "_headers": "headers",
-}
-_DELETED = "_deleted"  # beside them while a micro-batch is merged
 _MODE_PROPERTY = "commitlog.mode"
-_TXN = "spark.databricks.delta.write."  # what the options of Delta's writer are called for commands, which take none
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of a table's change feed
 
 
@@ -53,23 +51,32 @@ def table_sink(
     mode: str = "append",
     serde: Serde | None = None,
     txnAppId: str | None = None,  # noqa: N803  Spark's name for it, as in Delta's writer
+    badRecords: str | None = None,  # noqa: N803  as in commitlog_sink
 ) -> TableSink:
     """The function for ``writeStream.foreachBatch`` that writes records to the Delta table at ``path``, each once.
 
     The stream has the columns of ``format("commitlog")`` with ``includeHeaders``. ``serde`` decodes values to columns;
-    without, the column ``value`` has their bytes. With ``mode="upsert"`` the table holds the newest record of each key,
-    as a compacted topic does: tombstones delete, and a record without a key fails the query.
+    without, the column ``value`` has their bytes. A field that the table lacks is added to it; rows that are there have
+    null in it. With ``mode="upsert"`` the table holds the newest record of each key (``upserts`` says which that is):
+    tombstones delete, and a record without a key fails the query.
 
-    ``txnAppId`` names the writer, by default the query's id; the batch id is the ``txnVersion``. Raises
-    InvalidConfigError for an unknown mode, and for values with fields of the names in ``COORDINATES``; the function
-    itself raises it for a table of the other mode.
+    A value that does not decode fails the query; with ``badRecords``, the path of another Delta table, it goes there
+    with its bytes and the reason, and so does a record without a key in mode upsert.
+
+    ``txnAppId`` names the writer, by default the query's id; the batch id is the ``txnVersion``. Two queries need two
+    names. Raises InvalidConfigError for an unknown mode, and for values with fields of the names in ``COORDINATES``;
+    the function itself raises it for a table of the other mode, for one that lacks a column or has it with another type
+    (``table_rows``), and for a ``txnAppId`` of another query or a checkpoint that was set back (``table_progress``).
     """
     modes = [each.value for each in Mode]
     if mode not in modes:
         raise InvalidConfigError(f"mode = {mode!r}{nearest(mode, modes)}; a table is written with {' or '.join(modes)}")
-    if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, _DELETED)]):
+    if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, DELETED)]):
         raise InvalidConfigError(f"values have the fields {', '.join(taken)}: names of columns that every table has")
-    return TableSink(absolute(path), Mode(mode), serde, txnAppId)
+    bad = None if badRecords is None else absolute(badRecords)
+    if bad == absolute(path):
+        raise InvalidConfigError(f"badRecords = {badRecords!r}: the table that does not take them")
+    return TableSink(absolute(path), Mode(mode), serde, txnAppId, bad)
 
 
 def absolute(path: str) -> str:
@@ -85,86 +92,73 @@ class TableSink:
     mode: Mode
     serde: Serde | None
     app_id: str | None
+    bad_records: str | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Commit the records; nothing happens where this version was committed before."""
-        session = records.sparkSession
-        app_id = Run.of(session, self.app_id).app_id
+        """Commit the records; nothing happens where this version was committed before.
+
+        On disk after a crash: of the bad records all or none, then of the others all or none; Spark repeats the
+        micro-batch, and what is there already is passed over.
+        """
+        run = Run.of(records.sparkSession, self.app_id)
+        if self.bad_records is None:
+            self._write(self._rows(records), run, batch_id)
+            return
+        judged = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
+        try:
+            keep_bad(judged, self.bad_records, batch_id)
+            self._write(self._rows(judged.where(F.col(REASON).isNull())), run, batch_id)
+        finally:
+            judged.unpersist()
+
+    def _rows(self, records: DataFrame) -> DataFrame:
         if self.mode is Mode.APPEND:
-            rows = _to_rows(records, self.serde)
-            self._ensure_table(session, rows.schema)
-            writer = rows.write.format("delta").option("txnAppId", app_id).option("txnVersion", batch_id)
-            writer.mode("append").save(self.path)
+            return to_rows(records, self.serde)
+        return to_rows(newest_of_each_key(records), self.serde, DELETED)
+
+    def _write(self, rows: DataFrame, run: Run, batch_id: int) -> None:
+        progress, properties = self._prepare(rows, run, batch_id)
+        rows = in_table(rows.sparkSession, self.path, rows)
+        if self.mode is Mode.UPSERT:
+            merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id)
+        elif progress.is_there:
+            progress.check_there(rows)
         else:
-            rows = _to_rows(_newest_of_each_key(records), self.serde, _DELETED)
-            self._ensure_table(session, rows.drop(_DELETED).schema)
-            with _transaction(session, app_id, batch_id):
-                self._merge(rows)
+            writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
+            writer.mode("append").save(self.path)
+        progress.note()
 
-    def _ensure_table(self, session: SparkSession, schema: StructType) -> None:
-        """Raises InvalidConfigError where the table is kept in the other mode."""
+    def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
+        """The table is there, and knows the query. Raises InvalidConfigError where it is not for this query."""
+        session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
         if not DeltaTable.isDeltaTable(session, self.path):
-            builder = DeltaTable.createIfNotExists(session).location(self.path).addColumns(schema)
-            builder.property("delta.enableChangeDataFeed", "true").property(_MODE_PROPERTY, self.mode.value).execute()
-        details = DeltaTable.forPath(session, self.path).detail().select("properties").head()
-        found = (details[0] if details else {}).get(_MODE_PROPERTY, self.mode.value)
-        if found != self.mode.value:
-            raise InvalidConfigError(f"table {self.path} was begun with mode {found!r}, not {self.mode.value!r}")
-
-    def _merge(self, rows: DataFrame) -> None:
-        """A row that is there knows its offset: a record that is not newer changes nothing."""
-        columns = {name: f"new.`{name}`" for name in rows.columns if name != _DELETED}
-        table = DeltaTable.forPath(rows.sparkSession, self.path).alias("old")
-        merge = table.merge(rows.alias("new"), "old._key = new._key")
-        is_newer = "(new._partition <> old._partition OR new._offset > old._offset)"
-        (
-            merge.whenMatchedDelete(f"{is_newer} AND new.{_DELETED}")
-            .whenMatchedUpdate(is_newer, columns)  # type: ignore[arg-type]  # its columns are invariant
-            .whenNotMatchedInsert(f"NOT new.{_DELETED}", columns)  # type: ignore[arg-type]
-            .execute()
-        )
-
-
-def _newest_of_each_key(records: DataFrame) -> DataFrame:
-    """A key lies in one partition, where the largest offset is the newest."""
-    told = F.format_string(
-        "offset %d of partition %d has no key: a table of mode upsert has none", "offset", "partition"
-    )
-    key = F.when(F.col("key").isNull(), F.raise_error(told).cast("binary")).otherwise(F.col("key"))
-    newest = F.max_by(F.struct(*COORDINATES.values(), "value"), F.struct("offset", "partition"))
-    return records.groupBy(key.alias("merged")).agg(newest.alias("record")).select("record.*")
-
-
-def _to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
-    """Records as rows of a table; ``more`` may name the column that tells tombstones."""
-    coordinates = [F.col(source).alias(name) for name, source in COORDINATES.items()]
-    coordinates += [F.col("value").isNull().alias(name) for name in more]
-    if serde is None:
-        return records.select(*coordinates, "value")
-    whole = records.select(*coordinates, decoded(F.col("value"), serde).alias("value"))
-    return whole.select(*COORDINATES, *more, "value.*")
-
-
-@contextmanager
-def _transaction(session: SparkSession, app_id: str, version: int) -> Iterator[None]:
-    """What a merge inside is committed as."""
-    settings = {f"{_TXN}txnAppId": app_id, f"{_TXN}txnVersion": str(version)}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            session.conf.unset(name)
+            builder = DeltaTable.createIfNotExists(session).location(self.path)
+            builder = builder.addColumns(nullable(rows.drop(DELETED).schema))
+            for name, value in {"delta.enableChangeDataFeed": "true", **wanted}.items():
+                builder = builder.property(name, value)
+            builder.execute()
+        found = properties_of(session, self.path)
+        if found.get(_MODE_PROPERTY, self.mode.value) != self.mode.value:
+            raise InvalidConfigError(
+                f"table {self.path} was begun with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}"
+            )
+        progress = TableProgress(session, self.path, run, batch_id)
+        progress.check(found)
+        set_properties(session, self.path, {name: value for name, value in wanted.items() if found.get(name) != value})
+        return progress, found
 
 
 def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str) -> str:
-    """The option ``startingOffsets`` that goes on behind what is in the table, for a query without a checkpoint."""
+    """The option ``startingOffsets`` that begins where the table ends: after the largest offsets of its rows.
+
+    Give it at every start: it counts until a micro-batch is committed, and Spark asks again if the first one failed.
+    Tombstones and bad records after the last row are read again, and change nothing.
+    """
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
     if DeltaTable.isDeltaTable(session, absolute(path)):
-        rows = session.read.format("delta").load(absolute(path)).groupBy("_partition").agg(F.max("_offset")).collect()
-        starts |= {TopicPartition(topic, partition): offset + 1 for partition, offset in rows}
+        ends = ends_of(session.read.format("delta").load(absolute(path)))
+        starts |= {TopicPartition(topic, partition): offset + 1 for partition, offset in ends.items()}
     return json.dumps(offsets_to_nested(starts))
 
 
@@ -176,7 +170,8 @@ def changes_to_records(
     A table of :func:`table_sink` has keys and, without ``serde``, values; of any other ``key`` names the column with
     the key. ``serde`` encodes the columns of its schema. What a row was before an update is passed over, so a key must
     not change. With ``keep_partitions`` a record goes where the column ``_partition`` says. Records of a key, and of a
-    partition, are in the order of Delta's versions and then of their offsets.
+    partition, are in the order of Delta's versions and then of their offsets; between partitions, where a key lies in
+    several, of their times. (Without ``keep_partitions`` such a key is taken out of the order of all but one of them.)
 
     Raises InvalidConfigError where a column is missing.
     """
@@ -196,16 +191,26 @@ def changes_to_records(
         fields["headers"] = F.when(~is_deleted, F.col("_headers"))
     if keep_partitions:
         fields["partition"] = F.col("_partition")
-    return _in_order(changes, key, is_deleted).select(*[column.alias(name) for name, column in fields.items()])
+    return _in_order(changes, key, is_deleted, keep_partitions).select(
+        *[column.alias(name) for name, column in fields.items()]
+    )
 
 
-def _in_order(changes: DataFrame, key: str, is_deleted: Column) -> DataFrame:
-    """What was deleted goes before what was inserted at once: a row may be replaced so."""
+def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions: bool) -> DataFrame:
+    """What was deleted goes before what was inserted at once: a row may be replaced so.
+
+    A key's records are sorted by one task, which has all of the others of a partition too; times count as if they never
+    went back within a partition, so that sorting by them keeps its order.
+    """
     after = changes.where("_change_type <> 'update_preimage'")
-    if "_offset" not in changes.columns:
+    if "_offset" not in changes.columns or "_timestamp" not in changes.columns:
         return after.repartition(key).sortWithinPartitions("_commit_version", is_deleted.desc())
-    order = ("_commit_version", is_deleted.desc(), "_partition", "_offset")
-    return after.repartition("_partition").sortWithinPartitions(*order)
+    by_key = Window.partitionBy(F.col(key), F.when(F.col(key).isNull(), F.col("_partition")))
+    task = F.col("_partition") if keep_partitions else F.min("_partition").over(by_key)
+    tasks = after.withColumn("_task", task).repartition("_task")
+    in_partition = Window.partitionBy("_task", "_commit_version", "_partition").orderBy("_offset")
+    timed = tasks.withColumn("_time", F.max("_timestamp").over(in_partition))
+    return timed.sortWithinPartitions("_commit_version", is_deleted.desc(), "_time", "_partition", "_offset")
 
 
 def _encoded(serde: Serde) -> Column:

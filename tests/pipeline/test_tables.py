@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.avro import AvroSerde, SingleObject
 from pyspark_commitlog.pipeline.serdes import JsonSerde
 from pyspark_commitlog.pipeline.tables import changes_to_records, starting_offsets, table_sink
-from pyspark_commitlog.storage import InvalidConfigError, LogManager
+from pyspark_commitlog.storage import InvalidConfigError
+from tests.pipeline.table_topics import PARTITIONS, Pair, Topic, raw, rows, run
 from tests.support.log_directories import directory_with_internal_topics
-from tests.support.logs import NOW_MS, records
 
-PARTITIONS = 2
-Pair = tuple[bytes | None, bytes | None]
 JSON = JsonSerde(pa.schema([("carrier", pa.string()), ("delay", pa.int32())]))
 AVRO = AvroSerde(
     {
@@ -39,35 +38,6 @@ def log_dir(tmp_path: Path) -> str:
     return directory_with_internal_topics(tmp_path / "log")
 
 
-class Topic:
-    """A topic that grows, and micro-batches of what came in."""
-
-    def __init__(self, spark: SparkSession, log_dir: str, name: str = "t") -> None:
-        self.spark, self.log_dir, self.name = spark, log_dir, name
-        self.read_to = dict.fromkeys(range(PARTITIONS), 0)
-        with LogManager.open(log_dir) as manager:
-            manager.create_topic(name, partitions=PARTITIONS, configs={"retention.ms": "-1"})
-
-    def append(self, pairs: list[Pair], partition: int = 0) -> None:
-        with LogManager.open(self.log_dir) as manager:
-            log = manager.open_log(self.name, partition)
-            times = [NOW_MS + log.log_end_offset * 1000 + n for n in range(len(pairs))]
-            log.append_records(records([v for _, v in pairs], keys=[k for k, _ in pairs], timestamps=times))
-
-    def read(self, **options: str) -> DataFrame:
-        reader = self.spark.read.format("commitlog").option("subscribe", self.name).option("includeHeaders", "true")
-        return reader.options(**options).load(self.log_dir)
-
-    def next_batch(self) -> DataFrame:
-        """What came since the last one."""
-        starts = json.dumps({self.name: {str(number): offset for number, offset in self.read_to.items()}})
-        with LogManager.open(self.log_dir) as manager:
-            for number in self.read_to:
-                self.read_to[number] = manager.open_reader(self.name, number).log_end_offset
-        ends = json.dumps({self.name: {str(number): offset for number, offset in self.read_to.items()}})
-        return self.read(startingOffsets=starts, endingOffsets=ends)
-
-
 @pytest.fixture
 def topic(spark: SparkSession, log_dir: str) -> Topic:
     return Topic(spark, log_dir)
@@ -76,20 +46,6 @@ def topic(spark: SparkSession, log_dir: str) -> Topic:
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "table")
-
-
-def rows(spark: SparkSession, path: str, *columns: str) -> list[Row]:
-    frame = spark.read.format("delta").load(path)
-    return frame.orderBy("_partition", "_offset").select(*columns or frame.columns).collect()
-
-
-def raw(row: Row) -> tuple[object, ...]:
-    return tuple(bytes(each) if isinstance(each, bytearray) else each for each in row)
-
-
-def run(stream: DataFrame, write: Callable[[DataFrame, int], object], checkpoint: Path) -> None:
-    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))  # type: ignore[arg-type]
-    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 class TestAppend:
@@ -265,6 +221,24 @@ class TestBack:
     def sink(self, log_dir: str) -> Callable[[DataFrame, int], object]:
         sink = commitlog_sink(topic="changes", log_dir=log_dir, configs={"cleanup.policy": "compact"})
         return lambda changes, batch_id: sink(changes_to_records(changes, serde=JSON, key="id"), batch_id)
+
+    @pytest.mark.parametrize("keep_partitions", [False, True])
+    def test_records_of_a_key_that_moved_are_in_one_task_in_the_order_of_their_times(
+        self, spark: SparkSession, keep_partitions: bool
+    ) -> None:
+        """Key k lay in partition 1, and lies in 0 since; the time of its second record goes back."""
+        changes = [("k", 1, 7, 100, "a"), ("k", 1, 8, 50, "b"), ("k", 0, 2, 300, "c"), (None, 0, 3, 10, "d")]
+        changes += [("other", 1, 9, 20, "e"), ("other", 0, 1, 5, "f")]
+        rows = [(*row[:3], datetime.fromtimestamp(row[3], UTC), row[4].encode(), "insert", 1, None) for row in changes]
+        schema = "_key string, _partition int, _offset long, _timestamp timestamp, value binary, _change_type string, "
+        frame = spark.createDataFrame(rows, schema + "_commit_version long, _commit_timestamp timestamp")
+        found = changes_to_records(frame, keep_partitions=keep_partitions).selectExpr("*", "spark_partition_id() task")
+        orders = [("a", "b"), ("d",)]
+        orders += [("f", "c", "d"), ("a", "b", "e")] if keep_partitions else [("a", "b", "c"), ("f", "e")]
+        kept = [(row.task, bytes(row.value).decode()) for row in found.collect()]
+        for order in orders:
+            assert len({task for task, value in kept if value in order}) == 1, order
+            assert tuple(value for _, value in kept if value in order) == order
 
     def test_missing_column_is_named(self, spark: SparkSession) -> None:
         frame = spark.sql("SELECT 1 AS id, 'insert' AS _change_type, 1L AS _commit_version, now() AS _commit_timestamp")

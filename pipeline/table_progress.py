@@ -1,0 +1,121 @@
+"""How far a query got with a Delta table, and whether it may go on.
+
+Delta keeps with each commit the query's name (``txnAppId``) and its micro-batch (``txnVersion``), and passes over in
+silence what is not above the last one. So a query that is another one than its name says, or whose checkpoint was set
+back, would lose rows: it is refused. Which query a ``txnAppId`` stands for is a property of the table.
+
+Outside a classic streaming query nobody knows the query, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_commitlog.pipeline.progress import Run
+from pyspark_commitlog.storage import InvalidConfigError, ProgressMismatchError
+
+_QUERY = "commitlog.query."  # and the txnAppId: a property of the table, the query's id
+
+# What this process committed: by table and txnAppId, the query's run and the version.
+_committed: dict[tuple[str, str], tuple[str, int]] = {}
+
+
+def properties_of(session: SparkSession, path: str) -> dict[str, str]:
+    """The properties of the Delta table at ``path``."""
+    details = DeltaTable.forPath(session, path).detail().select("properties").head()
+    return dict(details[0]) if details else {}
+
+
+def set_properties(session: SparkSession, path: str, properties: Mapping[str, str]) -> None:
+    """A commit of its own; none where there is nothing to set."""
+    if properties:
+        pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
+        escaped = path.replace("`", "``")
+        session.sql(f"ALTER TABLE delta.`{escaped}` SET TBLPROPERTIES ({pairs})")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def query_property(run: Run) -> dict[str, str]:
+    """What the table is to remember of the query; nothing where its name is its id."""
+    return {} if run.app_id == run.query_id or not run.query_id else {_QUERY + run.app_id: run.query_id}
+
+
+class TableProgress:
+    """A micro-batch of a query, and the table at ``path`` that it is for."""
+
+    def __init__(self, session: SparkSession, path: str, run: Run, version: int) -> None:
+        self._path = path
+        self._run = run
+        self._version = version
+        self._done = None
+        if run.query_id:
+            classic = import_module("pyspark_commitlog.pipeline.classic")  # py4j, which a client of Connect lacks
+            self._done = classic.committed_version(session, path, run.app_id)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the table has this very micro-batch, which came again since Spark did not hear that it was done."""
+        return self._done == self._version
+
+    def check(self, properties: Mapping[str, str]) -> None:
+        """Raises where Delta would pass over rows that are not in the table.
+
+        InvalidConfigError for another query under this name, or a second write of the version in one run;
+        ProgressMismatchError for a version below the table's.
+        """
+        run, done = self._run, self._done
+        wrote = properties.get(_QUERY + run.app_id, "")
+        if done is not None and wrote and wrote != run.query_id:
+            raise InvalidConfigError(
+                f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, and this is "
+                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Take another "
+                "txnAppId, or none, to begin again on purpose; tables.starting_offsets says where the table ends"
+            )
+        if run.query_id and _committed.get(self._id) == (run.run_id, self._version):
+            raise InvalidConfigError(
+                f"batch {self._version} was written to table {self._path} in this very run: a foreachBatch function "
+                "that writes to a table twice needs a txnAppId for each"
+            )
+        if done is not None and self._version < done:
+            raise ProgressMismatchError(
+                f"table {self._path} has batch {done} of txnAppId {run.app_id!r}, and this is batch {self._version}: "
+                "the checkpoint was set back, or is a new one. Begin with a new checkpoint and another txnAppId, or "
+                "none, where the table ends (tables.starting_offsets)"
+            )
+
+    def note(self) -> None:
+        """The table has this micro-batch now."""
+        _committed[self._id] = (self._run.run_id, self._version)
+
+    @property
+    def _id(self) -> tuple[str, str]:
+        return self._path, self._run.app_id
+
+    def check_there(self, rows: DataFrame) -> None:
+        """Raises ProgressMismatchError where some of ``rows``, a micro-batch that came again, are not in the table."""
+        ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
+        if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
+            raise ProgressMismatchError(
+                f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, and is another one "
+                f"now: the table lacks {_told(missing)}. The checkpoint was set back, or lost what it said of the "
+                "batch. Begin with a new checkpoint and another txnAppId, or none, where the table ends "
+                "(tables.starting_offsets)"
+            )
+
+
+def ends_of(rows: DataFrame) -> dict[int, int]:
+    """The largest offset of each partition among rows of a table."""
+    return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
+
+
+def _told(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"offset {offset} of partition {part}" for part, offset in sorted(offsets.items()))
