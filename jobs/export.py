@@ -14,7 +14,7 @@ import sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.exports import parser, query
+from pyspark_commitlog.pipeline.exports import advice, parser, query
 from pyspark_commitlog.pipeline.maintenance import errors_apart
 from pyspark_commitlog.pipeline.streaming import run_available
 from pyspark_commitlog.storage import LogStoreError
@@ -30,7 +30,7 @@ def main() -> int:
             stream, write = query(spark, options)
             finished = run_available(stream, write, options.checkpoint, _tell, every=options.every)
         except (LogStoreError, PySparkException) as error:
-            print(f"export: {error}", file=sys.stderr)
+            print(f"export: {error}{advice(options, error)}", file=sys.stderr)
             return 1
         print(DONE if finished else "Stopped between two micro-batches; the next run goes on there.")
         spark.stop()

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import argparse
-import os
+import json
+import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.pipeline.maintenance.arguments import Parser
+from pyspark_commitlog.pipeline.offsets import (
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    Offsets,
+    bound_at_offsets,
+    offsets_from_json,
+    offsets_to_nested,
+)
+from pyspark_commitlog.pipeline.options import Mode as ReadMode
 from pyspark_commitlog.pipeline.serdes import Serde
 from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.tables import Mode, absolute, changes_to_records, starting_offsets, table_sink
+from pyspark_commitlog.pipeline.undecodable import NO_KEY
 from pyspark_commitlog.pipeline.value_arguments import add_value_arguments
 from pyspark_commitlog.pipeline.value_arguments import serde_of as _serde
-from pyspark_commitlog.storage import parse_pairs
+from pyspark_commitlog.storage import InvalidConfigError, parse_pairs
+
+logger = logging.getLogger(__name__)
+
+_STARTING = (
+    'where a new checkpoint begins, \'{"flights": {"0": 7}}\', earliest or latest; partitions that it does not name '
+    "begin where the table ends, as all do without it"
+)
+_READ_MODE = (
+    "dropmalformed: damaged record batches are passed over; permissive: a time that no timestamp of Spark's holds is "
+    "null (failfast: both end the job)"
+)
+_BAD_RECORDS = (
+    "of a Delta table for records that do not decode or, with --mode upsert, have no key: their bytes, where they lie, "
+    "and the reason (such a record ends the job)"
+)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -28,6 +56,10 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         _add_common(command)
     to_table.add_argument("--mode", default="append", choices=[each.value for each in Mode], help="(append)")
     to_table.add_argument("--max-offsets-per-trigger", metavar="N", help="records of a micro-batch, about (all)")
+    to_table.add_argument("--starting-offsets", metavar="JSON", help=_STARTING)
+    to_table.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
+    to_table.add_argument("--bad-records", metavar="PATH", help=_BAD_RECORDS)
+    to_topic.add_argument("--bad-records", metavar="TOPIC", help="for rows that the topic does not take (it fails)")
     to_topic.add_argument("--key", metavar="COLUMN", help="with the key, of a table that no topic was exported to")
     to_topic.add_argument("--keep-partitions", action="store_true", help="records go where _partition says")
     to_topic.add_argument("--starting-version", metavar="N", help="of the table (a snapshot of now, then what follows)")
@@ -61,12 +93,47 @@ def query(spark: SparkSession, options: argparse.Namespace) -> Query:
 
 
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
-    given = {"subscribe": options.topic, "includeHeaders": "true"}
-    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger)
-    if not os.path.isdir(os.path.join(options.checkpoint.removeprefix("file:"), "offsets")):
-        given["startingOffsets"] = starting_offsets(spark, options.table, options.log_dir, options.topic)
-    stream = spark.readStream.format("commitlog").options(**given).load(options.log_dir)
-    return Query(stream, table_sink(path=options.table, mode=options.mode, serde=serde))
+    sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
+    given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options)}
+    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=options.read_mode)
+    return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
+
+
+def _starting(spark: SparkSession, options: argparse.Namespace) -> str:
+    """Where the query begins while no micro-batch is committed, of which Spark alone knows: so it is always said."""
+    ends = starting_offsets(spark, options.table, options.log_dir, options.topic)
+    if options.starting_offsets is None:
+        return ends
+    if _has_batches(options.checkpoint, "commits"):
+        logger.warning("--starting-offsets changes nothing: %s goes on where it is", options.checkpoint)
+        return ends
+    if _has_batches(options.checkpoint, "offsets"):
+        raise InvalidConfigError(
+            f"--starting-offsets: --checkpoint {options.checkpoint} has a micro-batch that was planned from somewhere "
+            "else, and failed; give a new --checkpoint"
+        )
+    return _asked(options.starting_offsets, offsets_from_json(ends, "startingOffsets"), options)
+
+
+def _has_batches(checkpoint: str, folder: str) -> bool:
+    """Whether ``offsets`` or ``commits`` of a checkpoint in a local folder has an entry."""
+    entries = Path(checkpoint.removeprefix("file:"), folder)
+    return entries.is_dir() and any(entry.name.isdecimal() for entry in entries.iterdir())
+
+
+def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
+    """``text`` over where the table ends. Raises InvalidConfigError where rows would be in the table twice."""
+    bound = bound_at_offsets("--starting-offsets", text)
+    asked = dict.fromkeys(ends, bound.end) if isinstance(bound, AtEnd) else cast(AtOffsets, bound).offsets
+    if unknown := asked.keys() - ends.keys():
+        raise InvalidConfigError(f"--starting-offsets: there is no partition {', '.join(map(str, sorted(unknown)))}")
+    for partition, offset in asked.items():
+        if options.mode == Mode.APPEND.value and offset != LATEST and offset < ends[partition]:
+            raise InvalidConfigError(
+                f"--starting-offsets: the table has the rows of {partition} up to offset {ends[partition] - 1}, and "
+                "would have them twice; begin there or after it, or export to another table"
+            )
+    return json.dumps(offsets_to_nested(ends | asked))
 
 
 def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
@@ -76,6 +143,7 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
         txnAppId=f"export-{options.topic}",
         partitions=options.partitions,
         configs=parse_pairs("--config", options.config),
+        badRecords=options.bad_records,
     )
 
     def write(changes: DataFrame, batch_id: int) -> object:
@@ -85,6 +153,17 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
     given = _given(startingVersion=options.starting_version, maxFilesPerTrigger=options.max_files_per_trigger)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true").options(**given)
     return Query(reader.load(absolute(options.table)), write)
+
+
+def advice(options: argparse.Namespace, error: Exception) -> str:
+    """What to do about an error that one record is the cause of, on a line of its own; else nothing."""
+    is_one_records = "SerializationError" in str(error) or NO_KEY in str(error)
+    if not is_one_records or options.direction != "to-table":
+        return ""
+    return (
+        "\nTo go on with the same --checkpoint: --bad-records PATH keeps such records in a table of their own, "
+        "--serde-mode permissive makes values that do not decode null"
+    )
 
 
 def _given(**options: str | None) -> dict[str, str]:

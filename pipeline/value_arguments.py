@@ -12,15 +12,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
-from pyspark_commitlog.pipeline.serdes import JsonSerde, Serde
+from pyspark_commitlog.pipeline.serdes import JsonSerde, Mode, Serde
 from pyspark_commitlog.storage import InvalidConfigError
 
 # What each format takes; another argument would have no effect, and is refused.
 _TAKEN = {
     "raw": (),
-    "json": ("schema", "confluent_header"),
-    "avro": ("schema", "registry", "registry_headers", "schema_folder"),
+    "json": ("schema", "confluent_header", "serde_mode"),
+    "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
 }
+_SERDE_MODE = "permissive: a value that does not decode becomes a row of nulls (failfast: it ends the job)"
 
 
 def add_value_arguments(command: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def add_value_arguments(command: argparse.ArgumentParser) -> None:
     add("--registry", metavar="URL", help="of avro: values have Confluent's header, and this registry the schemas")
     add("--registry-headers", metavar="FILE", help="lines 'Name: value' to send to it, such as Authorization")
     add("--schema-folder", metavar="DIR", help="the same with files <id>.avsc; without either: single objects")
+    add("--serde-mode", choices=["failfast", "permissive"], help=_SERDE_MODE)
 
 
 def serde_of(options: argparse.Namespace) -> Serde | None:
@@ -43,7 +45,11 @@ def serde_of(options: argparse.Namespace) -> Serde | None:
     schema = to_arrow_schema(cast(StructType, StructType.fromDDL(options.schema)), timezone="UTC")
     session = SparkSession.getActiveSession()
     zone = "UTC" if session is None else str(session.conf.get("spark.sql.session.timeZone"))
-    return JsonSerde(schema, confluent_header=options.confluent_header, timezone=zone)
+    return JsonSerde(schema, _mode(options), confluent_header=options.confluent_header, timezone=zone)
+
+
+def _mode(options: argparse.Namespace) -> Mode:
+    return "permissive" if options.serde_mode == "permissive" else "failfast"
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -59,6 +65,8 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidConfigError("--registry-headers needs --registry")
     if options.confluent_header and options.direction == "to-topic":
         raise InvalidConfigError("--confluent-header is for reading: to-topic writes JSON without a header")
+    if options.serde_mode and options.direction == "to-topic":
+        raise InvalidConfigError("--serde-mode is for reading: a row that does not fit its schema ends to-topic")
 
 
 def _flag(name: str) -> str:
@@ -80,7 +88,7 @@ def _avro_serde(options: argparse.Namespace) -> Serde:
         schema = Path(options.schema).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfigError(f"--schema {options.schema}: {error}; of avro it is the path of a file") from None
-    serde: Serde = avro.AvroSerde(schema, framing)
+    serde: Serde = avro.AvroSerde(schema, framing, _mode(options))
     return serde
 
 
