@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
-import pyspark
 
-from tests.support import kafka_jvm
+from tests.support import kafka_jvm, spark_jvm
 
 _PROGRAM = Path(__file__).parent / "java_avro" / "Resolve.java"
-_JARS = f"{Path(pyspark.__path__[0], 'jars')}/*"
 _NUMBERS = ["int", "long", "float", "double"]
 _TEXTS = ["string", "bytes"]
 _NAMES = ["A", "B", "com.a.A", "com.b.A", "com.b.C"]
@@ -34,7 +32,7 @@ class Pair(NamedTuple):
 def java_reads(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """For each pair ``{"value": ...}`` or ``{"error": ...}``: bytes are ``{"bytes": hex}``, maps ``{"map": ...}``."""
     lines = [json.dumps(each._asdict() | {"data": each.data.hex()}) for each in pairs]
-    command = [str(kafka_jvm.java()), *kafka_jvm.QUICK, "-cp", _JARS, str(_PROGRAM)]
+    command = [str(kafka_jvm.java()), *kafka_jvm.QUICK, "-cp", spark_jvm.CLASS_PATH, str(_PROGRAM)]
     done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
