@@ -58,12 +58,12 @@ def find_damage(
     holes: Callable[[], Holes],
     *,
     expected: int | None = None,
-    following: int | None = None,
+    following: tuple[int, int] | None = None,
 ) -> Damage | None:
     """The first of some neighbours, at least one, whose checksum is wrong, or that does not fit those beside it.
 
-    ``expected`` is the offset behind the batch before them, ``following`` the one that the batch behind them begins
-    with; None: unknown. ``holes`` is asked only where offsets are missing. Positions in the error are those of
+    ``expected`` is the offset behind the batch before them, ``following`` the first and the last one of the batch
+    behind them; None: unknown. ``holes`` is asked only where offsets are missing. Positions in the error are those of
     ``buffer``.
     """
     try:
@@ -76,11 +76,13 @@ def find_damage(
 
 
 def _find_misfit(
-    headers: BatchHeaders, holes: Callable[[], Holes], expected: int | None, following: int | None
+    headers: BatchHeaders, holes: Callable[[], Holes], expected: int | None, following: tuple[int, int] | None
 ) -> Damage | None:
     first, last = headers.table["base_offset"], headers.table["last_offset"]
+    if following is None and _join(first, last, expected):  # nearly always
+        return None
     behind = _behind_previous(first, last, expected)
-    is_wrong = (last < first) | (first < 0) | _meets_next(first, last, following)
+    is_wrong = (last < first) | (first < 0) | _meets_next(first, last, INT64_MAX if following is None else following[0])
     is_wrong[:1] |= first[:1] < behind[:1]
     is_missing = (first > behind) & ~_hides_its_first(headers)
     is_missing &= bool(is_missing.any()) and holes() is Holes.NOWHERE
@@ -97,18 +99,26 @@ def _find_misfit(
         return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
     if first[row] < behind[row]:
         return Damage(row, CorruptRecordError(f"{offsets} follow {behind[row] - 1}", position=position))
-    if row + 1 < len(first):
-        offsets, position = f"offsets {first[row + 1]} to {last[row + 1]}", int(headers.table["position"][row + 1])
-    else:
-        offsets, position = f"offsets from {following} on", headers.end
-    return Damage(row, CorruptRecordError(f"{offsets} follow {last[row]}", position=position))
+    begin, end = (first[row + 1], last[row + 1]) if row + 1 < len(first) else following or (None, None)
+    return Damage(row, CorruptRecordError(f"offsets {begin} to {end} follow {last[row]}", position=_end(headers, row)))
 
 
-def _meets_next(first: Int64s, last: Int64s, following: int | None) -> Bools:
+def _end(headers: BatchHeaders, row: int) -> int:
+    return int(headers.table["position"][row] + headers.table["size"][row])
+
+
+def _join(first: Int64s, last: Int64s, expected: int | None) -> bool:
+    """Whether each begins where the one before it ends."""
+    if not 0 <= first[0] <= last[-1] or expected not in (None, first[0]):
+        return False
+    return bool((first[1:] == last[:-1] + 1).all() and (first <= last).all()) if len(first) > 1 else True
+
+
+def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
     """Which batches reach into the one behind them: one of the two has other offsets than it was written with."""
     behind = np.empty(len(first), dtype=np.int64)
     behind[:-1] = first[1:]
-    behind[-1] = INT64_MAX if following is None else following
+    behind[-1] = following
     found: Bools = last >= behind
     return found
 

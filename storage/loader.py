@@ -460,10 +460,14 @@ class LogLoader:
         self, producers: ProducerStateManager, end_offset: int, segments: LogSegments
     ) -> ProducerStateManager:
         behind = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
+        before: LogSegment | None = None
         for segment in behind:
             if segment.base_offset >= end_offset:
                 break
+            if before is not None and not self._passes_damage and not self.context.writable:
+                segment.check_follows(before, producers.map_end_offset)
             self._replay_part(segment, producers, end_offset)
+            before = segment
         producers.map_end_offset = end_offset
         producers.on_high_watermark(end_offset)  # markers behind the snapshot are as stable as those before it
         return producers

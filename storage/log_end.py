@@ -16,7 +16,7 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
-from pyspark_commitlog.storage.resync import SEARCHED_BATCH_BYTES_MAX, is_one_sound_batch
+from pyspark_commitlog.storage.resync import SEARCHED_BATCH_BYTES_MAX, one_sound_batch
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import size_at_start
 
@@ -104,7 +104,7 @@ class _Rest:
             return False
         data = np.frombuffer(self._active.read_bytes(self._active.size, self._size), dtype=np.uint8).copy()
         data[LENGTH_AT:LOG_OVERHEAD] = np.frombuffer((self._size - LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
-        return is_one_sound_batch(data)
+        return one_sound_batch(data) is not None
 
     def is_left_by_a_crash(self) -> bool:
         """Whether no batch lies there that is sound, but has other offsets or a newer format."""

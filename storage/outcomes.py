@@ -5,7 +5,7 @@ The markers in the log decide, not the transaction index, which may be missing o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
-from pyspark_commitlog.storage.segment_reader import LogContext, Window
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, WINDOW_BYTES, LogContext, Window
 
 
 class AbortedTransaction(NamedTuple):
@@ -67,14 +67,15 @@ class Outcomes:
         """
         headers = window.headers
         hidden = np.zeros(len(headers), dtype=np.bool_)
-        hidden_from: dict[int, int] = {}  # by producer id
+        hidden_from = dict[int, int]()  # by producer id
+        self._look_behind(segment, window, markers, log_end_offset)
         for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
             producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
             if offset in markers:
                 hidden_from[producer_id] = self._hidden_from(segment, offset, markers[offset])
             elif not headers.is_control[row]:
                 if producer_id not in hidden_from:
-                    hidden_from[producer_id] = self._hidden_from_behind(producer_id, segment, window, log_end_offset)
+                    hidden_from[producer_id] = self._known[producer_id].hidden_from
                 hidden[row] = offset >= hidden_from[producer_id]
         return hidden
 
@@ -93,28 +94,61 @@ class Outcomes:
                         return entry.first_offset
         return 0
 
-    def _hidden_from_behind(self, producer_id: int, segment: LogSegment, window: Window, log_end_offset: int) -> int:
-        """The same for the next marker of a producer behind ``window``."""
+    def _look_behind(
+        self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
+    ) -> None:
+        """Know of each producer with data in a window, behind its last marker there, what its next marker says."""
         behind = window.headers.next_offset
-        known = self._known.get(producer_id)
-        if known is None or not known.holds(behind, log_end_offset):
-            found = self._find_marker(producer_id, segment, window.position + window.headers.end)
-            hidden_from = self._hidden_from_open(producer_id) if found is None else found[1]
-            known = _Outcome(behind, None if found is None else found[0], hidden_from, log_end_offset)
-            self._known[producer_id] = known
-        return known.hidden_from
+        wanted = {
+            producer_id
+            for producer_id in _without_marker(window.headers, markers)
+            if producer_id not in self._known or not self._known[producer_id].holds(behind, log_end_offset)
+        }
+        for marker_offset, producer_id, hidden_from in self._next_markers(wanted, segment, window) if wanted else ():
+            self._known[producer_id] = _Outcome(behind, marker_offset, hidden_from, log_end_offset)
+            wanted.remove(producer_id)
+            if not wanted:
+                return
+        for producer_id in wanted:
+            self._known[producer_id] = _Outcome(behind, None, self._hidden_from_open(producer_id), log_end_offset)
 
-    def _find_marker(self, producer_id: int, segment: LogSegment, position: int) -> tuple[int, int] | None:
-        """Offset of the next marker of a producer from ``position`` on, and from where on it hides records."""
+    def _next_markers(
+        self, wanted: Container[int], segment: LogSegment, window: Window
+    ) -> Iterator[tuple[int, int, int]]:
+        """Of each marker behind a window, of a producer that is ``wanted`` by then: its offset, the producer, and from
+        where on it hides records.
+        """
+        for each, found in self._windows_behind(segment, window):
+            table = found.headers.table
+            for row in np.flatnonzero(found.headers.is_control).tolist():
+                producer_id = int(table["producer_id"][row])
+                if producer_id in wanted:
+                    markers, _ = read_markers(found._replace(headers=found.headers[row : row + 1]))
+                    for offset, marker in markers.items():
+                        yield offset, producer_id, self._hidden_from(each, offset, marker)
+
+    def _windows_behind(self, segment: LogSegment, window: Window) -> Iterator[tuple[LogSegment, Window]]:
+        """Everything behind a window; a marker is usually near, so the first ones are small."""
+        position, end, before = window.position + window.headers.end, window.headers.next_offset, segment
         for each in self._segments.reaching(segment.base_offset):
             # By base offset: a compaction goes on with segments from before other processes made it look again.
-            begin = position if each.base_offset == segment.base_offset else 0
-            for window in each.sound_batches(begin) if self._log.passes_damage else each.batches(begin):
-                of_producer = window.headers[window.headers.table["producer_id"] == producer_id]
-                markers, _ = read_markers(window._replace(headers=of_producer))
-                for offset, marker in markers.items():
-                    return offset, self._hidden_from(each, offset, marker)
-        return None
+            if each.base_offset != segment.base_offset:
+                each.check_follows(before, end)
+                position, end, before = 0, each.base_offset, each
+            for found in self._windows(each, position, end):
+                yield each, found
+                end = found.headers.next_offset
+
+    def _windows(self, segment: LogSegment, position: int, expected: int) -> Iterator[Window]:
+        if self._log.passes_damage:
+            yield from segment.sound_batches(position)
+            return
+        window_bytes = PROBE_BYTES
+        while position < segment.size:
+            window = next(segment.batches(position, window_bytes=window_bytes, expected=expected))
+            yield window
+            position, expected = window.position + window.headers.end, window.headers.next_offset
+            window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
     def _hidden_from_open(self, producer_id: int) -> int:
         """Without a marker: committed, and compaction dropped it, or still open."""
@@ -136,6 +170,18 @@ class _Outcome:
         if self.marker_offset is None:
             return self.from_offset <= behind and self.log_end_offset == log_end_offset
         return self.from_offset <= behind <= self.marker_offset
+
+
+def _without_marker(headers: BatchHeaders, markers: Mapping[int, Marker]) -> set[int]:
+    """Producers with data of transactions behind their last marker in a window, or without one there."""
+    found, ended = set[int](), set[int]()
+    for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
+        producer_id = int(headers.table["producer_id"][row])
+        if int(headers.table["base_offset"][row]) in markers:
+            ended.add(producer_id)
+        elif not headers.is_control[row] and producer_id not in ended:
+            found.add(producer_id)
+    return found
 
 
 def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> Iterator[AbortedTransaction]:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from pyspark_commitlog.storage.clock import Clock, SystemClock
-from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
     MissingSegmentError,
@@ -28,7 +28,6 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.fields import INT32_MAX
 from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
 from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
@@ -360,7 +359,13 @@ class LogReader:
         )
 
     def _read(
-        self, start_offset: int, bound: int, isolation: Isolation, max_bytes: int, min_one_message: bool = True
+        self,
+        start_offset: int,
+        bound: int,
+        isolation: Isolation,
+        max_bytes: int,
+        min_one_message: bool = True,
+        until: int = INT64_MAX,
     ) -> FetchData | None:
         if not self._log_start_offset <= start_offset <= self._log_end_offset:
             raise OffsetOutOfRangeError(
@@ -377,7 +382,7 @@ class LogReader:
             return None
         segment, position = found
         end = self._position_of_bound(segment, bound)
-        window = next(segment.batches(position, end, max_bytes), None)
+        window = next(segment.batches(position, end, max_bytes, until=until), None)
         if window is None or (len(window.buffer) > max_bytes and not min_one_message):
             return None
         self._check_below_next(segment, window)
@@ -391,13 +396,8 @@ class LogReader:
         """
         before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):
-            is_gap = segment.base_offset > offset
-            is_near = before is None or segment.base_offset - before.base_offset <= INT32_MAX
-            if is_gap and is_near and self.context.holes() is not Holes.ANYWHERE:
-                raise MissingSegmentError(
-                    f"offsets {offset} to {segment.base_offset - 1} are in no segment, and the log was never compacted",
-                    path=self.context.directory,
-                )
+            if segment.base_offset > offset:
+                segment.check_follows(before or segment, offset)
             position = segment.position_reaching(offset)
             if position is not None:
                 return segment, position
@@ -493,7 +493,7 @@ class LogReader:
             if offset >= min(end, bound):
                 self.check_readable_to(offset)
                 return None
-            data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes))
+            data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes, until=end - 1))
             if data is not None:
                 if before is not None and before is not data.segment:
                     before.give_back()

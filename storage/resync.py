@@ -12,7 +12,7 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.filesystem import File
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
-from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 
 BATCH_BYTES_MIN = LOG_OVERHEAD + 14  # the smallest message of magic 0
 SEARCH_BYTES = 1 << 20
@@ -51,13 +51,17 @@ class Search:
 
     def is_sound_at(self, position: int) -> bool:
         """Whether a batch with a right checksum, and an offset that the segment can hold, begins there."""
+        return self.sound_at(position) is not None
+
+    def sound_at(self, position: int) -> BatchHeaders | None:
+        """The header of that batch; None where there is none."""
         head = self._bytes(position, min(HEADER_UP_TO_MAGIC + 1, self._end - position))
         if len(head) <= HEADER_UP_TO_MAGIC or not 0 <= _number_at(head, 0, 8) - self._base_offset <= INT32_MAX:
-            return False
+            return None
         size = length_at(head, 0) + LOG_OVERHEAD
         if not BATCH_BYTES_MIN <= size <= self._end - position:
-            return False
-        return is_one_sound_batch(self._bytes(position, size))
+            return None
+        return one_sound_batch(self._bytes(position, size))
 
     def _candidates(self, buffer: Bytes, start: int) -> Int64s:
         """Positions in the buffer where magic, length and offset look like a batch of this segment."""
@@ -78,10 +82,11 @@ class Search:
         return np.frombuffer(self._file.read(position, length), dtype=np.uint8)
 
 
-def is_one_sound_batch(buffer: Bytes) -> bool:
-    """Whether the bytes are one batch, all of it, with a right checksum."""
+def one_sound_batch(buffer: Bytes) -> BatchHeaders | None:
+    """The header of the batch that the bytes are, all of it, with a right checksum; None where they are none."""
     headers = formats.scan(buffer).headers
-    return len(headers) == 1 and headers.end == len(buffer) and bool(formats.checksums_match(buffer, headers)[0])
+    is_one = len(headers) == 1 and headers.end == len(buffer)
+    return headers if is_one and formats.checksums_match(buffer, headers)[0] else None
 
 
 def length_at(buffer: Bytes, position: int) -> int:

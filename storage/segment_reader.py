@@ -24,11 +24,17 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage import kernels
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, SegmentRemovedError
+from pyspark_commitlog.storage.config import INT64_MAX, LogConfig
+from pyspark_commitlog.storage.errors import (
+    CorruptIndexError,
+    CorruptionError,
+    CorruptRecordError,
+    MissingSegmentError,
+    SegmentRemovedError,
+)
 from pyspark_commitlog.storage.filesystem import File, FileStatus, FileSystem
 from pyspark_commitlog.storage.format import StopReason, names, v2
-from pyspark_commitlog.storage.format.fields import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
+from pyspark_commitlog.storage.format.fields import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
 from pyspark_commitlog.storage.joining import Damage, Holes, find_damage, inside_segments
@@ -39,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, few enough to stay in the cache
 PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
+
+TIMED_BYTES = 1024 * 1024  # behind the batch with the largest time, to see that none is younger
 
 Rows = slice | Int64s  # which batches of a window
 
@@ -194,8 +202,10 @@ class SegmentReader:
         window_bytes: int = WINDOW_BYTES,
         *,
         expected: int | None = None,
+        until: int = INT64_MAX,
     ) -> Iterator[Window]:
-        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them.
+        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them, or
+        those up to the one that reaches offset ``until``.
 
         Each has a right checksum and fits the one before it. ``expected`` is the offset behind the batch before
         ``position``, where it is known. A batch larger than a window gets one of its own.
@@ -205,7 +215,8 @@ class SegmentReader:
         """
         end = self.size if end is None else end
         expected = self.base_offset if position == 0 else expected
-        for window in self.walk(position, end, window_bytes):
+        for found in self.walk(position, end, window_bytes):
+            window = found if until == INT64_MAX else _up_to(found, until)
             damage = self._find_damage(window, expected, end)
             if damage is None:
                 yield window
@@ -214,8 +225,26 @@ class SegmentReader:
                     yield window._replace(headers=window.headers[: damage.row])
                 raise damage.error
             position, expected = window.position + window.headers.end, window.headers.next_offset
+            if expected > until:
+                return
         if position < end:
             raise self._not_whole(position, end)
+
+    def check_follows(self, before: SegmentReader, next_offset: int) -> None:
+        """Raise where this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
+
+        CorruptRecordError where that reaches into this one, MissingSegmentError where offsets are missing between them,
+        unless the log may have holes, or they are too far away for one segment.
+        """
+        if next_offset > self.base_offset:
+            reason = f"it reaches up to offset {next_offset - 1}, and the next segment begins at {self.base_offset}"
+            raise CorruptRecordError(reason, path=before.path(names.LOG))
+        is_near = self.base_offset - before.base_offset <= INT32_MAX
+        if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
+            reason = (
+                f"offsets {next_offset} to {self.base_offset - 1} are in no segment, and the log was never compacted"
+            )
+            raise MissingSegmentError(reason, path=self.context.directory)
 
     def sound_batches(self, position: int = 0) -> Iterator[Window]:
         """Like :meth:`batches`, but damage is passed over without a word, up to the next batch that is right."""
@@ -231,19 +260,22 @@ class SegmentReader:
 
     def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
         """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
-        following = self._offset_behind(window, end)
+        following = self._overlapping(window, end)
         found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
         return None if found is None else Damage(found.row, found.error.located(self.path(names.LOG), window.position))
 
-    def _offset_behind(self, window: Window, end: int) -> int | None:
-        """What the batch behind a window begins with, where it does not follow it; None where there is none."""
+    def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
+        """The offsets of the batch behind a window, where it is sound and does not follow it; None otherwise."""
         behind = window.position + window.headers.end
         if behind >= end:
             return None
-        data = bytes(self._file.read(behind, LENGTH_AT))
-        offset = int.from_bytes(data, "big", signed=True)
-        is_back = len(data) == LENGTH_AT and offset < window.headers.next_offset
-        return offset if is_back and self.search(end).is_sound_at(behind) else None
+        data = window.buffer[window.headers.end : window.headers.end + LENGTH_AT].tobytes()
+        if len(data) < LENGTH_AT:
+            data = bytes(self._file.read(behind, LENGTH_AT))
+        if int.from_bytes(data, "big", signed=True) >= window.headers.next_offset:
+            return None
+        headers = self.search(end).sound_at(behind)
+        return None if headers is None else (int(headers.table["base_offset"][0]), headers.next_offset - 1)
 
     def search(self, end: int) -> Search:
         """A search for sound batches in the first ``end`` bytes."""
@@ -288,34 +320,36 @@ class SegmentReader:
         if self._is_index_distrusted:
             return 0
         entry = self.offset_index.lookup(offset)
-        if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry)):
+        if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
             return entry.position
         logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, entry.position)
         self._is_index_distrusted = True
         return 0
 
-    def _is_as_indexed(self, entry: OffsetPosition) -> bool:
-        """Whether sound batches from there on reach the very offset that the entry tells.
+    def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
+        """Whether sound batches from there on reach the very offset that the entry tells, not above ``offset``.
 
         It is the last one of an append, of one batch or several. Of an older format, an index may tell the first one,
         which no header does.
         """
         if self._last_seen.indexed != entry:
             try:
-                if entry.position < 0 or not self._reaches(entry):
+                if entry.position < 0 or not self._reaches(entry, offset):
                     return False
             except (CorruptionError, SegmentRemovedError):
                 return False
             self._last_seen.indexed = entry
         return True
 
-    def _reaches(self, entry: OffsetPosition) -> bool:
-        for window in self.batches(entry.position, window_bytes=PROBE_BYTES):
-            table = window.headers.table
-            if table["magic"][0] < v2.MAGIC:
-                return bool(table["last_offset"][0] <= entry.offset)
-            if table["last_offset"][-1] >= entry.offset:
-                return bool(table["base_offset"][0] >= self.base_offset and entry.offset in table["last_offset"])
+    def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
+        for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
+            first = window.headers.table[0]
+            if first["magic"] < v2.MAGIC:
+                return bool(first["last_offset"] <= offset)
+            if first["base_offset"] < self.base_offset:
+                return False
+            if window.headers.next_offset > entry.offset:
+                return window.headers.next_offset == entry.offset + 1
         return False
 
     def is_whole_in_newer_format(self, position: int) -> bool:
@@ -391,10 +425,9 @@ class SegmentReader:
         """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
         if self._is_behind_last(offset):
             return self._last_seen.behind[1]
-        for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES):
-            rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
-            if len(rows):
-                return window.position + int(window.headers.table["position"][rows[0]])
+        for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES, until=offset):
+            if window.headers.next_offset > offset:
+                return window.position + int(window.headers.table["position"][-1])
         return None
 
     # Time
@@ -408,7 +441,7 @@ class SegmentReader:
 
     def _find_largest(self) -> TimestampOffset:
         found = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        if self.has_sound_time_index() and not self._lacks_time_entries():
+        if self.has_sound_time_index() and not self._lacks_time_entries() and self._is_right_about_largest():
             found = self.time_index.last_entry
         else:
             for window in self.batches():
@@ -423,6 +456,35 @@ class SegmentReader:
         if len(self.time_index) or not self.size:
             return False
         return self._taken_in_largest is None or len(self.offset_index) > 0
+
+    def _is_right_about_largest(self) -> bool:
+        """Whether the batch that the last entry of the time index names has its time, and none at the end is younger.
+
+        Of a segment with its largest time long before its end, the index's word counts for what lies between.
+        """
+        entry = self.time_index.last_entry
+        if not len(self.time_index) or not self.size:
+            return True
+        window = self._batches_from(entry, TIMED_BYTES)
+        if window is not None:
+            behind = window.position + window.headers.end
+            tail = max(behind, self.position_before(self.offset_index.last_offset))
+            windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
+            if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
+                return True
+        logger.warning("%s: not what the log says; not used", self.time_index.path)
+        return False
+
+    def is_right_about(self, entry: TimestampOffset) -> bool:
+        """Whether the batch that an entry of the time index names has the time that it tells; then it is as written."""
+        return self._batches_from(entry, PROBE_BYTES) is not None
+
+    def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
+        """The batch that an entry of the time index names, and some behind it; None where it has not that time."""
+        position = self.position_reaching(entry.offset)
+        window = None if position is None else next(self.batches(position, window_bytes=window_bytes))
+        is_right = window is not None and window.headers.table["max_timestamp"][0] == entry.timestamp
+        return window if is_right else None
 
     def has_sound_time_index(self) -> bool:
         """Whether there is one that can be used; only a writer can make another. It is checked once."""
@@ -445,9 +507,9 @@ class SegmentReader:
 
     def time_hint(self, timestamp_ms: int) -> TimestampOffset:
         """Up to which offset no batch is younger than a time that is not above ``timestamp_ms``: the index's word."""
-        if self.has_sound_time_index():
-            return self.time_index.lookup(timestamp_ms)
-        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        entry = self.time_index.lookup(timestamp_ms) if self.has_sound_time_index() else nothing
+        return entry if entry == nothing or self.is_right_about(entry) else nothing
 
     def times_of(self, window: Window, row: int) -> Records:
         """The records of one batch, without their columns."""
@@ -465,6 +527,12 @@ class SegmentReader:
             window = next(self.batches(window_bytes=PROBE_BYTES), None)
             self._known_first_timestamp = None if window is None else int(window.headers.table["max_timestamp"][0])
         return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
+
+
+def _up_to(window: Window, offset: int) -> Window:
+    """A window without what lies behind the batch that reaches ``offset``."""
+    reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+    return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
 
 
 def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:

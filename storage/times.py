@@ -118,7 +118,9 @@ def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
     """The entry of the time index so many before its last; of nothing where there is none."""
     if segment.has_sound_time_index() and back < len(segment.time_index):
         index = segment.time_index
-        return TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))
+        entry = TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))
+        if segment.is_right_about(entry):
+            return entry
     return TimestampOffset(NO_TIMESTAMP, segment.base_offset - 1)
 
 
