@@ -26,9 +26,9 @@ from pyspark_commitlog.storage.verify.findings import Findings, Kind
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
 DECODED_BATCHES = 256  # at a time: what the records' offsets and times take stays in the cache
 
-_ODDITIES = (
-    (oddities.HAS_ATTRIBUTES, Kind.ODD_ATTRIBUTES, "a record has attribute bits, which mean nothing"),
-    (oddities.IS_PADDED, Kind.ODD_VARINT, "a number in a record has bytes that it does not need"),
+_ODDITIES = (  # by the names of their bits: a program that only lists partitions must not load kernels
+    ("HAS_ATTRIBUTES", Kind.ODD_ATTRIBUTES, "a record has attribute bits, which mean nothing"),
+    ("IS_PADDED", Kind.ODD_VARINT, "a number in a record has bytes that it does not need"),
 )
 
 
@@ -171,7 +171,8 @@ class RecordChecks:
         oddities.find_oddities(frozen(part.source), part.table, found)
         for at in np.flatnonzero(found).tolist():
             row = _row_at(window, rows, int(part.positions[at]))
-            for bit, kind, what in _ODDITIES:
+            for name, kind, what in _ODDITIES:
+                bit = getattr(oddities, name)
                 if found[at] & bit:
                     self._place.tell(kind, window, row, what)
 
