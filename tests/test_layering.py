@@ -57,7 +57,7 @@ ALLOWED = {
 
 # Libraries that have their places: the paths below which they may be imported.
 SPARK = ("pipeline/", "jobs/", f"{PACKAGE}/", "tests/pipeline/", "tests/jobs/", "tests/conftest.py", "benchmarks/")
-FINDING_JARS = ("tests/support/kafka_jvm.py", "tests/support/spark_jvm.py")
+FINDING_JARS = ("tests/support/avro_pairs.py", "tests/support/kafka_jvm.py", "tests/support/spark_jvm.py")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark_settings.py"),

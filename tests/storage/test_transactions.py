@@ -253,7 +253,7 @@ def test_a_second_coordinator_of_a_transactional_id_is_told_who_has_it(disk: Mem
 
 
 def test_an_empty_transactional_id_and_a_timeout_that_no_state_can_hold_are_refused(disk: MemoryFileSystem) -> None:
-    with pytest.raises(InvalidConfigError, match="empty"):
+    with pytest.raises(InvalidConfigError, match="has 0 bytes; it must have 1 to"):
         TransactionCoordinator.open(manage(disk), "")
     for timeout_ms in (0, 2**31):
         with pytest.raises(InvalidConfigError, match=r"transaction\.timeout\.ms"):

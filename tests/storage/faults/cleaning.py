@@ -206,8 +206,8 @@ FAULTS = [
         on_disk(test_cleaner.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
         (
             Mutation(
-                "segment_reader:SegmentReader.batches",
-                "(wanted := max(wanted + 1, _size_at_start(buffer))) > end - position",
+                "segment_reader:SegmentReader.walk",
+                "(wanted := max(wanted + 1, size_at_start(buffer))) > end - position",
                 "not scan.end",
             ),
         ),

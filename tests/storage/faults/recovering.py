@@ -230,7 +230,7 @@ FAULTS = [
         "KAFKA-10101",
         "Recovery moves the recovery point before what it recovered is synced; a second crash takes it.",
         on_disk(what_recovery_found_is_synced_before_it_counts_as_synced),
-        (Mutation("loader:LogLoader._bring_into_order", "self._sync(segments)", "pass"),),
+        (Mutation("loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"),),
     ),
     Fault(
         7,
