@@ -1,4 +1,4 @@
-"""How many files this process has open: at most half of what it may have; and what to say where that is not enough.
+"""How many files this process has open: fewer than it may have; and what to say where that is not enough.
 
 A log has up to three files open, and a process may work on thousands of logs, but have 1,024 files open: the usual
 limit of a shell (``ulimit -n``). So files that were opened long ago are closed when others are to be opened, and opened
@@ -47,8 +47,9 @@ class OpenFiles:
         self.files_max = FILES_MIN  # where the limit is looked at again
 
     def make_room(self) -> None:
-        """Close some files, if there are more than a half of what this process may have open."""
-        self.files_max = max((limit() - len(self.locks)) // 2, FILES_MIN)
+        """Close some files, if there are so many that others in this process may soon find no room."""
+        left = limit() - len(self.locks)
+        self.files_max = max(left - 2 * OTHERS, left // 2, FILES_MIN)
         if len(self.files) >= self.files_max:
             self._close_some()
 

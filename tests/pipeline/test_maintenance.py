@@ -159,3 +159,12 @@ def test_a_run_says_who_works_where() -> None:
     assert run.overrides.topic == {"retention.ms": "1"}
     with pytest.raises(InvalidConfigError, match="future"):
         to_run("retention", parse("--as-of", "2999-01-01"))
+
+
+def test_a_run_takes_the_settings_that_kafkas_tools_print(tmp_path: Path) -> None:
+    said = tmp_path / "said.txt"
+    said.write_text("Dynamic configs for topic orders are:\n  retention.ms=7 sensitive=false synonyms={}\n")
+    run = to_run("retention", parse("--topic-configs", str(said)))
+    assert run.overrides.described.topics["orders"].configs == {"retention.ms": "7"}
+    with pytest.raises(InvalidConfigError, match="--topic-configs"):
+        to_run("retention", parse("--topic-configs", "/nowhere"))
