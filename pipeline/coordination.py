@@ -92,7 +92,7 @@ class DriverWriter:
     def close(self) -> None:
         """Give everything back; the topics are left as a clean stop leaves them."""
         try:
-            self.coordinator.close()
+            self.coordinator.close(keep_lock_file=True)
         finally:
             self.manager.close()
 

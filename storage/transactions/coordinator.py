@@ -282,10 +282,14 @@ class TransactionCoordinator:
 
     # The end
 
-    def close(self) -> None:
-        """Let go of the lock; a transaction that is open stays so, for whoever has its ticket."""
+    def close(self, *, keep_lock_file: bool = False) -> None:
+        """Let go of the lock; a transaction that is open stays so, for the process that has its ticket.
+
+        ``keep_lock_file``: for an end that comes at any moment, as that of a query. A name that vanishes would disturb
+        a copy or a removal of the directory that goes on. The expiry of transactional ids removes the file.
+        """
         if self._lock is not None:
-            self._lock.release()
+            self._lock.release(keep_file=keep_lock_file)
 
     def __enter__(self) -> Self:
         return self
@@ -350,7 +354,7 @@ def check_transactional_id(text: str, name: str = "transactional id") -> None:
 
 
 class TransactionalIdLock:
-    """The lock of a transactional id: a file at the root of the log directory, gone when it is released."""
+    """The lock of a transactional id: a file at the root of the log directory."""
 
     def __init__(self, manager: LogManager, path: str, lock: Lock) -> None:
         """For :meth:`take`."""
@@ -381,11 +385,11 @@ class TransactionalIdLock:
             raise
         return taken
 
-    def release(self) -> None:
+    def release(self, *, keep_file: bool = False) -> None:
+        """Let others take the lock. The file is removed unless ``keep_file``; it does no harm where it stays."""
         try:
-            self._manager.filesystem.remove(
-                self._path
-            )  # a process that waits for it sees that the name is another file's
+            if not keep_file:  # a process that waits for it sees that the name is another file's
+                self._manager.filesystem.remove(self._path)
         except OSError as error:
             logger.warning("%s; the file stays, which does no harm", error)
         finally:

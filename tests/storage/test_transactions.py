@@ -682,6 +682,18 @@ def test_a_lock_file_that_cannot_be_removed_keeps_nobody_out(disk: MemoryFileSys
     TransactionCoordinator.open(manage(disk), APP).close()
 
 
+def test_a_lock_file_that_is_kept_keeps_nobody_out_and_goes_when_the_id_expires(disk: MemoryFileSystem) -> None:
+    query = Query.on(disk).start()
+    query.run_batch(0)
+    query.coordinator.close(keep_lock_file=True)
+    kept = [name for name in disk.list("/logs") if name.startswith(".transaction-")]
+    assert len(kept) == 1
+    TransactionCoordinator.open(manage(disk), APP).close(keep_lock_file=True)
+    clock_of(disk).advance(8 * 24 * 3_600_000)
+    assert expire_transactional_ids(manage(disk)) == [APP]
+    assert not set(kept) & set(disk.list("/logs"))
+
+
 # --- dead transactions
 
 
