@@ -54,7 +54,7 @@ class CommitLogReader(DataSourceReader):
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
-            log.check_readable_to(stops[each])
+            log.check_readable_to(stops[each], options.isolation)
         # A damaged log that is read all the same may not answer a question about time: its batches are looked at then.
         ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else at
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]

@@ -44,6 +44,7 @@ class FetchData:
     window: Window
     visible: Bools  # shape (batches,): neither control batches nor, for read_committed, aborted ones
     aborted: tuple[AbortedTransaction, ...]  # of read_committed; in the order of their offsets
+    asked: int | None = None  # the offset asked for: the first batch reaches it, or nothing does; None: unknown
 
     @property
     def next_offset(self) -> int:
@@ -64,7 +65,7 @@ class FetchData:
         if timespan != ALL_TIMES:
             wanted = wanted & timespan.may_hold(headers)
         rows = slice(None) if wanted.all() else np.flatnonzero(wanted)  # a slice copies no header
-        return self.segment.decode(self.window, rows, tuple(columns)).records.between(start, end)
+        return self.segment.decode(self.window, rows, tuple(columns), self.asked).records.between(start, end)
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:

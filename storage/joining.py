@@ -135,3 +135,45 @@ def _hides_its_first(headers: BatchHeaders) -> Bools:
     """Wrappers of the older formats: their header tells the last offset only."""
     found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
     return found
+
+
+def check_wrapped(
+    headers: BatchHeaders,
+    rows: slice | Int64s,
+    decoded: formats.Decoded,
+    holes: Callable[[], Holes],
+    *,
+    lowest: int = 0,
+    expected: int | None = None,
+) -> None:
+    """Raise, as :func:`find_damage` tells, where wrappers of the older formats hold other offsets than they must.
+
+    ``decoded`` is what ``rows`` of ``headers`` hold: only there, the first offset of a wrapper is known. None may lie
+    below ``lowest``. Where nothing is missing, the first batch of ``headers`` does not begin above ``expected``; None:
+    unknown.
+    """
+    is_wrapper = _hides_its_first(headers)
+    if not is_wrapper.any():
+        return
+    table = headers.table
+    ends, counts = np.cumsum(decoded.counts).tolist(), decoded.counts.tolist()
+    for row, end, count in zip(np.arange(len(table))[rows].tolist(), ends, counts, strict=True):
+        if is_wrapper[row]:
+            floor, behind = lowest, expected if row == 0 else None
+            if row and table["position"][row] == table["position"][row - 1] + table["size"][row - 1]:
+                floor = behind = int(table["last_offset"][row - 1]) + 1
+            _check_one_wrapper(decoded.records.offsets[end - count : end], table[row], floor, behind, holes)
+
+
+def _check_one_wrapper(
+    offsets: Int64s, header: np.void, lowest: int, expected: int | None, holes: Callable[[], Holes]
+) -> None:
+    first, last, position = int(offsets[0]), int(offsets[-1]), int(header["position"])
+    if last != header["last_offset"] or (np.diff(offsets) <= 0).any():
+        reason = f"messages with the offsets {first} to {last} lie in a wrapper of the offset {header['last_offset']}"
+        raise CorruptRecordError(reason, position=position)
+    if first < lowest:
+        raise CorruptRecordError(f"offsets {first} to {last} follow {lowest - 1}", position=position)
+    if expected is not None and first > expected and holes() is Holes.NOWHERE:
+        reason = f"offsets {expected} to {first - 1} are missing before this batch, and the log was never compacted"
+        raise MissingSegmentError(reason, position=position)

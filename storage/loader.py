@@ -237,7 +237,7 @@ class LogLoader:
         return self._check_offset(segments, find_end(segments.active, self.recovery_point).offset)
 
     def _check_offset(self, segments: LogSegments, log_end_offset: int) -> int:
-        if log_end_offset < self.recovery_point and self.log_start_offset <= log_end_offset:
+        if max(log_end_offset, self.log_start_offset) < self.recovery_point:
             raise records_lost(segments.active, log_end_offset, self.recovery_point)
         return log_end_offset
 

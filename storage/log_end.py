@@ -36,14 +36,11 @@ def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool
     missing there, unless all that is wrong is the checksum of the last batch, which ends with it. ``ends_there``: the
     log was closed cleanly, and ends with the recovery point.
     """
-    end = active.next_offset()
-    while active.size < active.file_size and active.skip_damage():
-        for window in active.take_in():
-            end = max(end, window.headers.next_offset)
+    end, hidden = _pass_damage(active)
     if ends_there and recovery_point is not None and end > recovery_point:
         return LogEnd(recovery_point, damage=_beyond(active, end, recovery_point))
-    if active.size == active.file_size:
-        return LogEnd(end)
+    if hidden is not None or active.size == active.file_size:
+        return LogEnd(end, damage=hidden)
     rest = _Rest(active, end)
     if recovery_point is None:
         return LogEnd(end, torn=rest.error()) if rest.is_torn() else LogEnd(end, damage=rest.error())
@@ -64,10 +61,25 @@ def is_quiet_behind(active: LogSegment, end: int, recovery_point: int | None) ->
     return is_left and active.search(active.file_size).next_sound(active.size + 1) is None
 
 
+def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
+    """The offset behind the last sound batch; and the damage that has only sound batches of lower offsets behind it.
+
+    Who reads up to the end never gets there.
+    """
+    end, hidden = active.next_offset(), None
+    while active.size < active.file_size:
+        before, error = end, _Rest(active, end).error()
+        if not active.skip_damage():
+            break
+        for window in active.take_in():
+            end = max(end, window.headers.next_offset)
+        hidden = None if end > before else error
+    return end, hidden
+
+
 def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordError:
     """The error for batches that tell of more than was there when the log was closed; they are left out of its size."""
-    position = active.position_reaching(recovery_point)
-    assert position is not None
+    position = active.position_reaching(recovery_point) or 0  # or nothing reaches it, and the segment begins above it
     active.end_at(position)
     reason = (
         f"the log would end at offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the "

@@ -43,6 +43,7 @@ from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
 from pyspark_commitlog.storage.times import (
     batches_reaching_time,
+    end_if_read,
     first_record_not_older,
     largest_record_time,
     may_reach_time,
@@ -373,12 +374,12 @@ class LogReader:
                 f"{self._log_start_offset} to {self._log_end_offset}"
             )
         if start_offset >= bound:
-            self.check_readable_to(start_offset)
+            self.check_readable_to(start_offset, isolation)
             return None
         found = self._find(start_offset)
         if found is None:
             self._check_nothing_missing(start_offset)
-            self.check_readable_to(self._log_end_offset)
+            self.check_readable_to(self._log_end_offset, isolation)
             return None
         segment, position = found
         end = self._position_of_bound(segment, bound)
@@ -387,7 +388,7 @@ class LogReader:
             return None
         self._check_below_next(segment, window)
         segment.remember_end(window)
-        return self.fetch_data(segment, window, isolation)
+        return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
 
     def _find(self, offset: int) -> tuple[LogSegment, int] | None:
         """Where the first batch lies that reaches ``offset``.
@@ -403,9 +404,12 @@ class LogReader:
                 return segment, position
         return None
 
-    def check_readable_to(self, offset: int) -> None:
-        """Raise the damage that lies where the log seems to end, for a read that reaches it."""
-        if offset >= self._log_end_offset and self._end_damage is not None:
+    def check_readable_to(self, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> None:
+        """Raise the damage that lies where the log seems to end, for a read that reaches all that can be seen.
+
+        Where transactions are open, it may be what ended them.
+        """
+        if self._end_damage is not None and offset >= self.end_offset(isolation):
             raise self._end_damage
 
     def _check_nothing_missing(self, offset: int) -> None:
@@ -417,13 +421,14 @@ class LogReader:
             )
 
     def _check_below_next(self, segment: LogSegment, window: Window) -> None:
-        """Raise CorruptRecordError where the offsets of a window reach into the next segment."""
+        """Raise CorruptRecordError where a window reaches into the next segment, or behind the log's end."""
         following, headers = self.segments.higher(segment.base_offset), window.headers
-        if following is not None and headers.next_offset > following.base_offset:
-            table = headers.table[np.argmax(headers.table["last_offset"] >= following.base_offset)]
+        end = self._log_end_offset if following is None else following.base_offset
+        if headers.next_offset > end:
+            table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
+            beyond = "behind the log's end," if following is None else "into the next segment, which begins"
             raise CorruptRecordError(
-                f"offsets {table['base_offset']} to {table['last_offset']} reach into the next segment, which begins "
-                f"at {following.base_offset}",
+                f"offsets {table['base_offset']} to {table['last_offset']} reach {beyond} at {end}",
                 path=segment.path(names.LOG),
                 position=window.position + int(table["position"]),
             )
@@ -491,7 +496,7 @@ class LogReader:
             if before is not None:
                 offset = self._passing_over(offset, timespan)
             if offset >= min(end, bound):
-                self.check_readable_to(offset)
+                self.check_readable_to(offset, isolation)
                 return None
             data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes, until=end - 1))
             if data is not None:
@@ -534,14 +539,22 @@ class LogReader:
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         bound = self.end_offset(isolation)
+        read: tuple[LogSegment, int] | None = None  # the segment before, and the offset behind it, if it was read
         for segment in self.segments:
             if segment.base_offset >= bound:
                 break
+            if read is not None:
+                segment.check_follows(*read)
             if segment.largest.timestamp >= timestamp_ms and may_reach_time(segment, timestamp_ms):
                 found = self._first_not_older(segment, timestamp_ms, isolation)
                 if found is not None:
-                    return found if found.offset < bound else None
+                    if found.offset < bound:
+                        return found
+                    break
                 self._close_inactive(segment)
+            end = end_if_read(segment)
+            read = None if end is None else (segment, end)
+        self.check_readable_to(bound, isolation)
         return None
 
     def _first_not_older(
@@ -573,6 +586,7 @@ class LogReader:
 
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         found: tuple[int, LogSegment] | None = None
+        self.check_readable_to(self._log_end_offset, Isolation.READ_UNCOMMITTED)
         for segment in sorted(self.segments, key=lambda each: each.largest.timestamp, reverse=True):  # keeps the order
             if segment.largest.timestamp < (0 if found is None else found[0]):
                 break

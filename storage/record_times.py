@@ -24,14 +24,15 @@ class RecordTimes:
         self.start = self.end = start
         self.older = older
         self.inode = inode
+        self.next_offset: int | None = None  # behind what was read; None: nothing was
         self.largest = NO_RECORD  # of all stretches
         self._stretches: list[tuple[int, int, int]] = []  # position, position behind it, largest time
 
-    def note(self, times: Int64s, end: int) -> None:
-        """The next stretch, which ends at position ``end``: what :func:`record_times` says of its batches."""
+    def note(self, times: Int64s, end: int, next_offset: int) -> None:
+        """The next stretch, up to a position and an offset: what :func:`record_times` says of its batches."""
         largest = int(times.max())
         self._stretches.append((self.end, end, largest))
-        self.end, self.largest = end, max(self.largest, largest)
+        self.end, self.next_offset, self.largest = end, next_offset, max(self.largest, largest)
 
     def reaching(self, timestamp_ms: int) -> list[tuple[int, int]]:
         """The stretches with a record that is not older."""

@@ -66,7 +66,7 @@ class _Salvage:
     def tell_end(self, end: int) -> None:
         """Damage where the log seems to end, for who read up to there."""
         try:
-            self._reader.check_readable_to(end)
+            self._reader.check_readable_to(end, self._isolation)
         except CorruptionError as error:
             self._tell(error)
 

@@ -37,7 +37,7 @@ from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
-from pyspark_commitlog.storage.joining import Damage, Holes, find_damage, inside_segments
+from pyspark_commitlog.storage.joining import Damage, Holes, check_wrapped, find_damage, inside_segments
 from pyspark_commitlog.storage.record_times import RecordTimes
 from pyspark_commitlog.storage.resync import Search
 
@@ -99,6 +99,7 @@ class SegmentReader:
     _known_largest: TimestampOffset | None = None
     _taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
     _known_first_timestamp: int | None = None
+    walked_end: int | None = None  # the offset behind it, where no time index told its largest time
     record_times: RecordTimes | None = None  # as far as lookups by time read it
     _is_index_distrusted = False
     _is_time_index_checked = False
@@ -190,7 +191,7 @@ class SegmentReader:
         """
         self.close()
         self._known_size = self._known_largest = self._taken_in_largest = self._known_first_timestamp = None
-        self.record_times = None
+        self.record_times = self.walked_end = None
         self._is_index_distrusted = False
 
     # Walking
@@ -344,12 +345,11 @@ class SegmentReader:
     def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
         for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
             first = window.headers.table[0]
-            if first["magic"] < v2.MAGIC:
-                return bool(first["last_offset"] <= offset)
-            if first["base_offset"] < self.base_offset:
+            is_old = first["magic"] < v2.MAGIC
+            if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
                 return False
             if window.headers.next_offset > entry.offset:
-                return window.headers.next_offset == entry.offset + 1
+                return bool(is_old or window.headers.next_offset == entry.offset + 1)
         return False
 
     def is_whole_in_newer_format(self, position: int) -> bool:
@@ -365,13 +365,23 @@ class SegmentReader:
         headers = formats.scan(buffer).headers
         return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
 
-    def decode(self, window: Window, rows: Rows, columns: tuple[str, ...] = ()) -> formats.Decoded:
-        """The records of some batches of a window; damage is told with path and position."""
+    def decode(
+        self, window: Window, rows: Rows, columns: tuple[str, ...] = (), expected: int | None = None
+    ) -> formats.Decoded:
+        """The records of some batches of a window; damage is told with path and position.
+
+        ``expected``: where nothing is missing, the first batch of the window does not begin above it.
+        """
         try:
             limit = self.context.config.max_decompressed_bytes
-            return formats.decode(
+            found = formats.decode(
                 window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit, is_verified=True
             )
+            if len(window.headers) and window.position + int(window.headers.table["position"][0]) == 0:
+                expected = self.base_offset
+            base, holes = self.base_offset, self.context.holes
+            check_wrapped(window.headers, rows, found, holes, lowest=base, expected=expected)
+            return found
         except CorruptionError as error:
             raise error.located(self.path(names.LOG), window.position) from error
 
@@ -444,8 +454,10 @@ class SegmentReader:
         if self.has_sound_time_index() and not self._lacks_time_entries() and self._is_right_about_largest():
             found = self.time_index.last_entry
         else:
+            end = self.base_offset
             for window in self.batches():
-                found = _later(found, _largest_of(window.headers))
+                found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
+            self.walked_end = end
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
     def _lacks_time_entries(self) -> bool:

@@ -30,6 +30,14 @@ def may_reach_time(segment: SegmentReader, timestamp_ms: int) -> bool:
     return known is None or known.end < segment.size or max(known.older, known.largest) >= timestamp_ms
 
 
+def end_if_read(segment: SegmentReader) -> int | None:
+    """The offset behind a segment whose log was read up to its end; None where it was not."""
+    known = segment.record_times
+    if known is None or known.end < segment.size:
+        return segment.walked_end
+    return segment.base_offset if known.next_offset is None else known.next_offset
+
+
 def batches_reaching_time(
     segment: SegmentReader, timestamp_ms: int, start_offset: int
 ) -> Iterator[tuple[Window, Int64s]]:
@@ -53,9 +61,9 @@ def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> It
         yield from _timed(segment, begin, known.start)
     for start, end in known.reaching(timestamp_ms):
         yield from _timed(segment, start, end)
-    for window, times in _timed(segment, known.end, segment.size):
+    for window, times in _timed(segment, known.end, segment.size, known.next_offset):
         yield window, times
-        known.note(times, window.position + window.headers.end)
+        known.note(times, window.position + window.headers.end, window.headers.next_offset)
 
 
 def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tuple[int, int]:
@@ -77,15 +85,19 @@ def _known(segment: SegmentReader) -> RecordTimes | None:
     return segment.record_times
 
 
-def _timed(segment: SegmentReader, position: int, end: int) -> Iterator[_Timed]:
-    """Batches between two positions, and their records' times. A large stretch is begun with a small window."""
+def _timed(segment: SegmentReader, position: int, end: int, expected: int | None = None) -> Iterator[_Timed]:
+    """Batches between two positions, and their records' times. A large stretch is begun with a small window.
+
+    ``expected`` is the offset behind what lies before ``position``; None: unknown.
+    """
     window_bytes = STRETCH_BYTES if end - position <= STRETCH_BYTES else PROBE_BYTES
     while position < end:
-        window = next(segment.batches(position, end, window_bytes), None)
+        window = next(segment.batches(position, end, window_bytes, expected=expected), None)
         if window is None:
             return
         yield window, record_times(window.headers)
         position, window_bytes = window.position + window.headers.end, STRETCH_BYTES
+        expected = window.headers.next_offset
 
 
 def first_record_not_older(

@@ -137,7 +137,9 @@ def test_a_segment_is_read_once_for_all_lookups(tmp_path: Path, monkeypatch: pyt
         assert found(reader, Isolation.READ_COMMITTED, OLD_MS + 190_000) is not None
         assert open_files(tmp_path) < 8
         read = []
-        monkeypatch.setattr(type(reader.segments.first), "batches", lambda self, *_: read.append(self.base_offset))
+        monkeypatch.setattr(
+            type(reader.segments.first), "batches", lambda self, *_, **__: read.append(self.base_offset)
+        )
         for base_offset in reader.segments.base_offsets[:5]:
             assert base_offset not in read
         with pytest.raises(TypeError):  # the stand-in gives nothing to read
