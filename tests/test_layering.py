@@ -60,7 +60,7 @@ SPARK = ("pipeline/", "jobs/", f"{PACKAGE}/", "tests/pipeline/", "tests/jobs/", 
 FINDING_JARS = ("tests/support/avro_pairs.py", "tests/support/kafka_jvm.py", "tests/support/spark_jvm.py")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
-    "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark_settings.py"),
+    "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark_settings.py", "tests/torture/damaged_queries.py"),
     "delta": SPARK,
 }
 

@@ -26,6 +26,7 @@ MODULES = {
     "crash-states": "tests.torture.crash_states",
     "disk-errors": "tests.torture.disk_errors",
     "damage": "tests.torture.damage",
+    "damaged-queries": "tests.torture.damaged_queries",
     "fuzz": "tests.torture.fuzz",
     "kills": "tests.torture.kills",
     "model": "tests.torture.model",
