@@ -28,7 +28,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
+from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
@@ -46,7 +46,7 @@ from pyspark_commitlog.storage.times import (
     end_if_read,
     first_record_not_older,
     largest_record_time,
-    may_reach_time,
+    segments_reaching_time,
 )
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
@@ -514,12 +514,9 @@ class LogReader:
         return self.looking_again(lambda: self._behind_older(offset, timespan.first))
 
     def _behind_older(self, offset: int, timestamp_ms: int) -> int:
-        for segment in self.segments.reaching(offset):
-            following = self.segments.higher(segment.base_offset)
-            if segment.largest.timestamp >= timestamp_ms or following is None:
-                break
-            offset = max(offset, following.base_offset)
-        return offset
+        segments = self.segments.reaching(offset)
+        found = next(segments_reaching_time(segments, timestamp_ms), segments[-1])
+        return max(offset, found.base_offset)
 
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
         """Which batches of a window belong to an aborted transaction, or to one that is open."""
@@ -539,41 +536,41 @@ class LogReader:
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         bound = self.end_offset(isolation)
-        read: tuple[LogSegment, int] | None = None  # the segment before, and the offset behind it, if it was read
-        for segment in self.segments:
-            if segment.base_offset >= bound:
+        for segment in segments_reaching_time(self.segments.below(bound), timestamp_ms):
+            self._check_follows_what_was_read(segment)
+            found = self._first_not_older(segment, timestamp_ms, isolation)
+            if found is not None and found.offset < bound:
+                return found
+            if found is not None:
                 break
-            if read is not None:
-                segment.check_follows(*read)
-            if segment.largest.timestamp >= timestamp_ms and may_reach_time(segment, timestamp_ms):
-                found = self._first_not_older(segment, timestamp_ms, isolation)
-                if found is not None:
-                    if found.offset < bound:
-                        return found
-                    break
-                self._close_inactive(segment)
-            end = end_if_read(segment)
-            read = None if end is None else (segment, end)
+            self._close_inactive(segment)
         self.check_readable_to(bound, isolation)
         return None
+
+    def _check_follows_what_was_read(self, segment: LogSegment) -> None:
+        before = self.segments.floor(segment.base_offset - 1)
+        end = None if before is None else end_if_read(before)
+        if before is not None and end is not None:
+            segment.check_follows(before, end)
 
     def _first_not_older(
         self, segment: LogSegment, timestamp_ms: int, isolation: Isolation
     ) -> OffsetAndTimestamp | None:
         start = self._log_start_offset
         for window, rows in batches_reaching_time(segment, timestamp_ms, start):
-            for row in self._visible_of(segment, window, rows, isolation):
-                found = first_record_not_older(segment, window, row, timestamp_ms, start)
-                if found is not None:
-                    return found
+            for row in rows.tolist():
+                if self._shows(segment, window, row, isolation):
+                    found = first_record_not_older(segment, window, row, timestamp_ms, start)
+                    if found is not None:
+                        return found
         return None
 
-    def _visible_of(self, segment: LogSegment, window: Window, rows: Int64s, isolation: Isolation) -> list[int]:
-        """Those of some data batches of a window that ``isolation`` shows."""
-        if isolation is Isolation.READ_COMMITTED and window.headers[rows].is_transactional.any():
-            rows = rows[self.fetch_data(segment, window, isolation).visible[rows]]
-        found: list[int] = rows.tolist()
-        return found
+    def _shows(self, segment: LogSegment, window: Window, row: int, isolation: Isolation) -> bool:
+        """Whether ``isolation`` shows a data batch."""
+        batch = window._replace(headers=window.headers[row : row + 1])
+        if isolation is Isolation.READ_UNCOMMITTED or not batch.headers.is_transactional[0]:
+            return True
+        return not self.hidden_rows(segment, batch, {})[0]
 
     def _close_inactive(self, segment: LogSegment) -> None:
         """After its log was read: ten thousand segments have more files than a process may have open."""
@@ -587,6 +584,7 @@ class LogReader:
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         found: tuple[int, LogSegment] | None = None
         self.check_readable_to(self._log_end_offset, Isolation.READ_UNCOMMITTED)
+        self._behind_older(0, INT64_MAX)  # which confirms what may be younger than its index says
         for segment in sorted(self.segments, key=lambda each: each.largest.timestamp, reverse=True):  # keeps the order
             if segment.largest.timestamp < (0 if found is None else found[0]):
                 break

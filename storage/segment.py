@@ -116,7 +116,7 @@ class LogSegment(SegmentReader):
         positions = self.size + np.cumsum(table["size"]) - table["size"]
         self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)
         self.time_index.append_many(timestamps[rows], offsets[rows], skip_full_check=True)
-        self._known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+        self.known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
         self._note_size(headers)
 
     def pass_over(self, headers: BatchHeaders) -> None:
@@ -243,9 +243,10 @@ class LogSegment(SegmentReader):
 
     def forget(self) -> None:
         """Nothing is known of the log: the next batch to be noted is its first."""
-        self._is_index_distrusted, self._last_seen = False, LastSeen()
+        self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
+        self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
-        self._known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
+        self.known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
         self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
@@ -262,7 +263,7 @@ class LogSegment(SegmentReader):
             self._file.truncate(position)
             self._known_size = position
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
-        self._known_largest = self._taken_in_largest = self.record_times = None
+        self.known_largest = self._taken_in_largest = self.record_times = None
         self._known_bytes_since_entry = self._known_first_timestamp = None
         self._last_seen = LastSeen()
         self.next_offset()

@@ -59,6 +59,10 @@ class LogSegments:
         index = bisect_right(self._segments, offset, key=_BASE_OFFSET)
         return self._segments[max(index - 1, 0) :]
 
+    def below(self, offset: int) -> list[LogSegment]:
+        """Those that begin below ``offset``."""
+        return self._segments[: bisect_left(self._segments, offset, key=_BASE_OFFSET)]
+
     def add(self, segment: LogSegment) -> None:
         """A segment with a base offset that no other has."""
         index = bisect_left(self._segments, segment.base_offset, key=_BASE_OFFSET)

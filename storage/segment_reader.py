@@ -38,7 +38,7 @@ from pyspark_commitlog.storage.format.fields import INT32_MAX, LENGTH_AT, LOG_OV
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
 from pyspark_commitlog.storage.joining import Damage, Holes, check_wrapped, find_damage, inside_segments
-from pyspark_commitlog.storage.record_times import RecordTimes
+from pyspark_commitlog.storage.record_times import RecordTimes, record_times
 from pyspark_commitlog.storage.resync import Search
 
 logger = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class LastSeen:
 
     indexed: OffsetPosition | None = None  # an entry of the offset index that is right
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
+    timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
     behind: tuple[int, int] = (-1, -1)  # the offset and the position behind what was read: where a reader goes on
 
 
@@ -96,13 +97,15 @@ class SegmentReader:
 
     # Of most segments nothing is ever asked, so that only those have more of their own.
     _known_size: int | None = None
-    _known_largest: TimestampOffset | None = None
+    known_largest: TimestampOffset | None = None
     _taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
     _known_first_timestamp: int | None = None
     walked_end: int | None = None  # the offset behind it, where no time index told its largest time
     record_times: RecordTimes | None = None  # as far as lookups by time read it
     _is_index_distrusted = False
     _is_time_index_checked = False
+    _is_time_index_distrusted = False
+    is_largest_confirmed = False
 
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
         """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
@@ -169,7 +172,7 @@ class SegmentReader:
             opened = self.__dict__.pop(name, None)
             if opened is not None:
                 opened.close()
-        self._known_size, self._known_largest, self._known_first_timestamp = size, None, None
+        self._known_size, self.known_largest, self._known_first_timestamp = size, None, None
         self._is_time_index_checked = False
 
     def read_bytes(self, position: int, length: int) -> memoryview:
@@ -190,9 +193,9 @@ class SegmentReader:
         Compaction replaces segments by others of the same name.
         """
         self.close()
-        self._known_size = self._known_largest = self._taken_in_largest = self._known_first_timestamp = None
+        self._known_size = self.known_largest = self._taken_in_largest = self._known_first_timestamp = None
         self.record_times = self.walked_end = None
-        self._is_index_distrusted = False
+        self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
 
     # Walking
 
@@ -413,8 +416,8 @@ class SegmentReader:
     def _note_largest(self, headers: BatchHeaders) -> None:
         """Of batches behind those known. Where the time index was not asked yet, it is when :attr:`largest` is."""
         found = _largest_of(headers)
-        if self._known_largest is not None:
-            self._known_largest = _later(self._known_largest, found)
+        if self.known_largest is not None:
+            self.known_largest = _later(self.known_largest, found)
         else:
             self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
 
@@ -445,13 +448,13 @@ class SegmentReader:
     @property
     def largest(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of the first batch that reached it, as the time index knows it."""
-        if self._known_largest is None:
-            self._known_largest = self._find_largest()
-        return self._known_largest
+        if self.known_largest is None:
+            self.known_largest = self._find_largest()
+        return self.known_largest
 
     def _find_largest(self) -> TimestampOffset:
         found = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        if self.has_sound_time_index() and not self._lacks_time_entries() and self._is_right_about_largest():
+        if self.has_sound_time_index() and not self._lacks_time_entries():
             found = self.time_index.last_entry
         else:
             end = self.base_offset
@@ -459,6 +462,17 @@ class SegmentReader:
                 found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
             self.walked_end = end
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
+
+    def confirm_largest(self) -> TimestampOffset:
+        """:attr:`largest` as the log itself has it: the word of the time index, which no checksum covers, is checked.
+
+        That takes several times as long as to ask the index.
+        """
+        if not self.is_largest_confirmed:
+            self.is_largest_confirmed = True
+            if self.has_sound_time_index() and not self._is_right_about_largest():
+                self._is_time_index_checked, self._is_time_index_distrusted, self.known_largest = False, True, None
+        return self.largest
 
     def _lacks_time_entries(self) -> bool:
         """Whether the time index is empty and must not be: a broker makes an empty one where the file is missing.
@@ -502,7 +516,7 @@ class SegmentReader:
         """Whether there is one that can be used; only a writer can make another. It is checked once."""
         if self._is_time_index_checked:
             return True
-        if self.context.filesystem.status(self.path(names.TIME_INDEX)) is None:
+        if self._is_time_index_distrusted or self.context.filesystem.status(self.path(names.TIME_INDEX)) is None:
             return False
         try:
             self.time_index.sanity_check()
@@ -514,8 +528,9 @@ class SegmentReader:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What retention goes by: the largest record timestamp, or the file's time where no record has one."""
-        return self.largest.timestamp if self.largest.timestamp >= 0 else self.status().modified_ms
+        """The largest timestamp, confirmed by the log, or the file's time where no record has one."""
+        confirmed = self.confirm_largest().timestamp
+        return confirmed if confirmed >= 0 else self.status().modified_ms
 
     def time_hint(self, timestamp_ms: int) -> TimestampOffset:
         """Up to which offset no batch is younger than a time that is not above ``timestamp_ms``: the index's word."""
@@ -523,11 +538,31 @@ class SegmentReader:
         entry = self.time_index.lookup(timestamp_ms) if self.has_sound_time_index() else nothing
         return entry if entry == nothing or self.is_right_about(entry) else nothing
 
-    def times_of(self, window: Window, row: int) -> Records:
+    def timed_batches(
+        self, position: int, end: int, window_bytes: int, *, expected: int | None = None
+    ) -> tuple[Window, Int64s] | None:
+        """The batches at a position, as :meth:`batches` gives them first, and the largest times of their records.
+
+        Those asked for last are not read again; their window has no bytes.
+        """
+        seen = self._last_seen.timed
+        if seen is not None and seen[0].position == position and position + seen[0].headers.end <= end:
+            return seen
+        window = next(self.batches(position, end, window_bytes, expected=expected), None)
+        if window is None:
+            return None
+        times = record_times(window.headers)
+        self._last_seen.timed = window._replace(buffer=np.empty(0, dtype=np.uint8)), times
+        return window, times
+
+    def records_at(self, window: Window, row: int) -> Records:
         """The records of one batch, without their columns."""
-        position = window.position + int(window.headers.table["position"][row])
+        batch = window.headers.table[row]
+        position = window.position + int(batch["position"])
         known_position, records = self._last_seen.decoded
         if records is None or known_position != position:
+            if not len(window.buffer):
+                window, row = next(self.batches(position, position + int(batch["size"]))), 0
             records = self.decode(window, slice(row, row + 1)).records
             self._last_seen.decoded = (position, records)
         return records

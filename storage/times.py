@@ -9,22 +9,68 @@ verified, so the first lookup in such a segment reads it; what it finds of each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
-from pyspark_commitlog.storage.record_times import NO_RECORD, RecordTimes, record_times
+from pyspark_commitlog.storage.record_times import NO_RECORD, RecordTimes
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, OffsetAndTimestamp, SegmentReader, Window
 
 STRETCH_BYTES = 1024 * 1024  # what is remembered is one number for so many bytes
+SMALL_BYTES = 4 * PROBE_BYTES  # reading so many takes no longer than what leads to fewer
+
+Segment = TypeVar("Segment", bound=SegmentReader)
 
 _Timed = tuple[Window, Int64s]  # batches, and the largest time of the records of each
 
 
-def may_reach_time(segment: SegmentReader, timestamp_ms: int) -> bool:
+def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
+    """Of neighbours those to be read, one after the other, in search of a record that is not older.
+
+    The time indexes say that the others have none, and no checksum covers them: one that lost entries, or whose last
+    was changed, may say too little. In a log in the order of time its segment is then the last of those passed over; so
+    that one's is held against the log. Where the log is not in this order, all are, which takes ten times as long.
+    """
+    is_in_order, youngest_ms = True, NO_TIMESTAMP
+    for place, segment in enumerate(segments):
+        largest_ms = (segment.known_largest or segment.largest).timestamp  # a property takes as long as all of this
+        if largest_ms >= youngest_ms:
+            youngest_ms = largest_ms
+        elif is_in_order:
+            is_in_order = False
+            yield from _after_all(segments[:place], timestamp_ms)
+        if largest_ms >= timestamp_ms:
+            yield from _after_all(segments[max(place - 1, 0) : place] if is_in_order else (), timestamp_ms)
+            if _may_reach(segment, timestamp_ms):
+                yield segment
+        elif not is_in_order:
+            yield from _after_all((segment,), timestamp_ms)
+    if is_in_order:
+        yield from _after_all(segments[-1:], timestamp_ms)
+
+
+def _after_all(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
+    """Of segments that were passed over those that may hold such a record, as the log itself has it."""
+    for segment in segments:
+        is_passed = segment.largest.timestamp < timestamp_ms
+        if is_passed and _confirmed_ms(segment) >= timestamp_ms and _may_reach(segment, timestamp_ms):
+            yield segment
+
+
+def _confirmed_ms(segment: SegmentReader) -> int:
+    """The largest time of a segment as the log has it. Files are given back, as there may be many such segments."""
+    if segment.is_largest_confirmed:
+        return segment.largest.timestamp
+    confirmed_ms = segment.confirm_largest().timestamp
+    segment.close()
+    return confirmed_ms
+
+
+def _may_reach(segment: SegmentReader, timestamp_ms: int) -> bool:
     """Whether a record of a segment with a batch that is not older may be so too: what was read of its log tells."""
     known = segment.record_times
     return known is None or known.end < segment.size or max(known.older, known.largest) >= timestamp_ms
@@ -71,7 +117,7 @@ def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tupl
 
     The indexes are not asked where that takes longer than to read what they would save.
     """
-    if segment.size <= STRETCH_BYTES:
+    if segment.size <= SMALL_BYTES:
         return NO_RECORD, 0
     hint = segment.time_hint(timestamp_ms)
     return hint.timestamp, segment.position_before(max(hint.offset, start_offset))
@@ -86,25 +132,25 @@ def _known(segment: SegmentReader) -> RecordTimes | None:
 
 
 def _timed(segment: SegmentReader, position: int, end: int, expected: int | None = None) -> Iterator[_Timed]:
-    """Batches between two positions, and their records' times. A large stretch is begun with a small window.
+    """Batches between two positions, and their records' times. Where there are many, the first window is small.
 
     ``expected`` is the offset behind what lies before ``position``; None: unknown.
     """
-    window_bytes = STRETCH_BYTES if end - position <= STRETCH_BYTES else PROBE_BYTES
+    window_bytes = STRETCH_BYTES if end - position <= SMALL_BYTES else PROBE_BYTES
     while position < end:
-        window = next(segment.batches(position, end, window_bytes, expected=expected), None)
-        if window is None:
+        found = segment.timed_batches(position, end, window_bytes, expected=expected)
+        if found is None:
             return
-        yield window, record_times(window.headers)
-        position, window_bytes = window.position + window.headers.end, STRETCH_BYTES
-        expected = window.headers.next_offset
+        yield found
+        headers = found[0].headers
+        position, window_bytes, expected = position + headers.end, STRETCH_BYTES, headers.next_offset
 
 
 def first_record_not_older(
     segment: SegmentReader, window: Window, row: int, timestamp_ms: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
     """The first record of a batch, from ``start_offset`` on, that is not older; None if there is none."""
-    records = segment.times_of(window, row)
+    records = segment.records_at(window, row)
     hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
     if not len(hits):
         return None
@@ -144,7 +190,7 @@ def _largest_from(segment: SegmentReader, offset: int, start_offset: int) -> int
         times = all_times[reaching_it]
         for row in reaching_it[:1].tolist():
             if offset == start_offset > segment.base_offset and times[0] != NO_RECORD:
-                records = segment.times_of(window, row)
+                records = segment.records_at(window, row)
                 times[0] = records.timestamps[records.offsets >= start_offset].max(initial=NO_TIMESTAMP)
         found = max(found, int(times.max(initial=NO_TIMESTAMP)))
     return found

@@ -10,7 +10,14 @@ from pyspark_commitlog.storage.filesystem import FileStatus
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.reader import LogReader
-from pyspark_commitlog.storage.retention.facts import DeletedFile, LogFacts, deleted_files, survey, with_markers
+from pyspark_commitlog.storage.retention.facts import (
+    DeletedFile,
+    LogFacts,
+    deleted_files,
+    survey,
+    with_confirmed,
+    with_markers,
+)
 from pyspark_commitlog.storage.retention.planning import RetentionOptions, RetentionPlan, plan
 from pyspark_commitlog.storage.retention.report import SEGMENTS_SHOWN, RetentionReport
 from pyspark_commitlog.storage.segment import give_up_file
@@ -60,8 +67,14 @@ def retain(
 
 
 def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOptions | None) -> RetentionPlan:
-    """The plan, which tells of the segments that go next whether the end of a transaction is what keeps them."""
+    """The plan. What goes is as old as the log itself says, not only its time indexes.
+
+    It tells of the segments that go next whether the end of a transaction is what keeps them.
+    """
     decided = plan(facts, log.context.config, now_ms, options)
+    if decided.removed:
+        facts = with_confirmed(log, facts, {fate.segment.base_offset for fate in decided.removed})
+        decided = plan(facts, log.context.config, now_ms, options)
     shown = {fate.segment.base_offset for fate in decided.kept[:SEGMENTS_SHOWN] if fate.until_ms is not None}
     return plan(with_markers(log, facts, shown), log.context.config, now_ms, options) if shown else decided
 

@@ -106,6 +106,21 @@ def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp
     return max(timestamps, default=NO_TIMESTAMP)
 
 
+def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
+    """The same with the largest times of some segments as the log has them: the word of an index is no proof."""
+
+    def confirmed(known: SegmentFacts) -> SegmentFacts:
+        segment = log.segments.floor(known.base_offset) if known.base_offset in base_offsets else None
+        if segment is None or segment.base_offset != known.base_offset:
+            return known
+        timestamp_ms = segment.confirm_largest().timestamp
+        if segment is not log.segments.active:
+            segment.close()
+        return replace(known, largest_timestamp_ms=max(known.largest_timestamp_ms, timestamp_ms))
+
+    return log.looking_again(lambda: replace(facts, segments=tuple(map(confirmed, facts.segments))))
+
+
 def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
     """The same with a look at what has the largest time in some segments: a record, or the end of a transaction."""
 

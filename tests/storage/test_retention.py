@@ -428,6 +428,22 @@ def test_a_time_index_that_cannot_be_right_deletes_nothing(tmp_path: Path) -> No
     assert ages == [4, 3, 2, 1, 0]
 
 
+def test_a_time_index_that_says_too_little_deletes_nothing(tmp_path: Path) -> None:
+    """It has lost its end, and what is left of it is older than the segment's newest record."""
+    clock = clock_at()
+    settings: dict[str, Any] = {"retention_ms": 5 * DAY_MS, "index_interval_bytes": 0}
+    log = open_log(tmp_path, clock=clock, **settings)
+    for age_days in (7, 6, 1, 1):
+        append(log, b"x", timestamps=NOW_MS - age_days * DAY_MS)
+    log.roll()
+    log.close()
+    path = tmp_path / "00000000000000000000.timeindex"
+    path.write_bytes(path.read_bytes()[:12])
+    log = open_log(tmp_path, KeptInMemory(recovery_point=4), clock=clock, **settings)
+    assert retain(log).plan.removed == ()
+    assert log.log_start_offset == 0
+
+
 def test_size_counts_every_segment_once(tmp_path: Path) -> None:
     """What the report calls the size of the log is the size of its files (KAFKA-20732, KAFKA-15479)."""
     log = five_segments(tmp_path, clock_at(), retention_ms=-1, retention_bytes=150)
