@@ -44,7 +44,8 @@ def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> It
             is_in_order = False
             yield from _after_all(segments[:place], timestamp_ms)
         if largest_ms >= timestamp_ms:
-            yield from _after_all(segments[max(place - 1, 0) : place] if is_in_order else (), timestamp_ms)
+            if is_in_order and place and segments[place - 1].largest.timestamp < timestamp_ms:
+                yield from _after_all(segments[place - 1 : place], timestamp_ms)
             if _may_reach(segment, timestamp_ms):
                 yield segment
         elif not is_in_order:
