@@ -1,22 +1,19 @@
 """Which transactional records a reader of committed records must not see: those aborted, and those still open.
 
-The markers in the log decide, not the transaction index, which may be missing or wrong (docs/compatibility.md).
+The markers in the log decide, never the transaction index, which has no checksum and may be missing or wrong
+(docs/compatibility.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pyspark_commitlog.storage.config import INT64_MAX
-from pyspark_commitlog.storage.errors import CorruptIndexError
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools
-from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
@@ -54,10 +51,6 @@ class Outcomes:
         self._segments = log.segments
         self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked for
 
-    @cached_property
-    def _is_compacted(self) -> bool:
-        return self._log.context.holes() is Holes.ANYWHERE
-
     def hidden_rows(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
     ) -> Bools:
@@ -72,27 +65,12 @@ class Outcomes:
         for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
             producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
             if offset in markers:
-                hidden_from[producer_id] = self._hidden_from(segment, offset, markers[offset])
+                hidden_from[producer_id] = _hidden_from(markers[offset])
             elif not headers.is_control[row]:
                 if producer_id not in hidden_from:
                     hidden_from[producer_id] = self._known[producer_id].hidden_from
                 hidden[row] = offset >= hidden_from[producer_id]
         return hidden
-
-    def _hidden_from(self, segment: LogSegment, offset: int, marker: Marker) -> int:
-        """From which offset on a marker hides the records of its producer that lie before it and no other marker.
-
-        Compaction drops the marker of a committed transaction before its records, so that what lies before an abort
-        may be committed all the same: there the transaction index is asked where the aborted one began.
-        """
-        if marker.is_commit:
-            return INT64_MAX
-        if self._is_compacted:
-            with suppress(CorruptIndexError):
-                for entry in segment.txn_index.entries:
-                    if entry.last_offset == offset:
-                        return entry.first_offset
-        return 0
 
     def _look_behind(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
@@ -118,16 +96,16 @@ class Outcomes:
         """Of each marker behind a window, of a producer that is ``wanted`` by then: its offset, the producer, and from
         where on it hides records.
         """
-        for each, found in self._windows_behind(segment, window):
+        for found in self._windows_behind(segment, window):
             table = found.headers.table
             for row in np.flatnonzero(found.headers.is_control).tolist():
                 producer_id = int(table["producer_id"][row])
                 if producer_id in wanted:
                     markers, _ = read_markers(found._replace(headers=found.headers[row : row + 1]))
                     for offset, marker in markers.items():
-                        yield offset, producer_id, self._hidden_from(each, offset, marker)
+                        yield offset, producer_id, _hidden_from(marker)
 
-    def _windows_behind(self, segment: LogSegment, window: Window) -> Iterator[tuple[LogSegment, Window]]:
+    def _windows_behind(self, segment: LogSegment, window: Window) -> Iterator[Window]:
         """Everything behind a window; a marker is usually near, so the first ones are small."""
         position, end, before = window.position + window.headers.end, window.headers.next_offset, segment
         for each in self._segments.reaching(segment.base_offset):
@@ -136,7 +114,7 @@ class Outcomes:
                 each.check_follows(before, end)
                 position, end, before = 0, each.base_offset, each
             for found in self._windows(each, position, end):
-                yield each, found
+                yield found
                 end = found.headers.next_offset
 
     def _windows(self, segment: LogSegment, position: int, expected: int) -> Iterator[Window]:
@@ -154,6 +132,14 @@ class Outcomes:
         """Without a marker: committed, and compaction dropped it, or still open."""
         producer = self._log.producers.last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
+
+
+def _hidden_from(marker: Marker) -> int:
+    """From which offset on a marker hides the records of its producer that lie before it and behind the marker before.
+
+    In compacted logs too: Kafka's cleaner keeps the marker of a transaction as long as there is a batch of it.
+    """
+    return INT64_MAX if marker.is_commit else 0
 
 
 @dataclass(frozen=True)

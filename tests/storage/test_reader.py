@@ -11,6 +11,7 @@ import pytest
 from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRangeError, StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.index_entries import AbortedTxn, encode_aborted
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.outcomes import AbortedTransaction
 from pyspark_commitlog.storage.producers import Origin
@@ -280,19 +281,19 @@ def test_outcomes_are_forgotten_when_the_log_is_cut(tmp_path: Path) -> None:
     assert [part.offsets.tolist() for part in log.records(0, 3, fetch_bytes=1)] == [[0], [1]]
 
 
-def test_committed_records_whose_marker_compaction_dropped_stay_visible_before_an_abort(tmp_path: Path) -> None:
-    """In a compacted log the marker of an abort hides nothing that lies before the transaction it ended."""
-    log = open_log(tmp_path, cleanup_policy="compact")
-    kept = batch(b"committed once", producer_id=1, base_sequence=0, transactional=True)
-    log.append(kept, origin=Origin.REPLICATION)  # its marker, offset 1, is gone
-    later = batch(b"aborted", producer_id=1, base_sequence=1, transactional=True)
-    later[:8] = list((5).to_bytes(8, "big"))
-    state = log.producers
-    state.reset(1)  # as a log that is opened finds it: snapshots know that the first transaction ended
-    log.append(later, origin=Origin.REPLICATION)
-    end_transaction(log, 1, commit=False)
-    assert committed(log) == [(0, b"committed once")]
-    assert [part.offsets.tolist() for part in log.records(0, 9, fetch_bytes=1)] == [[0]]
+@pytest.mark.parametrize("first_offset", [0, 1, 2, 3, 2**40])
+def test_the_transaction_index_hides_and_shows_nothing_in_a_compacted_log(tmp_path: Path, first_offset: int) -> None:
+    """It has no checksum. Compaction keeps the marker of a transaction as long as there is a batch of it."""
+    with open_log(tmp_path) as log:
+        for n in range(3):
+            write_transactional(log, 1, n, b"aborted")
+        end_transaction(log, 1, commit=False)
+        write_transactional(log, 1, 3, b"committed")
+        end_transaction(log, 1, commit=True)
+    entry = AbortedTxn(producer_id=1, first_offset=first_offset, last_offset=3, last_stable_offset=4)
+    (tmp_path / names.segment_file(0, names.TXN_INDEX)).write_bytes(encode_aborted([entry]))
+    with open_reader(tmp_path, cleanup_policy="compact") as reader:
+        assert committed(reader) == [(4, b"committed")]
 
 
 def test_who_goes_by_decisions_is_not_held_up_by_an_open_transaction(tmp_path: Path) -> None:
