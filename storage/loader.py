@@ -31,6 +31,7 @@ from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import FILE_KINDS, PROBE_BYTES, LogContext
+from pyspark_commitlog.storage.snapshot_check import disagreement
 from pyspark_commitlog.storage.splitting import split
 from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, plan_swaps
 
@@ -450,11 +451,12 @@ class LogLoader:
         """The same as if it were ``now_ms``: from the oldest snapshot, which has those that expired since."""
         listing = self.context.filesystem.list(self.context.directory)
         self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
-        return self._replayed(self._from_snapshot(end_offset, now_ms, newest=False), end_offset, segments)
+        return self._replayed(self._from_snapshot(end_offset, now_ms, segments, newest=False), end_offset, segments)
 
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """The newest sound snapshot, then the headers of the batches behind it."""
-        return self._replayed(self._from_snapshot(end_offset, self.context.clock.now_ms()), end_offset, segments)
+        producers = self._from_snapshot(end_offset, self.context.clock.now_ms(), segments)
+        return self._replayed(producers, end_offset, segments)
 
     def _replayed(
         self, producers: ProducerStateManager, end_offset: int, segments: LogSegments
@@ -481,7 +483,9 @@ class LogLoader:
             if len(wanted):
                 replay(segment, window._replace(headers=wanted), producers, index_aborts=False)
 
-    def _from_snapshot(self, end_offset: int, now_ms: int, *, newest: bool = True) -> ProducerStateManager:
+    def _from_snapshot(
+        self, end_offset: int, now_ms: int, segments: LogSegments, *, newest: bool = True
+    ) -> ProducerStateManager:
         producers = ProducerStateManager(self.context.directory)
         producers.map_end_offset = 0
         for offset in sorted(self._snapshots, reverse=newest):
@@ -491,6 +495,10 @@ class LogLoader:
                     entries = checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
                 except (CorruptionError, FileNotFoundError) as error:
                     logger.warning("%s: %s; another one is taken", path, error)
+                    continue
+                fault = None if self.context.writable else disagreement(entries, offset, segments)
+                if fault is not None:
+                    logger.warning("%s: not what the log says: %s; another one is taken", path, fault)
                     continue
                 producers.load(entries, now_ms, offset)
                 break

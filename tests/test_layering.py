@@ -28,6 +28,7 @@ segment broker_settings
 segment_list refusals partition_locks given_settings log_end
 validator
 recovery splitting
+snapshot_check
 loader
 outcomes
 fetch

@@ -1,0 +1,124 @@
+"""Whether a producer snapshot goes with the log before it: its checksum says only that it is a snapshot.
+
+One of an earlier time, which a backup or a copy brought back, names as open what has ended since, or knows nothing of
+what is open. So the last batches before it are asked what they say of their producers. Where offsets are missing among
+them, compaction was there, and took out batches and markers: only those that are left say something then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
+from pyspark_commitlog.storage.recovery import read_markers
+from pyspark_commitlog.storage.segment import LogSegment
+from pyspark_commitlog.storage.segment_list import LogSegments
+from pyspark_commitlog.storage.segment_reader import Window
+
+TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little beside what opening it takes
+NO_OFFSET = -1
+
+
+class _Seen(NamedTuple):
+    """What the end of a log says of a producer."""
+
+    last_offset: int = NO_OFFSET  # of its last batch with data
+    open_offset: int = NO_OFFSET  # of its last batch in a transaction that no marker follows
+    ended_offset: int = NO_OFFSET  # of its last marker
+
+
+class _End(NamedTuple):
+    """The last batches of a log below an offset."""
+
+    first_offset: int
+    is_whole: bool  # no offset is missing among them
+    seen: dict[int, _Seen]  # by producer id
+
+
+def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+    """What a snapshot at ``offset`` says otherwise than the batches before it; None where nothing is."""
+    told = {entry.producer_id: entry for entry in entries}
+    for entry in told.values():
+        if max(entry.last_offset, entry.current_txn_first_offset) >= offset:
+            return f"producer {entry.producer_id} at offset {entry.last_offset}, which does not lie below {offset}"
+    segment = segments.floor(offset - 1)
+    if segment is None:
+        return None
+    try:
+        end = _end_of(segment, offset)
+    except CorruptionError:
+        return None  # who reads there is told
+    finally:
+        if segment is not segments.active:
+            segment.close()  # a log has more segments than a process may have open
+    for producer_id in sorted(told.keys() | end.seen.keys()):
+        fault = _fault(told.get(producer_id), end.seen.get(producer_id), end)
+        if fault is not None:
+            return f"producer {producer_id} {fault}"
+    return None
+
+
+def _fault(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+    """Who was idle for long is forgotten by a snapshot, unless it has a transaction."""
+    begun = NO_OFFSET if told is None else told.current_txn_first_offset
+    if seen is not None and NO_OFFSET < begun < seen.ended_offset:
+        return f"has a transaction from offset {begun} on, which a marker at {seen.ended_offset} ended"
+    if not end.is_whole:
+        return None
+    if told is None or seen is None:
+        return _fault_of_one(told, seen, end)
+    if (begun == NO_OFFSET) != (seen.open_offset == NO_OFFSET):
+        return f"has a transaction from offset {begun} on, the log {seen.open_offset}"
+    if told.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
+        return f"wrote up to offset {told.last_offset}, the log says {seen.last_offset}"
+    return None
+
+
+def _fault_of_one(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+    if seen is not None and seen.open_offset != NO_OFFSET:
+        return f"is missing, and its transaction at {seen.open_offset} is open"
+    if told is not None and max(told.last_offset, told.current_txn_first_offset) >= end.first_offset:
+        return f"wrote at offset {told.last_offset}, the log says nothing of it"
+    return None
+
+
+def _end_of(segment: LogSegment, offset: int) -> _End:
+    first = behind = NO_OFFSET
+    is_whole, seen = True, dict[int, _Seen]()
+    for window in segment.batches(_tail_position(segment, offset)):
+        below = window.headers[window.headers.table["last_offset"] < offset]
+        if not len(below):
+            break
+        bases, lasts = below.table["base_offset"], below.table["last_offset"]
+        first, behind = (int(bases[0]),) * 2 if first == NO_OFFSET else (first, behind)
+        is_whole &= bool(bases[0] == behind and (bases[1:] == lasts[:-1] + 1).all())
+        behind = int(lasts[-1]) + 1
+        _note(seen, window._replace(headers=below))
+    return _End(first, is_whole and behind == offset, seen)
+
+
+def _tail_position(segment: LogSegment, offset: int) -> int:
+    """The position of a batch some TAIL_BYTES before ``offset``, which the index leads to."""
+    offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
+    row = int(np.searchsorted(offsets, offset)) - 1
+    if row < 0 or positions[row] <= TAIL_BYTES:
+        return 0
+    row = int(np.searchsorted(positions, positions[row] - TAIL_BYTES, side="right")) - 1
+    return segment.position_before(int(offsets[row])) if row >= 0 else 0
+
+
+def _note(seen: dict[int, _Seen], window: Window) -> None:
+    table, markers = window.headers.table, read_markers(window)[0]
+    is_transactional, is_control = window.headers.is_transactional, window.headers.is_control
+    for row in np.flatnonzero(table["producer_id"] >= 0).tolist():
+        producer_id, base, last = (int(table[name][row]) for name in ("producer_id", "base_offset", "last_offset"))
+        known = seen.get(producer_id, _Seen())
+        if base in markers:
+            seen[producer_id] = known._replace(open_offset=NO_OFFSET, ended_offset=base)
+        elif not is_control[row]:
+            open_offset = base if is_transactional[row] else known.open_offset
+            seen[producer_id] = known._replace(last_offset=last, open_offset=open_offset)

@@ -1,0 +1,67 @@
+"""Snapshots of another time: readers go by what the log says of its producers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.reader import Isolation
+from tests.support.logs import append, end_transaction, open_log, open_reader, rows, write_transactional
+from tests.torture.sound_logs import open_reader as open_sound
+from tests.torture.sound_logs import sound_logs
+
+COMMITTED = [(0, b"first"), (3, b"second"), (5, b"plain")]
+
+
+def three_times(directory: Path) -> list[Path]:
+    """A log with a snapshot within each of two transactions, and one behind them; the snapshots, in that order."""
+    with open_log(directory) as log:
+        write_transactional(log, 1, 0, b"first")
+        log.roll()
+        end_transaction(log, 1, commit=True)
+        write_transactional(log, 2, 0, b"aborted")
+        write_transactional(log, 1, 1, b"second")
+        log.roll()
+        end_transaction(log, 1, commit=True)
+        append(log, b"plain")
+        end_transaction(log, 2, commit=False)
+    found = sorted(directory.glob(f"*{names.SNAPSHOT}"))
+    assert len(found) == 3
+    return found
+
+
+@pytest.mark.parametrize(("place", "source"), [(2, 0), (2, 1), (1, 0), (1, 2), (0, 1), (0, 2)])
+def test_a_snapshot_that_was_set_back_or_forward_changes_nothing(tmp_path: Path, place: int, source: int) -> None:
+    """Transactions that had ended seemed open, and what lies behind them was not shown; or the other way round."""
+    snapshots = three_times(tmp_path)
+    snapshots[place].write_bytes(snapshots[source].read_bytes())
+    for lost in snapshots[place + 1 :]:
+        lost.unlink()
+    with open_reader(tmp_path) as reader:
+        assert rows(reader, Isolation.READ_COMMITTED) == COMMITTED
+
+
+def test_a_snapshot_that_knows_nothing_of_an_open_transaction_opens_nothing(tmp_path: Path) -> None:
+    """Records that nobody committed were shown."""
+    with open_log(tmp_path) as log:
+        append(log, b"plain")
+        log.roll()
+        write_transactional(log, 1, 0, b"open")
+    first, last = sorted(tmp_path.glob(f"*{names.SNAPSHOT}"))
+    last.write_bytes(first.read_bytes())
+    with open_reader(tmp_path) as reader:
+        assert reader.last_stable_offset == 1
+        assert rows(reader, Isolation.READ_COMMITTED) == [(0, b"plain")]
+
+
+def test_snapshots_of_brokers_go_with_their_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """Of idempotent and transactional producers, compacted or not, of 3.9 and 4.3."""
+    snapshots = 0
+    for log in sound_logs():
+        snapshots += sum(path.endswith(names.SNAPSHOT) for path in log.files)
+        with open_sound(log.disk, log.topic, log.partition) as reader:
+            assert reader.last_stable_offset >= 0
+    assert snapshots > 1000
+    assert [record.message for record in caplog.records if "not what the log says" in record.message] == []
