@@ -111,6 +111,7 @@ def _found(record: storage.OffsetAndTimestamp | None) -> Found | None:
 
 
 def _log_end(log: storage.LogReader) -> Found:
+    log.check_readable_to(log.log_end_offset)
     return Found(log.log_end_offset)
 
 

@@ -44,6 +44,7 @@ def describe_partition(
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
     chosen = select_partition(manager, topic, partition)
     with manager.open_reader(topic, partition, chosen.config) as log:
+        log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
         return PartitionDescription(
             topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log)

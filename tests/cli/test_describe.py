@@ -95,10 +95,10 @@ def test_what_a_broker_left_is_described_and_left_alone() -> None:
 
 
 def test_a_damaged_log_is_told_with_3() -> None:
-    log_dir = broker_dirs.stage("recovery-damage/clean-marker-appended") / "log"
-    done = commitlog("describe", "--log-dir", log_dir, "-t", "d-extra-garbage")
+    log_dir = broker_dirs.stage("recovery-damage/damaged") / "log"
+    done = commitlog("describe", "--log-dir", log_dir, "-t", "d-torn")
     assert (done.code, done.stdout) == (3, "")
-    assert "position 2861" in done.stderr
+    assert "position 2765" in done.stderr
 
 
 # --- wrong use

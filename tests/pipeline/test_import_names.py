@@ -64,7 +64,8 @@ def run_in(directory: Path, python: Path, **more: str) -> str:
 
 def test_wheel_holds_every_module_of_the_folders_and_the_settings(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("pyspark_commitlog/")}
-    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py*") if path.suffix in (".py", ".pyi")]
+    suffixes = (".py", ".pyi", ".json")  # Kafka's message schemas are data of the package
+    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.suffix in suffixes]
     settings = [path for path in (ROOT / "conf").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     ours = {f"pyspark_commitlog/{path.relative_to(ROOT)}" for path in modules + settings}
     assert packed == ours | {"pyspark_commitlog/__init__.py", "pyspark_commitlog/py.typed"}
