@@ -67,12 +67,13 @@ def judge(
     disk: FrozenFileSystem,
     level: Isolation,
     found: list[Row],
-    warnings: Sequence[str],
+    warnings: Sequence[str] | None,
     columns: Sequence[int] = ALL_COLUMNS,
 ) -> str:
     """The word under which a reading that is not what was written is exempt. AssertionError where it is not.
 
-    ``columns``: those that ``found`` has, the offset first.
+    ``warnings``: those given, None where they are given out of earshot, in Spark's workers. ``columns``: those that
+    ``found`` has, the offset first.
     """
     told = told_by(log, disk)
     seen = look(log, disk, told)
@@ -80,7 +81,9 @@ def judge(
     assert seen.fault is None or seen.is_torn, f"{level.value}: {missing} rows missing or others, though {seen.fault}"
     synced, is_torn = told.recovery_point or 0, seen.is_torn and told.recovery_point is None
     assert seen.end_offset >= synced, f"{level.value}: {missing} rows missing below the recovery point"
-    assert not is_torn or warnings, f"{level.value}: {missing} rows missing behind a torn end, without a warning"
+    assert not is_torn or warnings is None or warnings, (
+        f"{level.value}: {missing} rows missing behind a torn end, without a warning"
+    )
     shown = [part_of(row, columns) for row in seen.rows if row[0] >= told.log_start_offset]
     if level is Isolation.READ_UNCOMMITTED:
         assert found == shown, f"{len(found)} rows read, {len(shown)} lie there and {len(log.rows[level])} were written"
