@@ -169,11 +169,7 @@ class TransactionCoordinator:
             producer = Producer(self._newest.producer_id, self._newest.producer_epoch + self._is_new)
             if producer.epoch <= EPOCH_MAX and not any(_is_used(log, producer) for log in logs):
                 return producer
-
-        def is_used(producer_id: int) -> bool:
-            return any(log.producers.last_entry(producer_id) is not None for log in logs)
-
-        return Producer(allot_producer_id(self._states, is_used=is_used), 0)
+        return Producer(allot_producer_id(self._states, logs), 0)
 
     @contextmanager
     def syncing(self, transaction: Transaction) -> Iterator[dict[TopicPartition, int]]:

@@ -10,7 +10,7 @@ from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.log import AppendInfo, Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
+from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id, is_known
 from pyspark_commitlog.storage.transactions.states import TransactionStates
 
 TRIES = 3  # of an append: a disk that fails so often will not do better soon
@@ -73,10 +73,6 @@ class IdempotentProducer:
         position = self._positions.get(place)
         if position is not None and log.next_sequence(Producer(position.producer_id, 0)) == position.next_sequence:
             return position
-
-        def is_used(producer_id: int) -> bool:
-            return log.producers.last_entry(producer_id) is not None
-
-        if self._newest_id is None or is_used(self._newest_id):
-            self._newest_id = allot_producer_id(self._states, is_used=is_used)
+        if self._newest_id is None or is_known(self._newest_id, [log]):
+            self._newest_id = allot_producer_id(self._states, [log])
         return _Position(self._newest_id, 0)

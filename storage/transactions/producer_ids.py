@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Collection
 
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
+from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.transactions.states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"
@@ -24,16 +25,18 @@ _END = INT64_MAX // 2  # nobody was ever given an id from here on: one that is r
 logger = logging.getLogger(__name__)
 
 
-def allot_producer_id(states: TransactionStates, *, is_used: Callable[[int], bool]) -> int:
-    """The next id that is not ``is_used``; that it is allotted is durable.
+def is_known(producer_id: int, logs: Collection[Log]) -> bool:
+    """Whether one of the partitions has seen a producer of this id."""
+    return any(log.producers.last_entry(producer_id) is not None for log in logs)
 
-    ``is_used`` tells of an id whether a partition that the producer is about to write to knows it.
-    """
+
+def allot_producer_id(states: TransactionStates, logs: Collection[Log]) -> int:
+    """The next id that none of ``logs`` knows, those that the producer is about to write to; it is durably allotted."""
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)
     with manager.root_lock():
         producer_id = _read_next(states, path)
-        while is_used(producer_id):
+        while is_known(producer_id, logs):
             producer_id += 1
         content = {"version": 1, "next_producer_id": producer_id + 1}
         write_atomically(manager.filesystem, path, json.dumps(content).encode() + b"\n")
