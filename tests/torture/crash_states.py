@@ -7,7 +7,6 @@ What must hold then is said beside each check, in tests/storage. Counted are dis
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +23,7 @@ from tests.support.disks import digest_of
 from tests.support.logs import end_transaction, open_log, rows, write_transactional
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.power_cuts import Effort
-from tests.torture.suite import Run, Suite
+from tests.torture.suite import Run, Suite, quiet
 
 Check = Callable[[Random, Effort], object]
 
@@ -200,7 +199,6 @@ CHECKS: dict[str, Check] = {
 def run(run: Run) -> None:
     seen: set[bytes] = set()
     names = list(CHECKS)
-    logging.disable(logging.WARNING)  # of every cut
 
     def count(disk: MemoryFileSystem) -> None:
         digest = digest_of(disk)
@@ -212,7 +210,7 @@ def run(run: Run) -> None:
         name = names[case.number % len(names)]
         with_kills = case.chance.random() < 0.3
         effort = Effort(first_seed=case.chance.randrange(1 << 40), with_kills=with_kills, on_disk=count)
-        with run.watching(case, name):
+        with run.watching(case, name), quiet():  # of every cut
             CHECKS[name](case.chance, effort)
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.torture import damaged_directories, damaged_files, damaged_reads
-from tests.torture.suite import Run, Suite
+from tests.torture.suite import Run, Suite, quiet
 
 CPU_S_MAX = 5.0  # for one input: the slowest takes a hundredth of it
 STUCK_AFTER_S = 900  # machines may be stopped for a while
@@ -43,7 +43,7 @@ def run(run: Run) -> None:
             for every, subjects in ((FILES_EVERY, files), (DIRECTORIES_EVERY, directories)):
                 if case.number % every == 0:
                     subject = case.chance.choice(subjects)
-                    with run.watching(case, subject.name), in_time():
+                    with run.watching(case, subject.name), in_time(), quiet():
                         run.note(f"files: {subject.attempt(case.chance)}")
             run.passed()
     faulthandler.cancel_dump_traceback_later()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -301,7 +300,6 @@ def attempt_internal(topic: str, chance: Random) -> str:
 
 @cache
 def subjects() -> list[Subject]:
-    logging.disable(logging.WARNING)  # of every piece of damage
     found = [Subject(sound.name, partial(attempt_partition, sound)) for sound in partitions()]
     return [
         *found,

@@ -10,7 +10,6 @@ Short reads and writes, which a system may make of any, are made below the file 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from tests.support.logs import append, batch, config, open_log, open_reader, row
 from tests.support.memory_filesystem import MemoryFileSystem
 from tests.support.power_cuts import Effort, Program
 from tests.torture.crash_states import CHECKS
-from tests.torture.suite import Run, Suite
+from tests.torture.suite import Run, Suite, quiet
 
 CHANGES = ("write", "truncate", "make_directory", "rename", "link", "remove", "set_modified")
 ERRORS: dict[str, tuple[int, ...]] = {  # by operation; the others fail with EIO alone
@@ -217,13 +216,12 @@ def short_calls(chance: Random, directory: Path) -> None:
 
 
 def run(run: Run) -> None:
-    logging.disable(logging.WARNING)  # of every error
     names = [*CHECKS, "a writer after an error", "short reads and writes"]
     for case in run.cases():
         turn, index = divmod(case.number, len(names))
         name = names[index]
         errors = DiskErrors(every=EVERY, first=1 + turn % EVERY, chance=case.chance, on_error=run.passed)
-        with run.watching(case, name):
+        with run.watching(case, name), quiet():  # of every error
             if name in CHECKS:
                 CHECKS[name](case.chance, errors)
             elif name == "a writer after an error":

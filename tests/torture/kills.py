@@ -7,7 +7,6 @@ goes on with the same directory. Nothing acknowledged may be missing, nothing th
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -28,7 +27,7 @@ from pyspark_commitlog.storage.retention import retain
 from tests.support.faulty_filesystem import FaultyFileSystem, OperationName, Rule
 from tests.support.logs import records
 from tests.support.transactions import PLACES, TOPIC, Query, content, expected
-from tests.torture.suite import Case, Run, Suite
+from tests.torture.suite import Case, Run, Suite, quiet
 
 KILLS_A_DIRECTORY = 40  # then a fresh one: checking stays quick
 CHANGES_MAX = 150  # of the disk, until a child that is killed at one of them is
@@ -134,13 +133,10 @@ def _numbered(n: int) -> Bytes:
 
 
 def run(run: Run) -> None:
-    logging.disable(logging.WARNING)  # of every cut
-    try:
+    with quiet():  # of every cut
         for case in run.cases():
             with run.watching(case):
                 _life(run, case)
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def _life(run: Run, case: Case) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from random import Random
 
 from tests.support.log_model import LogModel
-from tests.torture.suite import Run, Suite
+from tests.torture.suite import Run, Suite, quiet
 
 STEPS = 200  # of a history: enough for every kind of step to meet every other
 
 
 def run(run: Run) -> None:
-    logging.disable(logging.WARNING)  # of every cut
-    try:
+    with quiet():  # of every cut
         _live_all(run)
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 class History(list[str]):

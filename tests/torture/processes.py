@@ -6,7 +6,6 @@ A case is a new directory, in which all live until so much is written. A writer 
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import shutil
 import time
@@ -27,7 +26,7 @@ from pyspark_commitlog.storage.reader import Isolation, LogReader
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.verify import verify_log
 from tests.support.logs import records
-from tests.torture.suite import Case, Run, Suite
+from tests.torture.suite import Case, Run, Suite, quiet
 
 FORK = multiprocessing.get_context("fork")  # of a parent that has nothing open
 BATCHES = (60, 150)  # of each writer, at least and at most: enough for segments to be replaced and deleted
@@ -257,14 +256,11 @@ def _read(directory: str, kind: type[Compacted] | type[Following], isolation: Is
 
 
 def run(run: Run) -> None:
-    logging.disable(logging.WARNING)  # of segments that are looked for again
-    try:
+    with quiet():  # of segments that are looked for again
         _load_kernels(str(run.directory / "first"))
         for case in run.cases():
             with run.watching(case):
                 _life(run, case)
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def _make_topics(directory: str) -> None:

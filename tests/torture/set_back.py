@@ -14,7 +14,6 @@ too, and the process that remembers. Such a case ends there, and is counted.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from tests.pipeline.inline_query import BeforeBatch, InlineQuery, SparkError, pu
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC
 from tests.support.memory_filesystem import MemoryFileSystem, PowerCut
 from tests.support.trees import copy_file, copy_tree, is_directory
-from tests.torture.suite import Run, Suite
+from tests.torture.suite import Run, Suite, quiet
 
 CHANGES_MAX = 400  # of the disk, until a power cut: some micro-batches
 ELSEWHERE = 1000  # the first file of another log
@@ -349,15 +348,12 @@ def difference(found: list[str], expected: list[str]) -> str:
 
 
 def run(run: Run) -> None:
-    logging.disable(logging.WARNING)  # of every cut
-    try:
+    with quiet():  # of every cut
         for case in run.cases():
             steps = History()
             with run.watching(case, steps):
                 run.note(World(case.chance, steps).live())
             run.passed()
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 SUITE = Suite("histories", 10_000, run)

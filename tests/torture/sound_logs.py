@@ -7,7 +7,6 @@ that were deleted and are still in their segment: only a checkpoint tells of tho
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -26,6 +25,7 @@ from pyspark_commitlog.storage.topics_file import TopicDescription, encode_topic
 from tests.support import broker_dirs, record_sets
 from tests.support.clock import ManualClock
 from tests.support.frozen_filesystem import FrozenFileSystem
+from tests.torture.suite import quiet
 
 ROOT = "/logs"
 RECORD_SET = "record set"
@@ -335,13 +335,14 @@ def _as_written(found: _Found) -> tuple[dict[Isolation, Reading], int]:
 @cache
 def sound_logs() -> tuple[SoundLog, ...]:
     """All of them, in their surroundings: half of the draws should be of those alone."""
-    logging.disable(logging.WARNING)
     logs: list[SoundLog] = []
-    for found in (*_of_brokers(), *_of_record_sets()):
-        written, end = _as_written(found)
-        _check_as_kafka_read(found, written)
-        logs += [_sound(found, each, written, end) for each in (CHECKPOINTS, SETTINGS)]
-        alone = found._replace(log_start_offset=0)  # of records that were deleted, those that are still there come back
-        logs.append(_sound(alone, ALONE, _as_written(alone)[0] if found.log_start_offset else written, end))
-    logging.disable(logging.NOTSET)
+    with quiet():
+        for found in (*_of_brokers(), *_of_record_sets()):
+            written, end = _as_written(found)
+            _check_as_kafka_read(found, written)
+            logs += [_sound(found, each, written, end) for each in (CHECKPOINTS, SETTINGS)]
+            alone = found._replace(
+                log_start_offset=0
+            )  # of records that were deleted, those that are still there come back
+            logs.append(_sound(alone, ALONE, _as_written(alone)[0] if found.log_start_offset else written, end))
     return tuple(logs)

@@ -12,10 +12,12 @@ Case ``n`` of a seed is always the same, whatever was run before it: ``--seed 7 
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +31,17 @@ class Case(NamedTuple):
 
     number: int
     chance: random.Random
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Warnings of what a suite does on purpose are not logged; afterwards they are, as before."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class Suite(NamedTuple):

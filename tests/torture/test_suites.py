@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,9 @@ def test_a_run_that_is_interrupted_ends() -> None:
     run = Run(7, Path(), count=1)
     with pytest.raises(KeyboardInterrupt), run.watching(run.case(0)):
         raise KeyboardInterrupt
+
+
+def test_after_a_suite_warnings_are_heard_again(tmp_path: Path) -> None:
+    for name in ("crash-states", "disk-errors", "model"):
+        load(name).run(Run(SEED, tmp_path, 1))
+        assert logging.root.manager.disable == logging.NOTSET, name
