@@ -19,6 +19,7 @@ from tests.support.frozen_filesystem import FrozenFileSystem
 from tests.torture import oracle
 from tests.torture.log_damage import Damaged, damaged
 from tests.torture.sound_logs import ALONE, Reading, Row, SoundLog, open_reader, read_all, sound_logs
+from tests.torture.suite import quiet
 
 BROKERS_SHARE = 0.75  # the others are record sets
 PARTS_SHARE = 0.2  # of inputs from which a part is read, and a time looked up
@@ -90,8 +91,9 @@ def check(log: SoundLog, damage: Damaged, chance: Random) -> list[str]:
     is_one = len(damage.changes) == 1  # of several, one may be refused and another be no damage to anybody
     if is_one and chance.random() < PARTS_SHARE and {*words} <= {REFUSED, AS_WRITTEN}:
         lies_there = oracle.look(log, disk, oracle.told_by(log, disk)).rows if REFUSED in words else []
-        check_a_part(log, disk, chance, lies_there)
-        check_a_time(log, disk, chance, lies_there)
+        with quiet():
+            check_a_part(log, disk, chance, lies_there)
+            check_a_time(log, disk, chance, lies_there)
     return words
 
 
