@@ -1,4 +1,4 @@
-"""The pages made from the code: ``python docs/render.py`` writes them, and a test holds them to it."""
+"""Generates docs/configuration.md from the code: ``python docs/render.py``. A test checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ CONFIGURATION = Path(__file__).with_name("configuration.md")
 HEAD = """\
 # Configuration reference
 
-Made from the code by `docs/render.py`. Names, defaults and bounds are Kafka's (3.9), but for `max.decompressed.bytes`,
-which is our own: Kafka decompresses whatever a batch holds.
+This page is generated from the code by `docs/render.py`. Names, defaults and bounds are those of
+Kafka 3.9, except for `max.decompressed.bytes`, which is ours: Kafka decompresses whatever a batch
+contains.
 
-## Where settings stand
+## Where to set them
 
-| what | where |
+| settings | where |
 | --- | --- |
-| a topic's settings | given when the topic is made, kept in `topics.json`, changed by `commitlog configs --alter` |
-| settings of one run of a job | `--config key=value`, before the topic's own; a broker's keys behind them |
-| settings of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
-| the same, when it is made | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
-| a directory that a broker left | has [none](scheduling.md#a-brokers-directory), and by defaults nothing is deleted |
+| of a new topic | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
+| of an existing topic | in `topics.json`; change them with `commitlog configs --alter` |
+| of one run of a job | `--config key=value`: topic keys override the topic's own, broker keys are defaults for them |
+| of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
+| of a directory made by a broker | [none](scheduling.md#a-brokers-directory): nothing is deleted because of a default |
 
-A topic's key counts first, then the broker's keys in the last column in their order, then the default.
-No limit is 9223372036854775807, the largest number of 64 bits.
+A topic's own key takes precedence, then the broker's keys in the last column, in their order, then
+the default. "No limit" is 9223372036854775807, the largest 64-bit number.
 """
 TOPIC_HEAD = """\
 ## Settings of a topic
@@ -40,9 +41,9 @@ CLEANER_HEAD = """\
 | --- | --- | --- | --- |
 """
 NO_EFFECT = """\
-## Settings that are taken and do nothing
+## Settings without effect
 
-They belong to what only a broker does; a notice names those that are given.
+They concern what only a broker does. They are accepted, and a notice names the ones that were given.
 """
 KAFKAS_TYPES = {"a whole number of 32 bits": "int", "a whole number of 64 bits": "long", "a number": "double"}
 NAMES_OF_LIMITS = {str(2**63 - 1): "no limit", "1.7976931348623157e+308": "no limit"}
@@ -68,7 +69,7 @@ def _cells(key: Key) -> list[str]:
 
 def _broker_keys(key: Key) -> str:
     if not key.is_kafkas:
-        return "none: Kafka does not know it"
+        return "none: not a Kafka setting"
     return "<br>".join(f"`{synonym.name}`" for synonym in key.synonyms)
 
 

@@ -257,91 +257,95 @@ class LogConfig:
     segment_bytes: int = _key("segment.bytes", INT, 1 << 30, Between(14),
         "A segment is closed before it would grow beyond this many bytes.", "log.segment.bytes")
     segment_ms: int = _key("segment.ms", LONG, 7 * DAY_MS, Between(1),
-        "A segment is closed when its records' times span more than this, so that retention and compaction reach it.",
+        "A segment is closed once its records span more time than this, so that retention and compaction can reach it.",
         "log.roll.ms", _hours("log.roll.hours", 1))
     segment_jitter_ms: int = _key("segment.jitter.ms", LONG, 0, Between(0),
-        "Each segment's segment.ms is shortened by a random part of this, so that partitions do not roll all at once.",
+        "Random time up to which segment.ms is shortened for each segment, so that partitions do not roll all at once.",
         "log.roll.jitter.ms", _hours("log.roll.jitter.hours", 0))
     segment_index_bytes: int = _key("segment.index.bytes", INT, 10 << 20, Between(4),
-        "Room of each index file; a segment is closed when one is full.", "log.index.size.max.bytes")
+        "Size of each index file; a segment is closed when one of its indexes is full.", "log.index.size.max.bytes")
     index_interval_bytes: int = _key("index.interval.bytes", INT, 4096, Between(0),
         "An index entry is added after at least this many bytes of records.", "log.index.interval.bytes")
     flush_messages: int = _key("flush.messages", LONG, INT64_MAX, Between(1),
         "Sync after this many records.", "log.flush.interval.messages")
     flush_ms: int = _key("flush.ms", LONG, INT64_MAX, Between(0),
-        "Sync when the last one is this long ago.", "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+        "Sync when this much time has passed since the last sync.",
+        "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
     retention_bytes: int = _key("retention.bytes", LONG, -1, ANYTHING,
-        "Old segments are deleted while a partition keeps at least this many bytes; -1: no limit.",
+        "Old segments are deleted as long as the partition keeps at least this many bytes; -1: no limit.",
         "log.retention.bytes")
     retention_ms: int = _key("retention.ms", LONG, 7 * DAY_MS, Between(-1),
-        "Segments whose newest record is older are deleted; -1: no limit.",
+        "Segments whose newest record is older than this are deleted; -1: no limit.",
         _retention("log.retention.ms", LONG, 1), _retention("log.retention.minutes", INT, MINUTE_MS),
         _retention("log.retention.hours", INT, HOUR_MS))
     max_message_bytes: int = _key("max.message.bytes", INT, (1 << 20) + 12, Between(0),
-        "The largest record batch, as it is on the disk, header included.", "message.max.bytes")
+        "Size of the largest record batch as stored, including its header.", "message.max.bytes")
     max_decompressed_bytes: int = _key("max.decompressed.bytes", INT, DECOMPRESSED_BYTES_MAX,
         Between(1, DECOMPRESSED_BYTES_MAX),
-        "What a record batch may hold decompressed, in memory: a batch with more is refused as damaged.",
+        "Largest decompressed size of a record batch in memory; a larger batch is rejected as damaged.",
         is_kafkas=False)
     delete_retention_ms: int = _key("delete.retention.ms", LONG, DAY_MS, Between(0),
-        "Compaction keeps tombstones and transaction markers this long after it first could drop them.",
+        "Compaction keeps tombstones and transaction markers for this long after it could first have dropped them.",
         "log.cleaner.delete.retention.ms")
     min_compaction_lag_ms: int = _key("min.compaction.lag.ms", LONG, 0, Between(0),
         "Records younger than this are not compacted.", "log.cleaner.min.compaction.lag.ms")
     max_compaction_lag_ms: int = _key("max.compaction.lag.ms", LONG, INT64_MAX, Between(1),
-        "Records older than this are compacted even where little is dirty.", "log.cleaner.max.compaction.lag.ms")
+        "Records older than this are compacted even if little is dirty.", "log.cleaner.max.compaction.lag.ms")
     min_cleanable_dirty_ratio: float = _key("min.cleanable.dirty.ratio", DOUBLE, 0.5, Between(0, 1),
-        "A log is compacted when more than this part of it is dirty.", "log.cleaner.min.cleanable.ratio")
+        "A log is compacted when more than this fraction of it is dirty.", "log.cleaner.min.cleanable.ratio")
     cleanup_policy: frozenset[str] = _key("cleanup.policy", LIST, frozenset({"delete"}), OneOf(("compact", "delete")),
-        "delete: old segments go by time and size; compact: old values of a key go; both at once are allowed.",
+        "delete: old segments are deleted by time and size; compact: old values of a key are; both may be given.",
         "log.cleanup.policy")
     file_delete_delay_ms: int = _key("file.delete.delay.ms", LONG, MINUTE_MS, Between(0),
-        "Segments taken out of a log stay this long under the name .deleted, for readers on their way.",
+        "Segments removed from a log are kept for this long as .deleted files, for readers that still use them.",
         "log.segment.delete.delay.ms")
     compression_type: str = _key("compression.type", STRING, "producer",
         OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
-        "The codec that batches are kept in; producer: as they come.", "compression.type")
+        "The codec that batches are stored with; producer: the one they arrive with.", "compression.type")
     compression_gzip_level: int = _key("compression.gzip.level", INT, -1, Between(1, 9, also=(-1,)),
-        "Level of gzip; -1: that of zlib.", "compression.gzip.level")
+        "Level of gzip; -1: the default of zlib.", "compression.gzip.level")
     compression_lz4_level: int = _key("compression.lz4.level", INT, 9, Between(1, 17),
         "Level of LZ4.", "compression.lz4.level")
     compression_zstd_level: int = _key("compression.zstd.level", INT, 3, Between(-131072, 22),
         "Level of zstd.", "compression.zstd.level")
     preallocate: bool = _key("preallocate", BOOLEAN, False, ANYTHING,
-        "A new segment's file has segment.bytes from the start.", "log.preallocate")
+        "Whether a new segment file is allocated with segment.bytes at once.", "log.preallocate")
     message_timestamp_type: str = _key("message.timestamp.type", STRING, "CreateTime",
         OneOf(("CreateTime", "LogAppendTime")),
-        "Whether records keep the time they come with or get that of the append.", "log.message.timestamp.type")
+        "Whether records keep their own time or get the time of the append.", "log.message.timestamp.type")
     message_timestamp_before_max_ms: int = _key("message.timestamp.before.max.ms", LONG, INT64_MAX, Between(0),
-        "Records that come this long after their own time are refused.", "log.message.timestamp.before.max.ms")
+        "Records whose time is more than this before the time of the append are rejected.",
+        "log.message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = _key("message.timestamp.after.max.ms", LONG, INT64_MAX, Between(0),
-        "Records that come this long before their own time are refused.", "log.message.timestamp.after.max.ms")
+        "Records whose time is more than this after the time of the append are rejected.",
+        "log.message.timestamp.after.max.ms")
     message_timestamp_difference_max_ms: int = _key("message.timestamp.difference.max.ms", LONG, INT64_MAX, Between(0),
-        "Deprecated: the value of message.timestamp.before.max.ms and after.max.ms where those are not limited.",
+        "Deprecated: used for message.timestamp.before.max.ms and after.max.ms if those have no limit.",
         "log.message.timestamp.difference.max.ms")
     message_format_version: str = _key("message.format.version", STRING, "3.0-IV1",
         Matching(r"\d+\.\d+(\.\d+)?(-IV\d+)?", "3.0-IV1"), "Ignored, as by Kafka since 3.0: batches are magic 2.",
         "log.message.format.version", has_effect=False)
     message_downconversion_enable: bool = _key("message.downconversion.enable", BOOLEAN, True, ANYTHING,
-        "Whether old consumers get old formats.", "log.message.downconversion.enable", has_effect=False)
+        "Whether old consumers receive old formats.", "log.message.downconversion.enable", has_effect=False)
     min_insync_replicas: int = _key("min.insync.replicas", INT, 1, Between(1),
-        "Replicas that must have a record.", "min.insync.replicas", has_effect=False)
+        "Replicas that must have a record before it is acknowledged.", "min.insync.replicas", has_effect=False)
     unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", BOOLEAN, False, ANYTHING,
-        "Whether a replica that lags may lead.", "unclean.leader.election.enable", has_effect=False)
+        "Whether a replica that lags may become leader.", "unclean.leader.election.enable", has_effect=False)
     leader_replication_throttled_replicas: frozenset[str] = _key("leader.replication.throttled.replicas", LIST,
         frozenset(), THROTTLED, "Replicas throttled on the leader.", has_effect=False)
     follower_replication_throttled_replicas: frozenset[str] = _key("follower.replication.throttled.replicas", LIST,
         frozenset(), THROTTLED, "Replicas throttled on the follower.", has_effect=False)
     remote_storage_enable: bool = _key("remote.storage.enable", BOOLEAN, False, ANYTHING,
-        "Whether closed segments move to remote storage.", has_effect=False)
+        "Whether closed segments are copied to remote storage.", has_effect=False)
     remote_log_copy_disable: bool = _key("remote.log.copy.disable", BOOLEAN, False, ANYTHING,
-        "Whether they stop doing so.", has_effect=False)
+        "Whether copying to remote storage is stopped.", has_effect=False)
     remote_log_delete_on_disable: bool = _key("remote.log.delete.on.disable", BOOLEAN, False, ANYTHING,
-        "Whether they are deleted there then.", has_effect=False)
+        "Whether remote segments are deleted when remote.storage.enable is turned off.", has_effect=False)
     local_retention_ms: int = _key("local.retention.ms", LONG, -2, Between(-2),
-        "retention.ms of what is also in remote storage.", "log.local.retention.ms", has_effect=False)
+        "retention.ms for local segments that are also in remote storage.", "log.local.retention.ms", has_effect=False)
     local_retention_bytes: int = _key("local.retention.bytes", LONG, -2, Between(-2),
-        "retention.bytes of what is also in remote storage.", "log.local.retention.bytes", has_effect=False)
+        "retention.bytes for local segments that are also in remote storage.",
+        "log.local.retention.bytes", has_effect=False)
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -421,15 +425,15 @@ class CleanerConfig:
     """
 
     threads: int = _key("log.cleaner.threads", INT, 1, Between(1),
-        "Compactions at a time; they share the buffers below.", "log.cleaner.threads")
+        "Concurrent compactions; they share the buffers below.", "log.cleaner.threads")
     dedupe_buffer_size: int = _key("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, Between(1),
-        "Bytes for the maps of key to newest offset, 24 for a key.", "log.cleaner.dedupe.buffer.size")
+        "Bytes for the maps from key to newest offset, 24 per key.", "log.cleaner.dedupe.buffer.size")
     io_buffer_size: int = _key("log.cleaner.io.buffer.size", INT, 512 << 10, Between(0),
-        "Bytes for reading and writing.", "log.cleaner.io.buffer.size")
+        "Bytes for read and write buffers.", "log.cleaner.io.buffer.size")
     io_buffer_load_factor: float = _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, Between(0, 1),
-        "How full a map may be before a compaction ends early.", "log.cleaner.io.buffer.load.factor")
+        "How full a map may become before a compaction round ends early.", "log.cleaner.io.buffer.load.factor")
     io_max_bytes_per_second: float = _key("log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, Between(0),
-        "Bytes read and written a second, all compactions together.", "log.cleaner.io.max.bytes.per.second")
+        "Bytes read and written per second, by all compactions together.", "log.cleaner.io.max.bytes.per.second")
     backoff_ms: int = _key("log.cleaner.backoff.ms", LONG, 15_000, Between(0),
         "Pause when no log needs compaction.", "log.cleaner.backoff.ms")
     enable: bool = _key("log.cleaner.enable", BOOLEAN, True, ANYTHING,
