@@ -1,7 +1,7 @@
-"""The ``commitlog`` command: one module a command, :func:`main` for the shell.
+"""The ``commitlog`` command: one module per command; :func:`main` is the entry point.
 
-A module is imported when its command is called, and imports what it works with as late, so that a command which touches
-no record bytes answers at once.
+A command's module is imported only when the command runs, and imports its own dependencies late. A command that reads
+no records therefore starts at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS = (
     "dump-log",
 )
 
-# Boxes and colours are for people; what a program reads stays plain.
+# Boxes and colours only on a terminal: programs read plain text.
 _LOOKS: Mapping[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
@@ -47,7 +47,7 @@ _LOOKS: Mapping[str, Any] = {
 
 
 class _Commands(Mapping[str, TyperCommand]):
-    """All commands by name; one is loaded when it is asked for."""
+    """All commands by name, each imported when it is looked up."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -74,7 +74,7 @@ class _Group(TyperGroup):
 app = typer.Typer(
     name="commitlog",
     cls=_Group,
-    help="Kafka's commit log without a broker: its tools, on a log directory of a broker's or of our own.",
+    help="Kafka's command-line tools without a broker, for log directories of a broker or of spark-commitlog.",
     no_args_is_help=True,
     **_LOOKS,
 )
@@ -89,14 +89,14 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def _commands(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Makes every command a subcommand."""
 
 
 def main() -> None:
-    """Exit code 0, 1 for what went wrong (one line on stderr), 2 for wrong use, 3 where a log is damaged."""
+    """Runs a command. Exit code: 0 success, 1 failure (one line on stderr), 2 wrong usage, 3 a damaged log."""
     try:
         app()
     except storage.CorruptionError as error:

@@ -1,4 +1,4 @@
-"""What flags hold; what cannot be right is a wrong use."""
+"""Parsers of flag values; an invalid value is wrong usage (exit code 2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_commitlog import storage
 
 
 def parse_instant(flag: str, text: str) -> int:
-    """Milliseconds since the epoch; in UTC where the text names no zone."""
+    """Parses a time into milliseconds since the epoch, in UTC unless the text names a zone."""
     try:
         return storage.parse_instant(text)
     except ValueError as error:
@@ -18,7 +18,7 @@ def parse_instant(flag: str, text: str) -> int:
 
 
 def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
-    """From ``key=value``."""
+    """Parses ``key=value`` pairs into a dictionary."""
     try:
         return storage.parse_pairs(flag, given)
     except storage.InvalidConfigError as error:

@@ -1,4 +1,4 @@
-"""``commitlog cat``: the records of a topic as text, with the flags of ``kcat -C``."""
+"""``commitlog cat``: prints the records of a topic, with the flags of ``kcat -C``."""
 
 from __future__ import annotations
 
@@ -22,36 +22,42 @@ LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
 
 Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
-Partitions = Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Read only this partition. Repeatable.")
+]
 Offset = Annotated[
     list[str] | None,
     typer.Option(
         "--offset",
         "-o",
-        help="Where to begin: beginning, end, stored, an offset, -10 for the last ten, s@1700000000000 for the first "
-        "record of that time, in ms, or a later one; and e@1700000000000 to end before such a record.",
+        help="Where to start: beginning, end, stored, an offset, -10 for ten offsets before the end, or "
+        "s@1700000000000 for the first record at or after that time, in ms. e@1700000000000 stops before such a "
+        "record.",
     ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option(help="Whose committed offsets '-o stored' begins at; none are committed. Without one, the beginning."),
+    typer.Option(
+        help="The group whose committed offsets '-o stored' starts at, or the beginning if there are none. Nothing is "
+        "committed."
+    ),
 ]
-Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="End after so many records.")]
-ExitAtEnd = Annotated[bool, typer.Option("--exit", "-e", help="End at the log end; without, it waits for more.")]
+Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="Exit after this many records.")]
+ExitAtEnd = Annotated[bool, typer.Option("--exit", "-e", help="Exit at the log end instead of waiting for more.")]
 Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         "-f",
-        help="%s value, %S its length, %R the same in 4 bytes, %k key, %K its length, %T timestamp, %h headers, %t "
-        "topic, %p partition, %o offset.",
+        help="Print records in this format: %s value, %S its length, %R the same in 4 bytes, %k key, %K its length, "
+        "%T timestamp, %h headers, %t topic, %p partition, %o offset.",
     ),
 ]
-KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="Print keys, and this behind them.")]
-Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Behind each record.")]
-AsJson = Annotated[bool, typer.Option("--json", "-J", help="One JSON object a line.")]
-Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for keys and values that are none.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr only errors.")]
+KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="Print keys, each followed by this.")]
+Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Print this after each record.")]
+AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print one JSON object per line.")]
+Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null keys and values.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors to stderr.")]
 
 
 class IsolationLevel(StrEnum):
@@ -61,7 +67,10 @@ class IsolationLevel(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-Isolation = Annotated[IsolationLevel, typer.Option("--isolation-level", help="Whether aborted records are shown.")]
+Isolation = Annotated[
+    IsolationLevel,
+    typer.Option("--isolation-level", help="Whether to hide the records of aborted and open transactions."),
+]
 
 
 def cat(  # the flags are those of kcat -C
@@ -81,9 +90,9 @@ def cat(  # the flags are those of kcat -C
     quiet: Quiet = False,
     isolation_level: Isolation = IsolationLevel.READ_COMMITTED,
 ) -> None:
-    """Print the records of a topic, and those that come; Ctrl-C ends it.
+    """Print the records of a topic and wait for more; stop with Ctrl-C.
 
-    Within a partition they come in order. Takes no lock, so it may be a running broker's directory.
+    Records of one partition are printed in offset order. Takes no lock, so it is safe on a running broker's directory.
     """
     nothing = b"NULL" if null else b""
     text: record_text.Text = record_text.as_json
@@ -92,7 +101,7 @@ def cat(  # the flags are those of kcat -C
     elif not as_json:
         text = record_text.delimited(key_delimiter, delimiter, null=nothing)
     if ("stored" in (offset or [])) != (group is not None):
-        raise typer.BadParameter("'--offset stored' and --group, whose offsets are meant, go together")
+        raise typer.BadParameter("'--offset stored' and --group need each other")
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
@@ -115,33 +124,33 @@ def cat(  # the flags are those of kcat -C
 
 _NUMBER = re.compile(r"\d+")
 
-Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted: not every command is to load the engine
+Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted, so that importing this loads no engine
 
 
 @dataclass(frozen=True)
 class _Span:
-    """What of each partition is to be printed."""
+    """The range of each partition to print."""
 
     begin: Place
     ends_at_ms: int | None
     isolation: storage.Isolation
-    is_offset: bool = False  # that was given as such
+    is_offset: bool = False  # begin was given as an offset
 
     @classmethod
     def parse(cls, given: Sequence[str], isolation: storage.Isolation) -> _Span:
         times = [int(text[2:]) for text in given if re.fullmatch(r"e@\d+", text)]
         begins = [text for text in given if not text.startswith("e@")]
         if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
-            raise typer.BadParameter("--offset takes one place to begin at, and one e@1700000000000 to end at")
+            raise typer.BadParameter("--offset may be given once for the start and once for the end (e@1700000000000)")
         begin = begins[0] if begins else "beginning"
         return cls(_place(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
 
     def stored_at(self, committed: storage.CommittedOffset | None) -> _Span:
-        """From where a group is; as it is where no group is asked for, or the group has nothing for the partition."""
+        """Returns the span from a group's committed offset on; this span if ``committed`` is None."""
         return self if committed is None else replace(self, begin=lambda *_: committed.offset)
 
     def end(self, log: storage.LogReader) -> int | None:
-        """Where a partition ends for good; None where it may grow."""
+        """The offset to stop at; None to wait for more records."""
         return None if self.ends_at_ms is None else _at_time(self.ends_at_ms, log, self.isolation)
 
 
@@ -154,7 +163,7 @@ def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int],
 
 
 def _place(text: str) -> Place:
-    if text in {"beginning", "stored"}:  # where a group is, is known by partition: stored_at
+    if text in {"beginning", "stored"}:  # stored_at knows the group's offset in each partition
         return lambda log, _: log.log_start_offset
     if text == "end":
         return lambda log, isolation: log.end_offset(isolation)
@@ -165,7 +174,7 @@ def _place(text: str) -> Place:
     if re.fullmatch(r"s@\d+", text):
         return partial(_at_time, int(text[2:]))
     raise typer.BadParameter(
-        f"--offset {text!r} is none of beginning, end, stored, 7, -7, s@1700000000000, e@1700000000000"
+        f"--offset {text!r} is not one of beginning, end, stored, 7, -7, s@1700000000000, e@1700000000000"
     )
 
 
@@ -175,24 +184,24 @@ def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isola
 
 
 class _Tail:
-    """One partition, from where to begin to where it now ends."""
+    """The records of one partition that are still to be printed."""
 
     def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
         self.name = f"{topic} [{partition}]"
         self._log, self._topic, self._partition, self._span = log, topic, partition, span
         self.asked = span.begin(log, span.isolation)
-        # A log start above the log end is what a crash may leave of a log that was all deleted.
+        # After a crash, a log whose records were all deleted may have a log start above its log end.
         self.next_offset = max(min(self.asked, log.log_end_offset), log.log_start_offset)
         self._bound = span.end(log)
 
     @property
     def outside(self) -> str:
-        """Says that the offset that was asked for is not there."""
+        """A message that the log does not have the requested offset."""
         first, end = self._log.log_start_offset, self._log.log_end_offset
-        return f"{self.name} holds offsets {first} to {end}, {self.asked} is outside"
+        return f"{self.name} has offsets {first} to {end}, but not {self.asked}"
 
     def messages(self) -> Iterator[record_text.Message]:
-        """Those that are there and were not printed yet."""
+        """Yields the records up to the current end that were not printed yet."""
         end = self.end
         for records in self._log.records(
             self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
@@ -209,7 +218,7 @@ class _Tail:
 
     @property
     def holding(self) -> str | None:
-        """What keeps records of this partition from being printed; None where nothing does."""
+        """A message that names the transaction which holds back records of this partition; None if none does."""
         found = storage.holding_transaction(self._log)
         if found is None or self._span.isolation is storage.Isolation.READ_UNCOMMITTED or self._bound is not None:
             return None
@@ -217,10 +226,10 @@ class _Tail:
         return f"{found}: {waiting:,} offsets wait for its end; see commitlog transactions"
 
     def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> str:
-        """See what was appended or deleted; ``marks`` is what the checkpoints say now.
+        """Updates the log start and log end; ``marks`` are the current checkpoints.
 
-        Returns the offsets that were deleted unprinted, empty for none: they are passed over, as by a consumer with
-        auto.offset.reset=earliest.
+        Returns the offsets that were deleted before they were printed, as text, empty if there are none. They are
+        skipped, as by a consumer with auto.offset.reset=earliest.
         """
         self._log.catch_up(marks.get((self._topic, self._partition), storage.Marks()))
         before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
@@ -228,19 +237,19 @@ class _Tail:
 
 
 def _report_moved(tails: Sequence[_Tail], *, is_given: bool) -> None:
-    """Name the partitions that begin elsewhere, at the nearest offset: the others' records are printed all the same.
+    """Reports the partitions that start at the nearest offset because they do not have the requested one.
 
-    ``is_given``: the offset is on the command line, where one above every log end is a slip: ends the command then.
+    ``is_given``: the offset is from the command line. If it is above every log end, it is a mistake, and this fails.
     """
     if is_given and all(tail.asked > tail.next_offset for tail in tails):
         fail("; ".join(tail.outside for tail in tails))
     for tail in tails:
         if tail.asked != tail.next_offset:
-            typer.echo(f"commitlog: {tail.outside}: it begins at {tail.next_offset}", err=True)
+            typer.echo(f"commitlog: {tail.outside}; starting at {tail.next_offset}", err=True)
 
 
 class _Printing:
-    """Rounds over the partitions."""
+    """Prints the records of all partitions, in rounds."""
 
     def __init__(self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool) -> None:
         self._tails, self._text, self._left, self._is_quiet = tails, text, count, is_quiet
@@ -248,7 +257,7 @@ class _Printing:
         self._told: dict[str, int] = {}
 
     def round(self) -> bool:
-        """Print what is there. Whether as many were printed as were asked for."""
+        """Prints the records up to the current ends. Returns whether ``count`` records have been printed."""
         try:
             return any(self._print(tail) for tail in self._tails)
         finally:
@@ -270,7 +279,7 @@ class _Printing:
         if self._is_quiet or self._told.get(tail.name) == tail.end:
             return
         self._told[tail.name] = tail.end
-        self._output.flush()  # before it, in whatever order a terminal shows the two
+        self._output.flush()  # so that a terminal shows the records before this line
         typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)
         if tail.holding is not None:
             typer.echo(f"% {tail.name}: {tail.holding}", err=True)

@@ -1,4 +1,4 @@
-"""``commitlog configs``: the flags and the text of ``kafka-configs`` for topics, on a log directory."""
+"""``commitlog configs``: ``kafka-configs`` for topics on a log directory, with its flags and output."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pyspark_commitlog.cli.output import Column, fail, is_watched, print_json, p
 COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING", is_text=True))
 _PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 
-Describe = Annotated[bool, typer.Option("--describe", help="Configs that topics have of their own.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show the configs set on topics.")]
 Alter = Annotated[bool, typer.Option("--alter", help="Change configs of a topic.")]
-All = Annotated[bool, typer.Option("--all", help="With --describe: defaults too.")]
-EntityType = Annotated[str, typer.Option(help="Only topics have configs here.")]
-EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; --topic does, too.")]
+All = Annotated[bool, typer.Option("--all", help="With --describe: also show defaults.")]
+EntityType = Annotated[str, typer.Option(help="Must be topics: nothing else has configs here.")]
+EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
 AddConfig = Annotated[
-    str | None, typer.Option(metavar="K=V,...", help="Set these; lists in brackets: cleanup.policy=[compact,delete].")
+    str | None,
+    typer.Option(metavar="K=V,...", help="Set these. Put lists in brackets: cleanup.policy=[compact,delete]."),
 ]
-AddConfigFile = Annotated[Path | None, typer.Option(help="The same from a file of properties, one a line.")]
-DeleteConfig = Annotated[str | None, typer.Option(metavar="K,...", help="Take these back.")]
+AddConfigFile = Annotated[Path | None, typer.Option(help="Set the configs in a properties file, one per line.")]
+DeleteConfig = Annotated[str | None, typer.Option(metavar="K,...", help="Reset these to the default.")]
 
 
 def configs(  # the flags are those of kafka-configs
@@ -43,10 +44,10 @@ def configs(  # the flags are those of kafka-configs
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show and change the configs of topics, which are kept in topics.json at the root of the log directory.
+    """Show and change the configs of topics, which are stored in topics.json at the root of the log directory.
 
-    A broker keeps them elsewhere: what is set here does not reach a broker that mounts the directory, nor the other way
-    round. A log that is open keeps the settings it was opened with.
+    A broker stores its configs elsewhere: it does not see those set here, nor are its own seen here. An open log keeps
+    the settings it was opened with.
     """
     action = only(describe=describe, alter=alter)
     if entity_type != "topics":
@@ -81,7 +82,7 @@ def _describe(found: Sequence[storage.TopicDescription], *, show_all: bool, as_j
 
 
 def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[str, Any]]:
-    """A row a config, by name."""
+    """Yields one row per config, sorted by name."""
     for key in sorted(storage.keys_of(storage.LogConfig).values(), key=lambda key: key.name):
         own = topic.configs.get(key.name)
         if show_all or own is not None:
@@ -97,7 +98,7 @@ def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[
 
 
 def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
-    """Where the value is from, as Kafka has it: a broker's key only where that is the only one and has a default."""
+    """Yields the sources of a value as Kafka prints them; a broker's key only if it is the only one with a default."""
     if not row["is_default"]:
         yield f"DYNAMIC_TOPIC_CONFIG:{row['config']}={row['value']}"
     if row["broker_key"] is not None:
@@ -132,7 +133,7 @@ def _changes(added: str | None, added_from: Path | None, taken_back: str | None)
 
 
 def _pairs(text: str) -> dict[str, str | None]:
-    """``a=1,b=[x,y]``."""
+    """Parses ``a=1,b=[x,y]``."""
     position, found = 0, dict[str, str | None]()
     while position < len(text):
         pair = _PAIR.match(text, position)

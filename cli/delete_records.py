@@ -1,4 +1,4 @@
-"""``commitlog delete-records``: the file and the text of ``kafka-delete-records``, on a log directory."""
+"""``commitlog delete-records``: ``kafka-delete-records`` on a log directory, with its file format and output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pyspark_commitlog.cli.output import fail, print_json
 
 EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 10}], "version": 1}'
 
-OffsetJsonFile = Annotated[Path, typer.Option(help=f"Up to where records go, -1: all there are. For example {EXAMPLE}")]
+OffsetJsonFile = Annotated[
+    Path,
+    typer.Option(help=f"The offset below which to delete, per partition; -1 deletes all records. Example: {EXAMPLE}"),
+]
 
 
 def delete_records(  # the flags are those of kafka-delete-records
@@ -24,10 +27,10 @@ def delete_records(  # the flags are those of kafka-delete-records
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the records of partitions below an offset each: the log start rises to it.
+    """Delete the records of partitions below given offsets, which become the log start offsets.
 
-    Nobody sees them from then on; their files go with the next retention, as soon as all of a segment is below the log
-    start. One partition that cannot be changed keeps nobody from the others; the exit code then is 1.
+    Readers no longer see these records. The next retention run deletes the segments that are entirely below the log
+    start offset. If a partition cannot be changed, the others still are, and the exit code is 1.
     """
     before = _parsed(offset_json_file)
     with storage.LogManager.open(log_dir) as manager:
@@ -35,7 +38,7 @@ def delete_records(  # the flags are those of kafka-delete-records
     if as_json:
         print_json(_json(result, is_dry=dry_run) for result in results)
     else:
-        typer.echo("Executing records delete operation" + (", a dry run: nothing is changed" if dry_run else ""))
+        typer.echo("Executing records delete operation" + (" (dry run: nothing is changed)" if dry_run else ""))
         typer.echo("Records delete operation completed:")
         for result in results:
             typer.echo(f"partition: {result.topic}-{result.partition}\t{_outcome(result)}")
@@ -55,7 +58,7 @@ def _json(result: storage.DeletedRecords, *, is_dry: bool) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> dict[tuple[str, int], int]:
-    """The offsets by partition; ends the command where the file is none of Kafka's."""
+    """Reads the offsets by partition from a file in Kafka's format; fails if it has another."""
     try:
         content = json.loads(path.read_text())
         rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in content["partitions"]]
@@ -63,11 +66,11 @@ def _parsed(path: Path) -> dict[tuple[str, int], int]:
     except FileNotFoundError:
         fail(f"{path}: no such file")
     except KeyError as error:
-        fail(f"{path}: the field {error} is missing; such a file is like {EXAMPLE}")
+        fail(f"{path}: field {error} is missing; expected a file like {EXAMPLE}")
     except (ValueError, TypeError, AttributeError) as error:
-        fail(f"{path}: {error}; such a file is like {EXAMPLE}")
+        fail(f"{path}: {error}; expected a file like {EXAMPLE}")
     if version != 1:
-        fail(f"{path}: version {version}, only 1 is known")
+        fail(f"{path}: version {version} is not supported; use version 1")
     parsed = {(topic, partition): offset for topic, partition, offset in rows}
     if len(parsed) < len(rows):
         twice = sorted({row[:2] for row in rows if [other[:2] for other in rows].count(row[:2]) > 1})

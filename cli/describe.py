@@ -1,4 +1,4 @@
-"""``commitlog describe``: the segments of partitions, why each is kept, and until when."""
+"""``commitlog describe``: shows the segments of partitions, why each is kept, and until when."""
 
 from __future__ import annotations
 
@@ -29,12 +29,22 @@ COLUMNS = (
     Column("WHY"),
 )
 BAR_WIDTH = 16
-STYLES = {"goes": "red", "active": "green", "dirty": "yellow", "clean": "cyan", "uncleanable": "blue", "closed": "blue"}
+STYLES = {
+    "deletable": "red",
+    "active": "green",
+    "dirty": "yellow",
+    "clean": "cyan",
+    "uncleanable": "blue",
+    "closed": "blue",
+}
 
 Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
-Partitions = Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one; may be given again.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Show only this partition. Repeatable.")
+]
 AsOf = Annotated[
-    str | None, typer.Option(metavar="TIME", help="As if it were that time: 2026-11-21T06:00 in UTC, or ms since 1970.")
+    str | None,
+    typer.Option(metavar="TIME", help="Show the state as of this time: 2026-11-21T06:00 in UTC, or ms since 1970."),
 ]
 
 
@@ -48,8 +58,9 @@ def describe(
 ) -> None:
     """Show the segments of a topic's partitions: offsets, sizes, times, why each is kept and until when.
 
-    KEPT-UNTIL is the last moment at which the clock keeps a segment, '-' where no clock decides. COMPACTION: clean, no
-    key is twice there; dirty, the next compaction reads it; uncleanable, not yet. Takes no lock.
+    KEPT-UNTIL is the last moment for which a time limit keeps a segment, or '-' if no time limit decides; deletable
+    segments are deleted by the next retention run. COMPACTION is clean (no key occurs twice), dirty (the next
+    compaction reads it), or uncleanable (the next one does not). Takes no lock.
     """
     as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
     with storage.LogManager.open(log_dir) as manager:
@@ -91,11 +102,11 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         )
         yield (
             f"  dirty ratio {what.ratio:.2f}: {what.dirty_bytes:,} dirty bytes, {what.clean_bytes:,} clean; "
-            f"compaction is {due}; it ends at {what.first_uncleanable_offset}: {what.held_by}"
+            f"compaction is {due}; it stops at {what.first_uncleanable_offset}: {what.held_by}"
         )
     waiting = found.retention.files_waiting + found.retention.files_removed
     if waiting:
-        yield f"  {len(waiting):,} files with {sum(file.size for file in waiting):,} bytes wait as .deleted"
+        yield f"  {len(waiting):,} .deleted files with {sum(file.size for file in waiting):,} bytes are still on disk"
 
 
 def _row(found: storage.PartitionDescription, fate: storage.SegmentFate) -> tuple[object, ...]:
@@ -107,7 +118,7 @@ def _row(found: storage.PartitionDescription, fate: storage.SegmentFate) -> tupl
         _time(segment.first_timestamp_ms),
         _time(segment.largest_timestamp_ms),
         found.compaction_of(fate),
-        "goes" if fate.goes else None if fate.until_ms is None else storage.instant(fate.until_ms),
+        "deletable" if fate.goes else None if fate.until_ms is None else storage.instant(fate.until_ms),
         f"{'active; ' if segment.is_active else ''}{fate.rule}: {fate.reason}",
     )
 
@@ -150,11 +161,11 @@ def _segment_json(found: storage.PartitionDescription, fate: storage.SegmentFate
     }
 
 
-# For people
+# On a terminal
 
 
 def _draw(found: storage.PartitionDescription) -> None:
-    from rich.console import Console  # noqa: PLC0415  only a terminal waits for it
+    from rich.console import Console  # noqa: PLC0415  needed only on a terminal
 
     console = Console(file=sys.stdout, highlight=False)
     fates = found.retention.plan.fates
@@ -167,7 +178,7 @@ def _draw(found: storage.PartitionDescription) -> None:
 
 
 def _table(found: storage.PartitionDescription, fates: Sequence[storage.SegmentFate]) -> Table:
-    """A row a segment, with a bar where it lies in the log, by bytes."""
+    """One row per segment, with a bar that shows its position and size in the log, by bytes."""
     from rich import box  # noqa: PLC0415
     from rich.bar import Bar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -182,13 +193,13 @@ def _table(found: storage.PartitionDescription, fates: Sequence[storage.SegmentF
         size, state = fate.segment.size, _state(found, fate)
         bar = Bar(whole, begin, begin + size, width=BAR_WIDTH, color=STYLES[state])
         begin += size
-        until = "goes" if fate.goes else "" if fate.until_ms is None else _short(fate.until_ms)
+        until = "deletable" if fate.goes else "" if fate.until_ms is None else _short(fate.until_ms)
         table.add_row(_offsets(fate), f"{size:,}", bar, _short(fate.segment.largest_timestamp_ms), state, until)
     return table
 
 
 def _state(found: storage.PartitionDescription, fate: storage.SegmentFate) -> str:
-    return "goes" if fate.goes else "active" if fate.segment.is_active else found.compaction_of(fate) or "closed"
+    return "deletable" if fate.goes else "active" if fate.segment.is_active else found.compaction_of(fate) or "closed"
 
 
 def _offsets(fate: storage.SegmentFate) -> str:
@@ -199,5 +210,5 @@ def _offsets(fate: storage.SegmentFate) -> str:
 
 
 def _short(timestamp_ms: int) -> str:
-    """To the minute."""
+    """A time to the minute; '-' for none."""
     return "-" if timestamp_ms < 0 else storage.instant(timestamp_ms)[:16]

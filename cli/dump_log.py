@@ -1,4 +1,4 @@
-"""``commitlog dump-log``: the flags and the text of ``kafka-dump-log``."""
+"""``commitlog dump-log``: ``kafka-dump-log``, with its flags and output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRING_DECODERS = ("string", "org.apache.kafka.tools.api.StringDecoder", "kafka.
 
 
 class Format(StrEnum):
-    """Layouts of the text; ``3.0`` is that of 3.0 to 3.2, ``legacy`` that of releases up to 2.7."""
+    """Output layouts; ``3.0`` is that of Kafka 3.0 to 3.2, ``legacy`` that of releases up to 2.7."""
 
     KAFKA = "kafka"
     V3_0 = "3.0"
@@ -30,55 +30,55 @@ def _string_decoder(name: str | None) -> str | None:
 
 def dump_log(  # the flags are those of kafka-dump-log
     *,
-    files: Annotated[list[str], typer.Option(help="Files of a log, separated by commas; may be given again.")],
+    files: Annotated[list[str], typer.Option(help="Files of a log to print, separated by commas. Repeatable.")],
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Print records, not only batches.")] = False,
     print_data_log: Annotated[
         bool, typer.Option("--print-data-log", help="Print keys and values; implied by any decoder.")
     ] = False,
     verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Compare indexes with the log, print no entries.")
+        bool, typer.Option("--verify-index-only", help="Compare indexes with the log; print no entries.")
     ] = False,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only check what a broker checks of an index at start.")
+        bool, typer.Option("--index-sanity-check", help="Only run a broker's startup checks of an index.")
     ] = False,
     offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Records are those of __consumer_offsets.")
+        bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets.")
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Records are those of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state.")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, typer.Option("--cluster-metadata-decoder", help="Records are those of __cluster_metadata.")
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode records of __cluster_metadata.")
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool, typer.Option("--remote-log-metadata-decoder", help="Records are those of __remote_log_metadata.")
+        bool, typer.Option("--remote-log-metadata-decoder", help="Decode records of __remote_log_metadata.")
     ] = False,
     share_group_state_decoder: Annotated[
-        bool, typer.Option("--share-group-state-decoder", help="Records are those of __share_group_state.")
+        bool, typer.Option("--share-group-state-decoder", help="Decode records of __share_group_state.")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Of records, print only key and value.")
+        bool, typer.Option("--skip-record-metadata", help="Print only the keys and values of records.")
     ] = False,
-    max_bytes: Annotated[int, typer.Option(min=0, help="Of a .log, read only so many bytes.")] = 2**31 - 1,
+    max_bytes: Annotated[int, typer.Option(min=0, help="Read only this many bytes of each .log.")] = 2**31 - 1,
     max_message_size: Annotated[
-        int, typer.Option(min=0, help="The largest batch looked for at an index entry, in bytes.")
+        int, typer.Option(min=0, help="Read at most this many bytes to find the batch of an index entry.")
     ] = 5 * 1024 * 1024,
     key_decoder_class: Annotated[
-        str | None, typer.Option(callback=_string_decoder, help="Only 'string', which it is without it.")
+        str | None, typer.Option(callback=_string_decoder, help="Must be 'string', the default.")
     ] = None,
     value_decoder_class: Annotated[
-        str | None, typer.Option(callback=_string_decoder, help="Only 'string', which it is without it.")
+        str | None, typer.Option(callback=_string_decoder, help="Must be 'string', the default.")
     ] = None,
-    format: Annotated[Format, typer.Option(help="The release whose layout is used, or one JSON object a line.")] = (
-        Format.KAFKA
-    ),
+    format: Annotated[
+        Format, typer.Option(help="Use the layout of this release, or print one JSON object per line.")
+    ] = Format.KAFKA,
 ) -> None:
-    """Print what is in the files of a log, as kafka-dump-log does.
+    """Print the contents of a log's files, as kafka-dump-log does.
 
-    Findings (index entries that name another offset than the log, gaps between offsets) follow on stderr and are no
-    failure; a file that cannot be read on is, when the others have been printed.
+    Findings (index entries whose offset is not the log's, gaps between offsets) are printed to stderr at the end and
+    are not a failure. An unreadable file is a failure, reported after the other files are printed.
     """
-    decoders: dict[storage.PayloadDecoder, bool] = {  # of several the first counts, as with Kafka's tool
+    decoders: dict[storage.PayloadDecoder, bool] = {  # if several are given, the first one counts, as in Kafka's tool
         "offsets": offsets_decoder,
         "transaction-log": transaction_log_decoder,
         "cluster-metadata": cluster_metadata_decoder,
@@ -102,7 +102,7 @@ def dump_log(  # the flags are those of kafka-dump-log
 
 
 def _print(paths: list[str], options: storage.DumpOptions) -> bool:
-    """Whether every file could be read to its end."""
+    """Prints the files. Returns whether all could be read to the end."""
     output = typer.get_binary_stream("stdout")
     findings = storage.DumpFindings()
     failures = []

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and what shells complete them with."""
+"""Flags shared by several commands, and their shell completion."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pyspark_commitlog import storage
 
 
 def flag(name: str) -> str:
-    """``to_offset`` is ``--to-offset``."""
+    """Returns ``--to-offset`` for ``to_offset``."""
     return f"--{name.replace('_', '-')}"
 
 
 def only(**actions: bool) -> str:
-    """The one flag that was given, of those that say what is to be done."""
+    """Returns the one action flag that was given; anything but exactly one is wrong usage."""
     asked = [name for name, is_asked in actions.items() if is_asked]
     if len(asked) != 1:
-        raise typer.BadParameter(f"exactly one of {', '.join(map(flag, actions))} is needed")
+        raise typer.BadParameter(f"give exactly one of {', '.join(map(flag, actions))}")
     return flag(asked[0])
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of topics, once --log-dir was typed; a shell shows no errors, so there are none."""
+    """Completes names of topics once --log-dir was typed. Errors yield no names, as a shell cannot show them."""
     try:
         with storage.LogManager.open(ctx.params.get("log_dir") or "") as manager:
             return [name for name in manager.topics() if name.startswith(incomplete)]
@@ -31,11 +31,11 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-LogDir = Annotated[str, typer.Option(help="The log directory: what log.dirs names.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing, say what would be changed.")]
+LogDir = Annotated[str, typer.Option(help="The log directory, as in Kafka's log.dirs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")]
 TopicNames = Annotated[
     str | None,
-    typer.Option(autocompletion=complete_topic, help="A topic, or a regular expression that whole names match."),
+    typer.Option(autocompletion=complete_topic, help="A topic, or a regular expression for whole names."),
 ]
 OneTopic = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="A topic.")]

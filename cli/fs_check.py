@@ -1,4 +1,4 @@
-"""``commitlog fs-check``: whether a log may be kept on a file system."""
+"""``commitlog fs-check``: checks whether a file system can hold logs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark_commitlog.cli.output import Column, is_watched, print_json, print_t
 
 COLUMNS = (Column("CHECK"), Column("VERDICT"), Column("DETAIL", is_text=True))
 
-LogDir = Annotated[str, typer.Option(help="A directory there: a log directory, or the one that is to hold it.")]
+LogDir = Annotated[str, typer.Option(help="A directory on the file system: the log directory, or its parent.")]
 
 
 def fs_check(*, log_dir: LogDir, as_json: AsJson = False) -> None:
-    """Try what a log needs of a file system: renames, links between names, both kinds of lock, syncs.
+    """Check what a log needs of a file system: renames, names, modification times, both kinds of lock, syncs.
 
-    Works in a directory of its own below, and removes it. That synced bytes outlive a power cut, only a power cut can
-    show. For a shared file system run it on two machines. The exit code is 1 where a check failed.
+    Works in a temporary directory inside --log-dir and removes it. Whether synced bytes survive a power cut can only be
+    shown by a power cut. For a shared file system, run the check on two machines. The exit code is 1 if a check fails.
     """
     found = storage.check_filesystem(log_dir)
     rows = [(each.check, each.verdict.value, each.detail) for each in found]

@@ -1,4 +1,4 @@
-"""What ``commitlog groups`` shows of groups: Kafka's columns, or JSON."""
+"""The output of ``commitlog groups``: Kafka's columns, or JSON."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ TYPES_KNOWN = ("Classic", "Consumer", "Share", "Streams", "Unknown")
 
 
 def chosen_among(flag: str, known: Sequence[str], given: str | None) -> frozenset[str]:
-    """The words of ``--state`` and ``--type``, separated by commas, without regard to case; all where none is given."""
+    """Parses the comma-separated values of ``--state`` or ``--type``, ignoring case; all values if none is given."""
     asked = [word.strip() for word in (given or "").split(",") if word.strip()]
     by_case = {word.lower(): word for word in known}
     wrong = [word for word in asked if word.lower() not in by_case]
     if wrong:
-        raise typer.BadParameter(f"{flag} {given!r}: known are {', '.join(known)}")
+        raise typer.BadParameter(f"{flag} {given!r}: choose from {', '.join(known)}")
     return frozenset(by_case[word.lower()] for word in asked) or frozenset(known)
 
 
 def show_list(groups: Iterable[storage.GroupDescription], *, with_type: bool, with_state: bool, as_json: bool) -> None:
-    """Names, one a line; a table where types or states are asked for."""
+    """Prints group names, one per line, or a table if types or states are requested."""
     if as_json:
         print_json(_listed_json(each, with_type=with_type) for each in groups)
     elif with_type or with_state:
@@ -62,7 +62,7 @@ def _listed(group: storage.GroupDescription, *, with_type: bool, with_state: boo
 
 
 def show_offsets(lags: Iterable[Iterable[storage.PartitionLag]], *, as_json: bool) -> None:
-    """Offsets and lag, a table a group."""
+    """Prints offsets and lag, one table per group."""
     if as_json:
         print_json(_json(lag) for of_group in lags for lag in of_group)
         return
@@ -71,7 +71,7 @@ def show_offsets(lags: Iterable[Iterable[storage.PartitionLag]], *, as_json: boo
 
 
 def show_states(groups: Iterable[storage.GroupDescription], *, as_json: bool) -> None:
-    """A row a group."""
+    """Prints one row per group."""
     if as_json:
         print_json(
             {
@@ -87,7 +87,7 @@ def show_states(groups: Iterable[storage.GroupDescription], *, as_json: bool) ->
 
 
 def show_members(groups: Iterable[storage.GroupDescription], *, is_verbose: bool, as_json: bool) -> None:
-    """Members, a table a group; static ones with their names, and with ``is_verbose`` what each was assigned."""
+    """Prints members, one table per group; with ``is_verbose``, also static members' names and each assignment."""
     if as_json:
         print_json(_member(each.name, member) for each in groups for member in each.members)
         return
@@ -112,7 +112,7 @@ def show_members(groups: Iterable[storage.GroupDescription], *, is_verbose: bool
 
 
 def _assignment(member: storage.GroupMember) -> str | None:
-    """As Kafka 3.9.1 prints it: ``(0,1), (2)``, the numbers of each topic."""
+    """The partition numbers of each topic as Kafka 3.9.1 prints them: ``(0,1), (2)``."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in member.partitions:
         by_topic.setdefault(topic, []).append(str(partition))

@@ -1,7 +1,7 @@
-"""``commitlog groups``: the flags and the columns of ``kafka-consumer-groups``, on a log directory.
+"""``commitlog groups``: ``kafka-consumer-groups`` on a log directory, with its flags and columns.
 
-A streaming query with ``kafka.group.id`` commits how far it read for that group, and a sink keeps its progress as the
-offsets of group ``txnAppId`` in topics ``__sink.<topic>``, which are shown without lag.
+A streaming query with ``kafka.group.id`` commits its position for that group. A sink stores its progress as offsets of
+the group named by ``txnAppId``, in topics ``__sink.<topic>``; these are shown without lag.
 """
 
 from __future__ import annotations
@@ -37,49 +37,58 @@ SINK_PREFIX = "__sink."
 HOLDER = "commitlog groups"
 
 
-List = Annotated[bool, typer.Option("--list", help="The names, one a line; with --state and --type, those too.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Offsets and lag, or with --state or --members those.")]
-Delete = Annotated[bool, typer.Option("--delete", help="Forget groups; with --dry-run only say which.")]
-DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Forget what a group committed for --topic.")]
-ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Commit other offsets; shown without --execute.")]
-Group = Annotated[list[str] | None, typer.Option(help="A group; may be given again.")]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
+List = Annotated[bool, typer.Option("--list", help="List names, one per line; with --state and --type, those too.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show offsets and lag, or what --state or --members says.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete groups; with --dry-run, only print which.")]
+DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Delete a group's offsets for --topic.")]
+ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Reset offsets; only shown without --execute.")]
+Group = Annotated[list[str] | None, typer.Option(help="A group. Repeatable.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Select all groups.")]
 State = Annotated[
     str | None,
     typer.Option(
-        "--state", metavar="[STATES]", help="States instead of offsets; with --list only groups in these: Stable,Empty."
+        "--state",
+        metavar="[STATES]",
+        help="Show states instead of offsets; with --list, only groups in these states: Stable,Empty.",
     ),
 ]
 Type = Annotated[
     str | None,
-    typer.Option("--type", metavar="[TYPES]", help="With --list: types, or only groups of these: Classic,Consumer."),
+    typer.Option(
+        "--type", metavar="[TYPES]", help="With --list: show types, or only groups of these types: Classic,Consumer."
+    ),
 ]
-Offsets = Annotated[bool, typer.Option("--offsets", help="Offsets and lag, as without it.")]
-Members = Annotated[bool, typer.Option("--members", help="Members of the last generation instead of offsets.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: what was assigned to each.")]
+Offsets = Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")]
+Members = Annotated[bool, typer.Option("--members", help="Show members of the last generation instead of offsets.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: also show assignments.")]
 Topic = Annotated[
     list[str] | None,
-    typer.Option(autocompletion=complete_topic, help="A topic, or partitions of one: orders:0,2; may be given again."),
+    typer.Option(autocompletion=complete_topic, help="A topic, or some of its partitions: orders:0,2. Repeatable."),
 ]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every topic that the group committed offsets of.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end.")]
-ToCurrent = Annotated[bool, typer.Option("--to-current", help="To where it is, else to the log end.")]
-ToOffset = Annotated[int | None, typer.Option(help="To this offset, or the nearest the log has.")]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Select all topics the group has offsets for.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the log end if there is none.")
+]
+ToOffset = Annotated[int | None, typer.Option(help="Reset to this offset, or to the nearest one in the log.")]
 ToDatetime = Annotated[
-    str | None, typer.Option(help="To the first record whose time is not older: 2026-11-21T06:00:00.000, in UTC.")
+    str | None, typer.Option(help="Reset to the first record at or after a time: 2026-11-21T06:00:00.000, in UTC.")
 ]
-ByDuration = Annotated[str | None, typer.Option(help="The same, so long ago: P1DT2H30M10S.")]
-ShiftBy = Annotated[int | None, typer.Option(help="By so many offsets; backwards if negative.")]
+ByDuration = Annotated[
+    str | None, typer.Option(help="Reset to the first record that is at most this old: P1DT2H30M10S.")
+]
+ShiftBy = Annotated[int | None, typer.Option(help="Shift by this many offsets; backwards if negative.")]
 FromFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="CSV", help="To the offsets in a file of topic,partition,offset; of several groups, group first."
+        metavar="CSV",
+        help="Reset to the offsets in a file of topic,partition,offset, preceded by the group if there are several.",
     ),
 ]
-Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as such a file.")]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets in the format of --from-file.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Commit the offsets of --reset-offsets.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Commit the new offsets of --reset-offsets.")]
 
 
 def groups(  # the flags are those of kafka-consumer-groups
@@ -112,10 +121,10 @@ def groups(  # the flags are those of kafka-consumer-groups
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far groups are behind, and change their offsets.
+    """Show the lag of consumer groups, and change their offsets.
 
-    Looking takes no lock, so a running broker's directory may be looked at. A streaming query goes on where its
-    checkpoint says, whatever is committed for its group; a consumer of a broker goes on where the group is.
+    Listing and describing take no lock, so they are safe on a running broker's directory. A streaming query resumes
+    from its checkpoint, whatever its group committed; a broker's consumer resumes from the committed offsets.
     """
     action = only(
         list=list_groups,
@@ -125,11 +134,11 @@ def groups(  # the flags are those of kafka-consumer-groups
         reset_offsets=reset_offsets,
     )
     if (execute and dry_run) or (export and as_json):
-        raise typer.BadParameter("--execute and --dry-run exclude each other, and --export and --json")
+        raise typer.BadParameter("--execute and --dry-run exclude each other, as do --export and --json")
     if (state is not None) + members + offsets > 1:
         raise typer.BadParameter("--members, --offsets and --state exclude each other")
     if not list_groups and (state or types is not None):
-        raise typer.BadParameter("--type, and values of --state, go with --list")
+        raise typer.BadParameter("--type, and values for --state, need --list")
     scenarios: dict[str, Any] = {
         "to_earliest": to_earliest,
         "to_latest": to_latest,
@@ -147,13 +156,13 @@ def groups(  # the flags are those of kafka-consumer-groups
 
 
 class _Asked(NamedTuple):
-    """Of which groups, and what of them."""
+    """The groups and details selected by flags."""
 
     groups: Sequence[str]
     all_groups: bool
     topics: Sequence[str]
     all_topics: bool
-    states: str | None  # None: not asked for; empty: all
+    states: str | None  # None: not given; empty: all
     types: str | None
     members: bool
     verbose: bool
@@ -162,7 +171,7 @@ class _Asked(NamedTuple):
 
 
 class _Groups:
-    """One command on the groups of a log directory."""
+    """Runs one action on the groups of a log directory."""
 
     def __init__(self, manager: storage.LogManager, *, as_json: bool, is_dry: bool) -> None:
         self._manager = manager
@@ -174,10 +183,10 @@ class _Groups:
         self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
 
     def run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
-        """Do it; then tell what could not be told: of partitions that are damaged, or not here."""
+        """Runs the action, and warns of groups that are not shown: their partition is missing or damaged."""
         missing = self._lags.missing() if action == "--list" or asked.all_groups else None
         if missing is not None:
-            typer.echo(f"commitlog: {missing}; groups that lie there are not shown", err=True)
+            typer.echo(f"commitlog: {missing}; groups stored there are not shown", err=True)
         self._run(action, asked, target)
         self._failures.end()
 
@@ -197,7 +206,7 @@ class _Groups:
 
     def _chosen(self, asked: _Asked, *, may_be_new: bool) -> list[str]:
         if bool(asked.groups) == asked.all_groups:
-            raise typer.BadParameter("either --group, once for each, or --all-groups is needed")
+            raise typer.BadParameter("give either --group (repeatable) or --all-groups")
         for name in asked.groups:
             if name not in self._known and not may_be_new:
                 self._offsets.check_here(name)
@@ -231,7 +240,7 @@ class _Groups:
 
     def _delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
         if len(names) != 1 or not topics:
-            raise typer.BadParameter("--delete-offsets needs one --group, and --topic")
+            raise typer.BadParameter("--delete-offsets needs exactly one --group, and --topic")
         name = names[0]
         committed = list(self._known[name].offsets)
         places = [place for text in topics for place in resetting.places(text, committed, "committed offsets")]
@@ -248,12 +257,12 @@ class _Groups:
             typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
 
     def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
-        """A plan of all groups first, so that what is wrong is told before anything is changed."""
+        """Plans all groups first, so that errors are raised before anything changes."""
         is_by_file = isinstance(target, Path)
         if not is_by_file and bool(asked.topics) == asked.all_topics:
-            raise typer.BadParameter("--reset-offsets needs either --topic, once for each, or --all-topics")
+            raise typer.BadParameter("--reset-offsets needs either --topic (repeatable) or --all-topics")
         if is_by_file and (asked.topics or asked.all_topics):
-            raise typer.BadParameter("--from-file names the topics: --topic and --all-topics do not go with it")
+            raise typer.BadParameter("--from-file names the topics: leave out --topic and --all-topics")
         plans = (
             self._plans_in(target, names)
             if isinstance(target, Path)
@@ -266,7 +275,7 @@ class _Groups:
                 with self._unused(name):
                     self._offsets.commit(name, {place: storage.CommittedOffset(new) for place, new in plan.items()})
         else:
-            typer.echo("nothing is changed without --execute", err=True)
+            typer.echo("nothing was changed; add --execute to commit these offsets", err=True)
         rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
         self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
 
@@ -280,7 +289,7 @@ class _Groups:
             print_table(NEW_OFFSETS, rows)
 
     def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
-        """What a file says of the groups that are asked for."""
+        """Returns the plans of the selected groups that the file has offsets for; names the groups it lacks."""
         there, found = self._lags.looks.partitions(), resetting.from_csv(path, names)
         plans: dict[str, dict[tuple[str, int], int]] = {}
         for name in names:
@@ -294,7 +303,7 @@ class _Groups:
         return plans
 
     def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
-        """That all of them can be committed to, before one is."""
+        """Checks that all groups can be committed to, before any is."""
         for name in names:
             try:
                 self._offsets.check_here(name)
@@ -312,7 +321,7 @@ class _Groups:
         places = (
             [place for text in topics for place in resetting.places(text, there)]
             if topics
-            else [place for place in sorted(committed) if place in there]  # the progress of sinks is no topic's
+            else [place for place in sorted(committed) if place in there]  # a sink's progress is not a topic
         )
         for place in places:
             with self._lags.looks.look(place) as log:
@@ -320,9 +329,10 @@ class _Groups:
                 yield place, target(log, None if before is None else before.offset)
 
     def _unused(self, name: str) -> AbstractContextManager[object]:
-        """No sink that runs may find its progress changed: its lock is taken; LogDirLockedError says who has it.
+        """Locks a sink's group, so that no running sink finds its progress changed.
 
-        Members are no hindrance: to write takes the lock of a broker's directory, so that no broker serves them.
+        LogDirLockedError names the holder. Members of the group do not matter: writing takes the lock of a broker's
+        directory, so no broker is serving them.
         """
         known = self._known.get(name)
         if known is None or not any(topic.startswith(SINK_PREFIX) for topic, _ in known.offsets):

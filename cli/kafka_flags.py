@@ -1,7 +1,7 @@
-"""Flags of Kafka's tools that a command line of ours takes otherwise: with an optional value, or not at all.
+"""Flags of Kafka's tools that need special treatment: those with an optional value, and those that do not apply here.
 
-The tools parse with jopt-simple, where an option's value may be missing: ``--list --state``. And what talks to brokers
-means nothing on a log directory; such a flag is refused with what to do, rather than as unknown.
+Kafka parses with jopt-simple, where an option's value may be optional: ``--list --state``. Flags about brokers mean
+nothing on a log directory; they are rejected with advice rather than as unknown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OPTIONAL_VALUES: Mapping[str, frozenset[str]] = {
     "dump-log": frozenset({"--key-decoder-class", "--value-decoder-class"}),
 }
 
-_NO_SERVER = "no server is asked: --log-dir names the log directory"
-_NO_REPLICAS = "a log directory has one copy of each partition, and none that could lag behind"
-_ONLY_TOPICS = "only topics have configs here: --topic names one"
+_NO_SERVER = "there is no server; name the log directory with --log-dir"
+_NO_REPLICAS = "there are no replicas; a log directory has one copy of each partition"
+_ONLY_TOPICS = "only topics have configs here; name one with --topic"
 OF_ALL = {
     **dict.fromkeys(("--bootstrap-server", "--broker-list", "--bootstrap-controller", "--zookeeper"), _NO_SERVER),
     **dict.fromkeys(("--command-config", "--zk-tls-config-file", "--timeout"), _NO_SERVER),
-    "--version": "commitlog --version prints it",
+    "--version": "use commitlog --version",
 }
 _REPLICAS = (
     *("--at-min-isr-partitions", "--under-min-isr-partitions", "--under-replicated-partitions"),
@@ -37,10 +37,10 @@ _ENTITIES = (
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "topics": {
         **dict.fromkeys(_REPLICAS, _NO_REPLICAS),
-        "--delete-config": "commitlog configs --alter --delete-config takes configs back",
+        "--delete-config": "use commitlog configs --alter --delete-config",
         "--partition-size-limit-per-response": _NO_SERVER,
     },
-    "configs": {**dict.fromkeys(_ENTITIES, _ONLY_TOPICS), "--force": "nothing is asked before a change: leave it out"},
+    "configs": {**dict.fromkeys(_ENTITIES, _ONLY_TOPICS), "--force": "changes need no confirmation; leave it out"},
 }
 
 
@@ -48,7 +48,7 @@ class KafkaCommand(TyperCommand):
     """A command with the flags of one of Kafka's tools."""
 
     def parse_args(self, ctx: Any, args: Sequence[str]) -> list[str]:
-        """As click does it, with the values that may be missing, and answers to flags that are not here."""
+        """Parses as click does, but fills in optional values and explains flags that do not apply here."""
         name = ctx.info_name or ""
         known = {option for parameter in self.params for option in parameter.opts}
         answers = {**OF_ALL, **NOT_HERE.get(name, {})}
@@ -61,6 +61,6 @@ class KafkaCommand(TyperCommand):
 
 
 def _filled(args: Sequence[str], optional: frozenset[str]) -> Iterator[str]:
-    """With an empty value where one is missing: at the end, and before another flag."""
+    """Yields the arguments, with an empty value for each optional flag that ends them or precedes another flag."""
     for arg, following in zip_longest(args, args[1:], fillvalue="-"):
         yield f"{arg}=" if arg in optional and following.startswith("-") else arg

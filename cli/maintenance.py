@@ -1,4 +1,4 @@
-"""What the commands share that go over all partitions: their flags, who does the work, and what is told of it."""
+"""Flags, execution and output shared by the commands that process all partitions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Topics = Annotated[
         "--topics",
         "--topic",
         autocompletion=complete_topic,
-        help="Names, or regular expressions that whole names match, separated by commas; may be given again.",
+        help="Topics, or regular expressions for whole names, separated by commas. Repeatable.",
     ),
 ]
 Config = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting for this run, by Kafka's name; may be given again."),
+    typer.Option(metavar="KEY=VALUE", help="Override a setting, by Kafka's name, for this run. Repeatable."),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process works on.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
 
 
 class Work(Protocol):
-    """What storage offers over chosen partitions."""
+    """A maintenance operation of storage over selected partitions."""
 
     def __call__(
         self, run: storage.MaintenanceRun, selection: storage.Selection, runner: storage.Runner, /
@@ -43,7 +43,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """The flags of such a command."""
+    """The flags of a maintenance command."""
 
     log_dir: str
     topics: Sequence[str] | None
@@ -54,9 +54,9 @@ class Asked:
 
 
 def maintain(name: str, asked: Asked, work: Work) -> None:
-    """Do it, and tell of each partition as it is done.
+    """Runs ``work`` and prints the outcome of each partition as it finishes.
 
-    Ends with 0 where all is well, 3 where a log is damaged, 1 where something else was wrong.
+    Exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """
     run = storage.MaintenanceRun(
         asked.log_dir,
@@ -81,10 +81,10 @@ def maintain(name: str, asked: Asked, work: Work) -> None:
 
 
 class _Watched:
-    """A loop that shows how far it is."""
+    """A runner that shows a progress bar."""
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        from rich.console import Console  # noqa: PLC0415  only a terminal waits for it
+        from rich.console import Console  # noqa: PLC0415  needed only on a terminal
         from rich.progress import track  # noqa: PLC0415
 
         return track(

@@ -1,4 +1,4 @@
-"""``commitlog offsets``: the flags and the text of ``kafka-get-offsets``, on a log directory."""
+"""``commitlog offsets``: ``kafka-get-offsets`` on a log directory, with its flags and output."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ COLUMNS = (
     Column("TIMESTAMP", is_number=True),
 )
 
-Partitions = Annotated[str | None, typer.Option(help="Of the topics, only these: 0,2.")]
+Partitions = Annotated[str | None, typer.Option(help="Show only these partitions of the topics: 0,2.")]
 TopicPartitions = Annotated[
     str | None,
     typer.Option(
         autocompletion=complete_topic,
-        help="Instead of --topic: orders:0,orders:2-4,cust.*:0; of a range the last is not taken.",
+        help="Use instead of --topic: orders:0,orders:2-4,cust.*:0; a range excludes its end.",
     ),
 ]
 Time = Annotated[
     str,
     typer.Option(
-        help="latest (-1), earliest (-2), max-timestamp (-3): the newest record's, or ms since 1970: that of the first "
-        "record which is not older. Times are those of records, never of the ends of transactions."
+        help="latest (-1), earliest (-2), max-timestamp (-3) for the newest record, or ms since 1970 for the first "
+        "record at or after that time. Only the times of records count, not those of transaction markers."
     ),
 ]
-ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal-topics", help="Without __consumer_offsets.")]
+ExcludeInternal = Annotated[
+    bool, typer.Option("--exclude-internal-topics", help="Leave out internal topics such as __consumer_offsets.")
+]
 
 
 class Found(NamedTuple):
-    """An offset, and the time of its record where a time was asked for."""
+    """An offset, with the timestamp of its record if --time asked for a record."""
 
     offset: int
     timestamp: int | None = None
 
 
-Question = Callable[["storage.LogReader"], "Found | None"]  # quoted: not every command is to load the engine
+Question = Callable[["storage.LogReader"], "Found | None"]  # quoted, so that importing this loads no engine
 
 
 def offsets(  # the flags are those of kafka-get-offsets
@@ -58,9 +60,9 @@ def offsets(  # the flags are those of kafka-get-offsets
     exclude_internal_topics: ExcludeInternal = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print topic:partition:offset of the log end, the log start, or a time.
+    """Print topic:partition:offset for the log end, the log start, or a time.
 
-    Without a record that fits a partition has no line. Takes no lock, so it may be a running broker's directory. A
+    A partition without a matching record has no line. Takes no lock, so it is safe on a running broker's directory. A
     broker writes the log start to its directory only once a minute.
     """
     if topic_partitions is not None and (topic is not None or partitions is not None):
@@ -72,7 +74,7 @@ def offsets(  # the flags are those of kafka-get-offsets
         wanted = None if partitions is None else _numbers(partitions)
         places = [place for place in places if wanted is None or place[1] in wanted]
         if not places:
-            fail(f"{log_dir} has no partition that is asked for; commitlog topics --describe lists them")
+            fail(f"{log_dir} has none of the requested partitions; list them with commitlog topics --describe")
         failures = Failures()
         answers = {place: failures.attempt(partial(_ask, manager, place, question)) for place in places}
     _show({place: answer for place, answer in answers.items() if answer is not None}, as_json=as_json)
@@ -101,7 +103,7 @@ def _question(time: str) -> Question:
         return _QUESTIONS[time]
     if not time.isdecimal():
         raise typer.BadParameter(
-            f"--time {time!r} is none of {', '.join(_QUESTIONS)}, and not milliseconds since 1970 either"
+            f"--time {time!r} is neither one of {', '.join(_QUESTIONS)} nor milliseconds since 1970"
         )
     return lambda log: _found(log.offset_for_timestamp(int(time), storage.Isolation.READ_UNCOMMITTED))
 
@@ -124,7 +126,7 @@ def _newest(log: storage.LogReader) -> Found | None:
 
 
 def _nothing(log: storage.LogReader) -> None:
-    """Nothing is in remote storage."""
+    """Returns None: there is no remote storage."""
 
 
 _QUESTIONS: Mapping[str, Question] = {

@@ -1,4 +1,4 @@
-"""How commands show rows: Kafka's plain columns, a table on a terminal, or a JSON object a line."""
+"""Output of rows: Kafka's plain columns, a table on a terminal, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDEST = 10_000  # columns of text
-TEXT_WIDTH_MIN = 30  # of sentences on a terminal
-DAMAGED = 3  # the exit code where a log is damaged; 2 is wrong use
+TEXT_WIDTH_MIN = 30  # of columns with sentences, on a terminal
+DAMAGED = 3  # the exit code for a damaged log; 2 means wrong usage
 
 T = TypeVar("T")
 
 
 class Column(NamedTuple):
-    """A column, and how wide it is in plain text at least, as in Kafka's tool."""
+    """A column; ``width`` is its minimum width in plain text, as in Kafka's tool."""
 
     name: str
     width: int = 15
     is_number: bool = False
-    is_text: bool = False  # sentences, which a terminal may break; else a value, which it shows whole
+    is_text: bool = False  # sentences may wrap on a terminal; values do not
 
 
 def is_watched() -> bool:
-    """Whether a person reads what is printed."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-    """``None`` is shown as ``-``. Plain text begins with an empty line, as Kafka's does."""
+    """Prints rows, with ``-`` for None. Plain text begins with an empty line, as Kafka's does."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     if is_watched():
         _print_for_people(columns, cells)
@@ -51,7 +51,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box  # noqa: PLC0415  a quarter of the time of a command that nobody watches
+    from rich import box  # noqa: PLC0415  takes a quarter of the time of a command without a terminal
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
@@ -66,7 +66,7 @@ def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) 
 
 
 def print_wide(console: Console, table: Table) -> None:
-    """As wide as it is, but for texts: a name cut short helps nobody, and the terminal breaks lines."""
+    """Prints a table with all values at full width; only texts wrap. A truncated name is of no use."""
     options = console.options.update(max_width=WIDEST)
     needed = 1 + len(table.columns) * 3  # between the columns
     for column in table.columns:
@@ -78,19 +78,19 @@ def print_wide(console: Console, table: Table) -> None:
 
 
 def print_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One object a line, as ``jq`` likes it."""
+    """Prints one object per line, as ``jq`` reads it."""
     for row in rows:
         typer.echo(json.dumps(row, ensure_ascii=False))
 
 
 class Failures:
-    """What is wrong with single partitions, which keeps nobody from the others."""
+    """Collects the errors of single partitions, so that the others are still shown."""
 
     def __init__(self) -> None:
         self.errors: list[storage.LogStoreError] = []
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """The result of ``work``; None where a log cannot be read."""
+        """Returns the result of ``work``, or None if a log cannot be read."""
         try:
             return work()
         except storage.LogStoreError as error:
@@ -98,7 +98,7 @@ class Failures:
             return None
 
     def end(self) -> None:
-        """Tell them, once the others were shown; the command fails if there are any."""
+        """Prints the errors; call it once the other partitions were shown. The command fails if there are any."""
         for error in self.errors:
             typer.echo(f"commitlog: {error}", err=True)
         if self.errors:
@@ -107,13 +107,13 @@ class Failures:
 
 
 def fail(message: str) -> NoReturn:
-    """Exit code 1, and one line that says why."""
+    """Prints one line with the reason and exits with 1."""
     typer.echo(f"commitlog: {message}", err=True)
     raise typer.Exit(1)
 
 
 def nearest(name: str, known: Iterable[str], what: str) -> str:
-    """What to add to "there is no such ...": the name that was meant, or those there are."""
+    """Returns a suffix for "there is no such ..." errors: the closest name, or all names."""
     names = list(known)
     close = difflib.get_close_matches(name, names, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names) or f'no {what}'}"

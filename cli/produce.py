@@ -1,4 +1,4 @@
-"""``commitlog produce``: lines from standard input into a topic, with the flags of ``kcat -P``."""
+"""``commitlog produce``: appends lines of standard input to a topic, with the flags of ``kcat -P``."""
 
 from __future__ import annotations
 
@@ -15,23 +15,32 @@ from pyspark_commitlog.cli.flags import LogDir, complete_topic
 from pyspark_commitlog.cli.output import fail, print_json
 from pyspark_commitlog.cli.record_text import escaped
 
-READ_BYTES = 1024 * 1024  # at most that many are appended and synced at once
-LINE_BYTES_MAX = 1024 * 1024 * 1024  # what a column of records can hold, and more than a topic takes
+READ_BYTES = 1024 * 1024  # the most that is appended and synced at once
+LINE_BYTES_MAX = 1024 * 1024 * 1024  # the limit of a column of records; more than a topic accepts
 
-Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic, which is there.")]
+Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="An existing topic.")]
 Partition = Annotated[
     int | None,
-    typer.Option("--partition", "-p", help="Where all go; without, by the hash of the key, as by Java's producer."),
+    typer.Option(
+        "--partition", "-p", help="Append all to this partition. Default: by the hash of the key, as Java's producer."
+    ),
 ]
-KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="What is before the first is the key.")]
-Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="What ends a record.")]
-Header = Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be given again.")]
-Null = Annotated[bool, typer.Option("--null", "-Z", help="Empty keys and values are none: a tombstone.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Tell where records went, one JSON object an append.")]
+KeyDelimiter = Annotated[
+    str | None, typer.Option("--key-delimiter", "-K", help="Use what precedes the first delimiter as the key.")
+]
+Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Split the input into records at this delimiter.")]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="Add a header to each record. Repeatable."),
+]
+Null = Annotated[
+    bool, typer.Option("--null", "-Z", help="Append empty keys and values as null; a null value is a tombstone.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print partition and offsets, one JSON object per append.")]
 
 
 class Codecs(StrEnum):
-    """The values of compression.type of a producer."""
+    """The values of a producer's compression.type."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -40,7 +49,9 @@ class Codecs(StrEnum):
     ZSTD = "zstd"
 
 
-Codec = Annotated[Codecs, typer.Option("--compression", "-z", help="Unless the topic's compression.type says which.")]
+Codec = Annotated[
+    Codecs, typer.Option("--compression", "-z", help="Compress with this codec, unless the topic sets one.")
+]
 
 
 def produce(  # the flags are those of kcat -P
@@ -55,10 +66,10 @@ def produce(  # the flags are those of kcat -P
     compression: Codec = Codecs.NONE,
     as_json: AsJson = False,
 ) -> None:
-    """Append each line of standard input to a topic as a record; synced before the next ones are read.
+    """Append each line of standard input to a topic as a record, and sync before reading more.
 
-    Whole lines are appended as they come. Lines without a key delimiter have no key. If the disk fails, the append is
-    repeated, and no record comes twice.
+    Lines are appended as soon as they are complete. A line without a key delimiter has no key. After a disk error the
+    append is retried without duplicating records.
     """
     reading = _Reading(
         escaped(delimiter), None if key_delimiter is None else escaped(key_delimiter), empty_is_none=null
@@ -78,7 +89,7 @@ def produce(  # the flags are those of kcat -P
                     if as_json:
                         print_json([{"topic": topic, "partition": number, **_where(info)}])
             except storage.LogStoreError as error:
-                fail(f"{error}; {written:,} records before are in the log")
+                fail(f"{error}; {written:,} records before this were appended")
 
 
 def _where(info: storage.AppendInfo) -> dict[str, int]:
@@ -94,14 +105,14 @@ Row = tuple[bytes | None, bytes | None]
 
 
 class Input(Protocol):
-    """Bytes as they come."""
+    """A binary input stream."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Bytes to keys and values."""
+    """Splits bytes into keys and values."""
 
     delimiter: bytes
     key_delimiter: bytes | None
@@ -112,12 +123,12 @@ class _Reading:
             raise typer.BadParameter("a delimiter cannot be empty")
 
     def chunks(self, source: Input) -> Iterator[list[Row]]:
-        """The whole lines of what can be read at once; the last one need not be ended."""
+        """Yields the complete lines of each read; the last line needs no delimiter."""
         rest = bytearray()
         while data := source.read1(READ_BYTES):
             rest += data
             if len(rest) > LINE_BYTES_MAX:
-                fail(f"{LINE_BYTES_MAX:,} bytes without a delimiter: is {self.delimiter!r} what ends a record there?")
+                fail(f"{LINE_BYTES_MAX:,} bytes without a delimiter: do the records end with {self.delimiter!r}?")
             if self.delimiter[-1] in data:
                 *lines, rest = rest.split(self.delimiter)
                 yield [self._row(bytes(line)) for line in lines]
@@ -132,7 +143,7 @@ class _Reading:
 
 @dataclass
 class _Target:
-    """Rows to partitions; those without a key go to one partition, and the next time to the next."""
+    """Assigns rows to partitions. All rows of a chunk without a key get the same one, the next chunk's the next one."""
 
     partitions: Sequence[int]
     only: int | None
@@ -141,13 +152,13 @@ class _Target:
     @classmethod
     def of(cls, topic: storage.TopicDescription, partition: int | None) -> _Target:
         if partition is not None and partition not in topic.partitions:
-            fail(f"topic {topic.name!r} has partitions {list(topic.partitions)}, no {partition}")
+            fail(f"topic {topic.name!r} has partitions {list(topic.partitions)}, but not {partition}")
         return cls(topic.partitions, partition)
 
     def shares(
         self, rows: Sequence[Row], headers: Sequence[tuple[bytes, bytes | None]], now_ms: int
     ) -> Iterator[tuple[int, storage.Records]]:
-        """A table for each partition that gets some."""
+        """Yields a table of records for each partition that gets rows."""
         for number, share in sorted(self._split(rows).items()):
             yield number, _table(share, headers, now_ms)
 

@@ -1,4 +1,4 @@
-"""``commitlog rebuild-index``: indexes and producer snapshots from the logs alone."""
+"""``commitlog rebuild-index``: rebuilds indexes and producer snapshots from the logs alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def rebuild_index(
     wait: Wait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make those indexes and snapshots anew that are missing, or are not what the log says.
+    """Rebuild indexes and producer snapshots that are missing or do not match the log.
 
-    A log is read whole before anything of it is written, and left as it is where it is damaged: the exit code is 3.
+    The whole log is read before anything is written. A damaged log is not changed, and the exit code is 3.
     """
     maintain("rebuild-index", Asked(log_dir, topics, config, as_json, dry_run, wait), storage.rebuild_partitions)

@@ -1,4 +1,4 @@
-"""Records as text: the formats of kcat, and its JSON."""
+"""Records as text, in kcat's formats and its JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Message(NamedTuple):
     topic: str
     partition: int
     offset: int
-    timestamp: int  # ms; -1: it has none
+    timestamp: int  # ms; -1: none
     timestamp_type: int  # storage.TimestampType
     key: bytes | None
     value: bytes | None
@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 def messages(topic: str, partition: int, records: storage.Records) -> Iterator[Message]:
-    """The rows of a table with all columns."""
+    """Yields the rows of a table that has all columns."""
     headers: list[list[tuple[bytes, bytes | None]]] = [[]] * len(records)
     if records.headers is not None:
         keys = [key or b"" for key in records.headers.keys.to_list()]
@@ -48,13 +48,13 @@ def messages(topic: str, partition: int, records: storage.Records) -> Iterator[M
 
 
 def formatted(text: str, *, null: bytes) -> Text:
-    """What ``-f`` says, as kcat has it; ``null`` stands for a key or value that is none."""
+    """Returns a formatter for the argument of ``-f``, as in kcat; ``null`` is printed for null keys and values."""
     tokens = [_token(found, null) for found in _TOKEN.finditer(text)]
     return lambda message: b"".join(token(message) for token in tokens)
 
 
 def delimited(key_delimiter: str | None, delimiter: str, *, null: bytes) -> Text:
-    """The value, behind the key where there is a delimiter for it."""
+    """Returns a formatter of values, each preceded by its key if ``key_delimiter`` is given."""
     end = escaped(delimiter)
     if key_delimiter is None:
         return lambda message: _or(message.value, null) + end
@@ -63,12 +63,12 @@ def delimited(key_delimiter: str | None, delimiter: str, *, null: bytes) -> Text
 
 
 def escaped(text: str) -> bytes:
-    r"""``\n``, ``\t`` and ``\x01`` are what they are in C."""
+    r"""Replaces ``\n``, ``\t`` and ``\x01`` as C does."""
     return b"".join(_literal(found) for found in _TOKEN.finditer(text))
 
 
 def as_json(message: Message) -> bytes:
-    """A line; keys and values that are no UTF-8 come as ``key_base64`` and ``payload_base64``."""
+    """Formats a line of JSON; keys and values that are not UTF-8 become ``key_base64`` and ``payload_base64``."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,
@@ -102,7 +102,7 @@ def _token(found: re.Match[str], null: bytes) -> Text:
         return lambda _: literal
     field = _FIELDS.get(found[1])
     if field is None:
-        raise typer.BadParameter(f"--format: %{found[1]} is none of {', '.join(f'%{name}' for name in _FIELDS)}")
+        raise typer.BadParameter(f"--format: %{found[1]} is not one of {', '.join(f'%{name}' for name in _FIELDS)}")
     return lambda message: _or(field(message), null)
 
 

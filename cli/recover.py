@@ -1,4 +1,4 @@
-"""``commitlog recover``: logs into order after a crash."""
+"""``commitlog recover``: recovers logs after a crash."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, LogDir
 from pyspark_commitlog.cli.maintenance import Asked, Config, Topics, maintain
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; verify, and tell what recovery would find.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; verify, and print what recovery would find.")]
 
 
 def recover(
     *, log_dir: LogDir, topics: Topics = None, config: Config = None, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
-    """Bring logs into order after a crash, as opening them to write does.
+    """Recover logs after a crash, as opening them for writing does.
 
-    What at the end of a log is not whole, and so was never acknowledged, is cut off; unfinished compactions are ended
-    or undone, and missing indexes made. What was acknowledged is never cut: damage there is told, the log is left as it
-    is, and the exit code is 3.
+    An incomplete end of a log, which was never acknowledged, is cut off; unfinished compactions are completed or
+    undone, and missing indexes are rebuilt. Acknowledged records are never cut: if they are damaged, this is reported,
+    the log is not changed, and the exit code is 3.
     """
     maintain("recover", Asked(log_dir, topics, config, as_json, dry_run), storage.recover_partitions)

@@ -1,4 +1,4 @@
-"""Where ``commitlog groups --reset-offsets`` resets to: the scenarios of ``kafka-consumer-groups``."""
+"""The targets of ``commitlog groups --reset-offsets``: the scenarios of ``kafka-consumer-groups``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from pyspark_commitlog.cli.arguments import parse_instant
 from pyspark_commitlog.cli.flags import flag
 from pyspark_commitlog.cli.output import fail
 
-# The new offset in a log, given the one that is committed, or None. Quoted: not every command is to load the engine.
+# Takes a log and its committed offset, or None; returns the new one. Quoted, so that importing this loads no engine.
 Target = Callable[["storage.LogReader", int | None], int]
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-UNQUOTED_MAX, FIRST_UNQUOTED = 24, "-"  # of a text without quotes in Jackson's CSV: length, and first character
+UNQUOTED_MAX, FIRST_UNQUOTED = 24, "-"  # Jackson's CSV: the longest text, and the lowest character, without quotes
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 def target(**given: Any) -> Target | Path:
-    """What one of the flags asks for, given by name; None, or False, where one is absent. A path: a file says it."""
+    """Returns the target of the one flag that is given, or the path of ``--from-file``.
+
+    ``given``: all flags by name; an absent one is None or False.
+    """
     present = [(flag(name), value) for name, value in given.items() if value is not None and value is not False]
     if len(present) != 1:
         raise typer.BadParameter(f"--reset-offsets needs exactly one of {', '.join(map(flag, given))}")
@@ -36,9 +39,10 @@ def target(**given: Any) -> Target | Path:
 
 
 def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
-    """Offsets by group and partition, from a file that ``--export`` wrote: ``topic,partition,offset`` of one group.
+    """Reads offsets by group and partition from a file that ``--export`` wrote.
 
-    Rows of several groups begin with the group. Those of others than ``groups`` are passed over, as by Kafka's tool.
+    Its rows are ``topic,partition,offset`` for one group, and begin with the group if there are several. Rows of groups
+    not in ``groups`` are ignored, as by Kafka's tool.
     """
     found: dict[str, dict[tuple[str, int], int]] = {}
     try:
@@ -62,17 +66,17 @@ def _csv_row(row: Sequence[str], groups: Sequence[str], where: str) -> tuple[str
         fail(f"{where}: {','.join(row)!r} is not of the form {expected}")
 
 
-_OF_SEVERAL = "group,topic,partition,offset, as several groups need it"
+_OF_SEVERAL = "group,topic,partition,offset, which several groups need"
 
 
 def to_csv(rows: Iterable[tuple[str, str, int, int]], *, with_group: bool) -> str:
-    """Rows of group, topic, partition and offset as a file for ``--from-file``, of here and of Kafka's tool."""
+    """Formats rows of group, topic, partition and offset for ``--from-file``, here and in Kafka's tool."""
     shown = (row if with_group else row[1:] for row in rows)
     return "".join(",".join(map(_csv_cell, row)) + "\n" for row in shown)
 
 
 def _csv_cell(value: object) -> str:
-    """Quoted where Kafka's tool quotes, whose library looks for no more than is quick."""
+    """Quotes a cell if Kafka's tool does; its library quotes whatever a quick check cannot clear."""
     text = str(value)
     if isinstance(value, int) or (len(text) <= UNQUOTED_MAX and all(each >= FIRST_UNQUOTED for each in text)):
         return text
@@ -80,16 +84,16 @@ def _csv_cell(value: object) -> str:
 
 
 def within(log: storage.LogReader, offset: int) -> int:
-    """The nearest offset there is, as Kafka's tool takes it, and says so."""
+    """Returns the nearest offset in the log, as Kafka's tool does; prints a notice if that is another."""
     nearest = min(max(offset, log.log_start_offset), log.log_end_offset)
     if nearest != offset:
-        typer.echo(f"{log.context.directory}: offset {offset} is outside the log, {nearest} is taken", err=True)
+        typer.echo(f"{log.context.directory}: offset {offset} is outside the log; using {nearest}", err=True)
     return nearest
 
 
 def _shifted(log: storage.LogReader, current: int | None, by: int) -> int:
     if current is None:
-        fail(f"{log.context.directory}: --shift-by needs a committed offset, and the group has none here")
+        fail(f"{log.context.directory}: --shift-by needs a committed offset, but the group has none here")
     return within(log, current + by)
 
 
@@ -97,7 +101,7 @@ def _first_not_older(timestamp_ms: int) -> Target:
     def first(log: storage.LogReader, _: int | None) -> int:
         found = log.offset_for_timestamp(timestamp_ms, storage.Isolation.READ_UNCOMMITTED)
         if found is None:
-            typer.echo(f"{log.context.directory}: no record is so new, the log end is taken", err=True)
+            typer.echo(f"{log.context.directory}: no record is that new; using the log end", err=True)
         return log.log_end_offset if found is None else found.offset
 
     return first
@@ -122,12 +126,12 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
 
 
 def places(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
-    """``orders`` or ``orders:0,2`` among the partitions that are there."""
+    """Returns the existing partitions that ``orders`` or ``orders:0,2`` names; fails if one is missing."""
     name, _, numbers = text.partition(":")
     known = sorted(partition for topic, partition in there if topic == name)
     if not known:
         names = ", ".join(sorted({topic for topic, _ in there})) or "none"
-        fail(f"no {what} of topic {name!r}; there are those of {names}")
+        fail(f"no {what} of topic {name!r}; topics that have some: {names}")
     if not numbers:
         return [(name, partition) for partition in known]
     if not re.fullmatch(r"\d+(,\d+)*", numbers):
@@ -135,5 +139,5 @@ def places(text: str, there: Sequence[tuple[str, int]], what: str = "partitions"
     asked = [int(number) for number in numbers.split(",")]
     missing = [number for number in asked if number not in known]
     if missing:
-        fail(f"topic {name!r} has {what} {known}, none of {missing}")
+        fail(f"topic {name!r} has {what} {known}, but not {missing}")
     return [(name, partition) for partition in asked]

@@ -1,4 +1,4 @@
-"""``commitlog restore``: a log directory from a snapshot."""
+"""``commitlog restore``: creates a log directory from a snapshot."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from pyspark_commitlog.cli.output import print_json
 from pyspark_commitlog.cli.snapshot import facts
 
 From = Annotated[str, typer.Option("--from", help="The snapshot.")]
-LogDir = Annotated[str, typer.Option(help="The log directory to make; it is missing or empty.")]
+LogDir = Annotated[str, typer.Option(help="The log directory to create; it must be missing or empty.")]
 
 
 def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Make a log directory of a snapshot, which stays as it is: everything is copied.
+    """Create a log directory from a snapshot. Everything is copied; the snapshot does not change.
 
-    A snapshot of which a file is missing, or has another size than when it was taken, is refused. The files' contents
-    are not looked at: commitlog verify does that afterwards.
+    A snapshot is refused if a file is missing or has changed its size. File contents are not checked: run commitlog
+    verify afterwards.
 
-    What a streaming query wrote since the snapshot is missing, and the query does not write it again: its checkpoint is
-    newer. So it is refused here, until a checkpoint as old as the snapshot is put back, or the gap is accepted.
+    Records that a streaming query wrote after the snapshot are missing, and the query does not write them again,
+    because its checkpoint is newer. Its writes are therefore refused here until you restore a checkpoint as old as the
+    snapshot, or accept the gap.
     """
     log_dir = storage.local_path(log_dir)
     taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
@@ -43,13 +44,13 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
         typer.echo(f"writer {each.txn_app_id} has batches up to {each.newest_batch} in topic {each.topic}")
     if writers:
         typer.echo(
-            "a query whose checkpoint is newer is refused when it writes here, since the rows between would be "
-            "missing: put back a checkpoint of that time too, or do what the error says"
+            "a query with a newer checkpoint is refused when it writes here, because the rows in between would be "
+            "missing: restore a checkpoint of that time too, or follow the error message"
         )
 
 
 class _Writer(NamedTuple):
-    """How far a sink, or a named batch write, got with a topic."""
+    """The newest batch that a sink, or a named batch write, wrote to a topic."""
 
     txn_app_id: str
     topic: str
@@ -57,12 +58,12 @@ class _Writer(NamedTuple):
 
 
 def _writers(directory: str) -> Iterator[_Writer]:
-    """What is wrong with committed offsets does not undo what was restored."""
+    """Yields the writers found. Unreadable committed offsets are only reported: the directory is restored already."""
     try:
         with storage.LogManager.open(directory) as manager:
             groups = storage.GroupOffsets(manager).groups()
     except storage.LogStoreError as error:
-        typer.echo(f"how far writers got is not known: {error}", err=True)
+        typer.echo(f"cannot read how far writers got: {error}", err=True)
         return
     for group, offsets in groups.items():
         for (topic, _), committed in sorted(offsets.items()):

@@ -1,4 +1,4 @@
-"""Topics and partitions as Kafka's tools are told them: names, regular expressions, ``topic:0-2``."""
+"""Selection of topics and partitions as in Kafka's tools: names, regular expressions, ``topic:0-2``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RULE = re.compile(r"([^:]*)(?::(?:(\d+)|(\d*)-(\d*))?)?")
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression, or several with commas between them."""
+    """Compiles a regular expression, or several separated by commas."""
     try:
         return re.compile(text.strip().replace(",", "|"))
     except re.error as error:
@@ -24,7 +24,7 @@ def pattern(text: str) -> re.Pattern[str]:
 def matching(
     topics: Mapping[str, storage.TopicDescription], text: str | None, *, exclude_internal: bool = False
 ) -> list[storage.TopicDescription]:
-    """The topics that ``text`` names or matches, all without it; ends the command where there is none."""
+    """Returns the topics that ``text`` names or matches, or all if it is None; fails if it matches none."""
     named = pattern(".*" if text is None else re.escape(text) if text in topics else text)
     found = [
         topic
@@ -39,10 +39,10 @@ def matching(
 def matching_partitions(
     topics: Iterable[storage.TopicDescription], rules: Iterable[str] | None
 ) -> list[tuple[str, int]]:
-    """Partitions that one of ``rules`` takes, all without rules, by topic and number.
+    """Returns the partitions that match one of ``rules``, or all if it is None, by topic and number.
 
-    A rule is ``TOPICS``, ``TOPICS:3``, ``TOPICS:0-2`` (not 2), ``TOPICS:1-`` or ``:0``, where TOPICS is a name or a
-    regular expression, and nothing stands for all (GetOffsetShell's TopicPartitionFilter).
+    A rule is ``TOPICS``, ``TOPICS:3``, ``TOPICS:0-2`` (without 2), ``TOPICS:1-`` or ``:0``. TOPICS is a name or a
+    regular expression; an empty one matches all topics (GetOffsetShell's TopicPartitionFilter).
     """
     parsed = None if rules is None else [_rule(text) for text in rules]
     return [

@@ -1,4 +1,4 @@
-"""``commitlog snapshot``: a log directory as it is at one moment."""
+"""``commitlog snapshot``: takes a snapshot of a log directory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, LogDir
 from pyspark_commitlog.cli.output import print_json
 
-To = Annotated[str, typer.Option("--to", help="Where to make it: a directory that is missing or empty.")]
+To = Annotated[str, typer.Option("--to", help="The directory to create; it must be missing or empty.")]
 
 
 def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
-    """Make a snapshot of all topics, those of groups and transactions too, at one moment.
+    """Take a snapshot of all topics at one moment, including those of groups and transactions.
 
-    On the same disk closed segments are hard links, which cost no room until the log lets them go; all else is copied.
-    Who writes waits meanwhile. A transaction is in it with all its partitions or with none. A broker must be stopped.
+    On the same disk, closed segments become hard links, which take no space until the log deletes the segments; all
+    else is copied. Writers wait until it is done. A transaction is included with all its partitions or with none. A
+    broker must be stopped.
     """
     with storage.LogManager.open(log_dir) as manager:
         taken = storage.take_snapshot(manager, to)
@@ -32,7 +33,7 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
 
 
 def facts(taken: storage.Snapshot) -> dict[str, Any]:
-    """What a program is told of a snapshot."""
+    """The facts about a snapshot that JSON output has."""
     return {
         "source": taken.source,
         "taken_at": taken.taken_at_ms,

@@ -1,4 +1,4 @@
-"""``commitlog topics``: the flags of ``kafka-topics``, on a log directory."""
+"""``commitlog topics``: ``kafka-topics`` on a log directory, with its flags."""
 
 from __future__ import annotations
 
@@ -20,19 +20,25 @@ COLUMNS = (
     Column("CONFIGS"),
 )
 
-List = Annotated[bool, typer.Option("--list", help="The names, one a line.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Partitions and configs of each topic.")]
-Create = Annotated[bool, typer.Option("--create", help="Make --topic.")]
-Alter = Annotated[bool, typer.Option("--alter", help="Give topics more partitions.")]
+List = Annotated[bool, typer.Option("--list", help="List names, one per line.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show partitions and configs of each topic.")]
+Create = Annotated[bool, typer.Option("--create", help="Create --topic.")]
+Alter = Annotated[bool, typer.Option("--alter", help="Add partitions to topics.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete topics with all their records.")]
-Partitions = Annotated[int | None, typer.Option(help="How many, with --create (1 without) and --alter.")]
-Config = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create; may be given again.")]
-TopicId = Annotated[str | None, typer.Option(help="With --describe: the topic that has this id, instead of --topic.")]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="No such topic is no failure.")]
-IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="That the topic is there is no failure.")]
-ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Without __consumer_offsets and its like.")]
-WithOverrides = Annotated[bool, typer.Option("--topics-with-overrides", help="Only topics with configs of their own.")]
-ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="There is one copy, whatever is asked for.")]
+Partitions = Annotated[int | None, typer.Option(help="With --create (default 1) and --alter: how many.")]
+Config = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create: set this config. Repeatable.")
+]
+TopicId = Annotated[str | None, typer.Option(help="With --describe: the topic with this id, instead of --topic.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")]
+ExcludeInternal = Annotated[
+    bool, typer.Option("--exclude-internal", help="Leave out internal topics such as __consumer_offsets.")
+]
+WithOverrides = Annotated[
+    bool, typer.Option("--topics-with-overrides", help="Select only topics with configs of their own.")
+]
+ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="Ignored: there is one copy.")]
 
 
 def topics(  # the flags are those of kafka-topics
@@ -55,16 +61,16 @@ def topics(  # the flags are those of kafka-topics
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """List, describe, make, enlarge and delete topics.
+    """List, describe, create, enlarge and delete topics.
 
-    Looking takes no lock, so a running broker's directory may be looked at; changing it waits until the broker is
-    stopped. What a broker keeps as configs of a topic is not in its log directory: only configs set here are shown.
+    Listing and describing take no lock, so they are safe on a running broker's directory; changes are refused while the
+    broker runs. A broker does not store the configs of topics in its log directory: only configs set here are shown.
     """
     action = only(list=list_topics, describe=describe, create=create, alter=alter, delete=delete)
     if topic is None and action in ("--create", "--alter", "--delete"):
         raise typer.BadParameter(f"{action} needs --topic")
     if topic_id is not None and (not describe or topic is not None):
-        raise typer.BadParameter("--topic-id goes with --describe, and without --topic")
+        raise typer.BadParameter("--topic-id needs --describe, and excludes --topic")
     with storage.LogManager.open(log_dir, create=create) as manager:
         if create:
             _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
@@ -72,7 +78,7 @@ def topics(  # the flags are those of kafka-topics
         there = manager.topics()
         if if_exists and topic_id is None and topic not in there:
             return
-        is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never means internal topics
+        is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never selects internal topics
         found = matching(there, topic, exclude_internal=exclude_internal or is_risky)
         if topic_id is not None:
             found = _with_id(manager, found, topic_id, may_be_missing=if_exists)
@@ -158,7 +164,7 @@ def _create(
         return
     configs = parse_pairs("--config", pairs)
     if "." in name or "_" in name:
-        typer.echo("a topic whose name differs only by '.' and '_' could not be told from it in metrics", err=True)
+        typer.echo("in metrics, topics whose names differ only in '.' and '_' cannot be told apart", err=True)
     if is_dry:
         typer.echo(f"would create topic {name}")
         return
@@ -167,9 +173,12 @@ def _create(
 
 
 def _describe_internal(manager: storage.LogManager, name: str, partitions: int | None, *, is_dry: bool) -> None:
-    """A broker made the topic, and only its own metadata has the number of partitions: it is noted, none is made."""
+    """Notes the number of partitions of a topic that a broker created; only the broker's metadata has it.
+
+    Creates no partition.
+    """
     if partitions is None:
-        raise typer.BadParameter(f"{name} is here: say with --partitions how many the broker gave it")
+        raise typer.BadParameter(f"{name} exists; give the number of its partitions on the broker with --partitions")
     here = len(manager.partitions_found(name))
     if is_dry:
         typer.echo(f"would note that topic {name} has {partitions} partitions, of which {here} are here")
@@ -185,11 +194,11 @@ def _alter(
     manager: storage.LogManager, found: Sequence[storage.TopicDescription], partitions: int | None, *, is_dry: bool
 ) -> None:
     if partitions is None:
-        raise typer.BadParameter("--alter needs --partitions; configs are altered by commitlog configs")
+        raise typer.BadParameter("--alter needs --partitions; to alter configs, use commitlog configs")
     for topic in found:
         storage.add_partitions(manager, topic.name, partitions, dry_run=is_dry)
         if is_dry:
-            typer.echo(f"would give topic {topic.name} {partitions} partitions, it has {len(topic.partitions)}")
+            typer.echo(f"would enlarge topic {topic.name} to {partitions} partitions; it has {len(topic.partitions)}")
         else:
             typer.echo(f"topic {topic.name} has {partitions} partitions")
 

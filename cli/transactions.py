@@ -1,4 +1,4 @@
-"""``commitlog transactions``: which transactions are open, what readers wait for, and the end of those that hang."""
+"""``commitlog transactions``: shows open transactions and what they hold back, and aborts those that hang."""
 
 from __future__ import annotations
 
@@ -28,11 +28,16 @@ COLUMNS = (
 )
 
 FindHanging = Annotated[bool, typer.Option("--find-hanging", help="Show only those that no coordinator will end.")]
-Abort = Annotated[bool, typer.Option("--abort", help="End the one that begins at --start-offset of a partition.")]
-Partition = Annotated[int | None, typer.Option(help="With --topic: only this one.")]
-StartOffset = Annotated[int | None, typer.Option(help="With --abort: where the transaction begins, FIRST-OFFSET.")]
+Abort = Annotated[
+    bool, typer.Option("--abort", help="Abort the transaction that begins at --start-offset of a partition.")
+]
+Partition = Annotated[int | None, typer.Option(help="With --topic: only this partition.")]
+StartOffset = Annotated[int | None, typer.Option(help="With --abort: the FIRST-OFFSET of the transaction.")]
 MaxTimeout = Annotated[
-    int, typer.Option("--max-transaction-timeout", help="With --find-hanging: younger ones are left out; minutes.")
+    int,
+    typer.Option(
+        "--max-transaction-timeout", help="With --find-hanging: leave out transactions younger than this, in minutes."
+    ),
 ]
 
 
@@ -48,16 +53,18 @@ def transactions(  # the flags are those of kafka-transactions
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the open transactions of a log directory, the oldest first, with a row for each partition they wrote to.
+    """Show the open transactions of a log directory, oldest first, one row per partition they wrote to.
 
-    HELD-BACK is how many offsets readers of committed records wait for because of the transaction; '-' where they wait
-    for another one. States: Ongoing; PrepareCommit and PrepareAbort are decided, and end when the query starts again or
-    retention comes; Superseded: its producer went on; Unknown: no transactional id has its producer, a broker's whose
-    __transaction_state is not here. Retention ends what is older than its timeout and nobody's, but for Unknown ones.
-    Takes no lock, so a running broker's directory may be looked at.
+    HELD-BACK is the number of offsets that readers of committed records wait for because of the transaction; '-' if
+    they wait for another one first. States: Ongoing; PrepareCommit and PrepareAbort, decided, and completed when the
+    query restarts or retention runs; Superseded, its producer has moved on; Unknown, no transactional id has its
+    producer, as for a broker whose __transaction_state is not here. Retention ends transactions that exceed their
+    timeout and have no running owner, except Unknown ones. Showing takes no lock, so it is safe on a running broker's
+    directory.
 
-    A transaction hangs where no coordinator will write its marker: --abort does, once its producer surely writes no
-    more. One that a coordinator still ends is refused. The broker must be stopped then.
+    A transaction hangs if no coordinator will write its marker. Use --abort to write it, once you are sure that its
+    producer has stopped; the broker must be stopped, too. If a coordinator will still end the transaction, --abort is
+    refused.
     """
     if abort and find_hanging:
         raise typer.BadParameter("--abort and --find-hanging exclude each other")
@@ -83,7 +90,7 @@ def transactions(  # the flags are those of kafka-transactions
 def _warn_of_missing(manager: storage.LogManager) -> None:
     for missing in (storage.TransactionStates(manager).missing(), storage.GroupOffsets(manager).missing()):
         if missing is not None:
-            typer.echo(f"commitlog: {missing}; what lies there is not known", err=True)
+            typer.echo(f"commitlog: {missing}; transactions stored there are not known", err=True)
 
 
 def _abort(
@@ -107,7 +114,7 @@ def _abort(
 def _within(
     found: list[storage.OpenTransaction], topic: str | None, partition: int | None
 ) -> list[storage.OpenTransaction]:
-    """Those with records in the topic, or the partition, that were asked for; all where neither was."""
+    """Returns the transactions with records in the topic or partition; all if no topic is given."""
     if topic is None:
         return found
     parts = (
@@ -127,7 +134,7 @@ def _rows(found: storage.OpenTransaction) -> Iterator[tuple[object, ...]]:
 
 
 def held_back(place: storage.OpenPartition) -> int | None:
-    """How many offsets wait for the transaction; None where they wait for another one first."""
+    """The number of offsets that wait for the transaction; None if they wait for another one first."""
     return place.log_end_offset - place.last_stable_offset if place.holds_back else None
 
 

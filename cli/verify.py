@@ -1,4 +1,4 @@
-"""``commitlog verify``: is every byte as it should be."""
+"""``commitlog verify``: checks every byte of a log directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_commitlog.cli.maintenance import Asked, Config, Topics, maintain
 def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_json: AsJson = False) -> None:
     """Check checksums, records, offsets, indexes, snapshots and checkpoints, each against the others.
 
-    Reads all, changes nothing and takes no lock: a running broker's directory may be checked. The exit code is 3 where
-    something is damaged or has to be rebuilt.
+    Reads everything, changes nothing and takes no lock, so it is safe on a running broker's directory. The exit code is
+    3 if anything is damaged or has to be rebuilt.
     """
     maintain("verify", Asked(log_dir, topics, config, as_json), storage.verify_partitions)

@@ -174,7 +174,7 @@ def test_on_a_terminal_progress_is_shown_and_the_result_the_same(command: str, d
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("verify", ("--topics", "takes no lock", "3 where")),
+        ("verify", ("--topics", "takes no lock", "3 if anything")),
         ("rebuild-index", ("--dry-run", "--wait", "--topics")),
         ("recover", ("--dry-run", "acknowledged", "--config")),
     ],

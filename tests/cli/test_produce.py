@@ -93,7 +93,7 @@ def test_the_last_line_that_was_taken_is_told_where_the_next_is_refused(director
     done = commitlog("produce", "--log-dir", directory, "-t", "small", stdin=b"fine\n" + b"x" * 300 + b"\n")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "record 1 alone makes a batch of" in done.stderr
-    assert "0 records before are in the log" in done.stderr
+    assert "0 records before this were appended" in done.stderr
     assert records(directory, "%s", topic="small") == []
 
 
@@ -115,7 +115,7 @@ def test_what_is_read_in_pieces_is_cut_at_delimiters_only() -> None:
     [
         pytest.param([], 2, "--topic", id="no topic"),
         pytest.param(["-t", "order"], 1, "did you mean 'orders'?", id="no such topic"),
-        pytest.param(["-t", "orders", "-p", "3"], 1, "has partitions [0, 1, 2], no 3", id="no such partition"),
+        pytest.param(["-t", "orders", "-p", "3"], 1, "has partitions [0, 1, 2], but not 3", id="no such partition"),
         pytest.param(["-t", "orders", "-D", ""], 2, "cannot be empty", id="nothing ends a record"),
         pytest.param(["-t", "orders", "-z", "rar"], 2, "zstd", id="no such codec"),
     ],

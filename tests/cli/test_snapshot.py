@@ -58,7 +58,7 @@ def test_restore_says_how_far_writers_are_in_it_and_what_becomes_of_newer_querie
     assert writer == {"txn_app_id": "ingest", "topic": "orders", "newest_batch": 3}
     told = commitlog(*restore).stdout.splitlines()
     assert told[1] == "writer ingest has batches up to 3 in topic orders"
-    assert told[2].startswith("a query whose checkpoint is newer is refused")
+    assert told[2].startswith("a query with a newer checkpoint is refused")
 
 
 def test_restore_is_done_where_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:
@@ -105,4 +105,4 @@ def test_wrong_use_says_what_is_right_and_makes_nothing(
 def test_help_says_what_is_linked_and_what_is_copied(command: str) -> None:
     done = commitlog(command, "--help")
     assert done.code == 0
-    assert {"snapshot": "hard links", "restore": "everything is copied"}[command] in " ".join(done.stdout.split())
+    assert {"snapshot": "hard links", "restore": "Everything is copied"}[command] in " ".join(done.stdout.split())

@@ -122,7 +122,7 @@ def test_a_dry_run_changes_nothing(directory: str) -> None:
         )
     ]
     assert told[0] == "would create topic new\n"
-    assert told[1] == "would give topic orders 9 partitions, it has 2\n"
+    assert told[1] == "would enlarge topic orders to 9 partitions; it has 2\n"
     assert [line.partition(":")[0] for line in told[2].splitlines()] == [
         "would delete topic orders",
         "would delete topic other",
@@ -210,7 +210,7 @@ def test_the_number_of_partitions_that_a_broker_gave_an_internal_topic_is_noted(
     done = commitlog(*create, "--partitions", 2)
     assert (done.code, "2 partitions, and number 2 is here" in done.stderr) == (1, True)
     done = commitlog(*create)
-    assert (done.code, "say with --partitions how many" in done.stderr.replace("\n", " ")) == (2, True)
+    assert (done.code, "give the number of its partitions" in done.stderr.replace("\n", " ")) == (2, True)
     assert commitlog(*create, "--partitions", 8).stdout == f"Noted {said}.\n"
     with LogManager.open(str(tmp_path)) as manager:
         assert manager.topic(topic).partitions == tuple(range(8))
@@ -231,4 +231,4 @@ def test_a_topic_is_described_by_its_id(tmp_path: Path) -> None:
     assert (missing.code, f"no topic has the id '{'A' * 22}'" in missing.stderr) == (1, True)
     assert commitlog(*describe, "--topic-id", "A" * 22, "--if-exists") == (0, "", "")
     done = commitlog(*describe, "--topic-id", topic_id, "--topic", "b")
-    assert (done.code, "--topic-id goes with --describe" in done.stderr) == (2, True)
+    assert (done.code, "--topic-id needs --describe" in done.stderr) == (2, True)
