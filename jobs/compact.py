@@ -1,8 +1,8 @@
-"""Compaction: of each key the newest record stays: ``spark-submit jobs/compact.py --log-dir DIR [--topics NAMES]``.
+"""Keeps only the newest record of each key: ``spark-submit jobs/compact.py --log-dir DIR [--topics NAMES]``.
 
-One task a log. Logs are chosen as Kafka's cleaner does, by min.cleanable.dirty.ratio and max.compaction.lag.ms, the
-dirtiest first; of the others the report says why they were not. Memory of a task: log.cleaner.dedupe.buffer.size.
-Exit code 0: all is well, 2: a log is damaged and was left alone, 1: anything else (locked, unknown topic, disk).
+One task per log. Logs are chosen as Kafka's cleaner does, by min.cleanable.dirty.ratio and max.compaction.lag.ms, the
+dirtiest first; the report says why the others were not chosen. A task needs log.cleaner.dedupe.buffer.size of memory.
+Exit code 0: all is well, 2: a log is damaged and was not changed, 1: anything else (locked, unknown topic, disk).
 """
 
 from __future__ import annotations

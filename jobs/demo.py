@@ -1,4 +1,4 @@
-"""``make demo``: the flights of 2013 into a topic by the job ``ingest.py``, read back and compared."""
+"""``make demo``: writes the flights of 2013 to a topic with the job ``ingest.py``, reads them back and compares."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     settings = Settings.load(CONFIG)
     console.print("A topic is a log in partitions: rows are only added at the end, and each has a number, its offset.")
-    console.print(f"\n[bold]1. Input[/]: 336,776 flights that left New York in 2013, a file a month, in {INPUT}")
+    console.print(f"\n[bold]1. Input[/]: 336,776 flights that left New York in 2013, one file per month, in {INPUT}")
     flights.split_by_month(INPUT)
     with SPARK_LOG.open("w") as errors:
         console.print(f"\n[bold]2. Write[/]: spark-submit jobs/ingest.py, into topic flights in {settings.log_dir}")
         code = submit([ROOT / "jobs/ingest.py", "--config", CONFIG], ROOT / "conf", errors)
         if code:
-            console.print(f"The job ended with code {code}; see {SPARK_LOG}. The next make demo goes on from here.")
+            console.print(f"The job ended with exit code {code}; see {SPARK_LOG}. The next make demo resumes here.")
             return code
         console.print('\n[bold]3. Read back[/]: spark.read.format("commitlog").option("subscribe", "flights")')
         os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")

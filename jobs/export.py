@@ -1,10 +1,11 @@
-"""A topic into a Delta table, or the changes of a Delta table into a topic, each record once: docs/tables.md.
+"""Copies a topic to a Delta table, or the changes of a Delta table to a topic, each record once: docs/tables.md.
 
     spark-submit jobs/export.py to-table --log-dir DIR --topic flights --table PATH --checkpoint DIR
     spark-submit jobs/export.py to-topic --table PATH --log-dir DIR --topic flights --checkpoint DIR
 
-All there is now, or with --every what comes, too. Stop it when you like (Ctrl-C, SIGTERM): it ends the micro-batch in
-hand, and goes on with the next one when started again. Exit code 0: all is there, or it was stopped, 1: anything else.
+Copies all there is now; with --every, also what is added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the
+current micro-batch, and resumes with the next one when started again. Exit code 0: everything was copied, or it was
+stopped, 1: anything else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark_commitlog.pipeline.maintenance import errors_apart
 from pyspark_commitlog.pipeline.streaming import run_available
 from pyspark_commitlog.storage import LogStoreError
 
-DONE = "All that there was is there."
+DONE = "Everything was copied."
 
 
 def main() -> int:
@@ -32,13 +33,13 @@ def main() -> int:
         except (LogStoreError, PySparkException) as error:
             print(f"export: {error}{advice(options, error)}", file=sys.stderr)
             return 1
-        print(DONE if finished else "Stopped between two micro-batches; the next run goes on there.")
+        print(DONE if finished else "Stopped between two micro-batches; the next run resumes there.")
         spark.stop()
         return 0
 
 
 def _tell(batch_id: int, _written: object) -> None:
-    print(f"  micro-batch {batch_id} is there", flush=True)
+    print(f"  micro-batch {batch_id} written", flush=True)
 
 
 if __name__ == "__main__":

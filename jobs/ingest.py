@@ -1,6 +1,6 @@
-"""Flights from CSV files into a topic, each file once: ``spark-submit jobs/ingest.py [--config conf/local.toml]``.
+"""Writes flights from CSV files to a topic, each file once: ``spark-submit jobs/ingest.py [--config conf/local.toml]``.
 
-Stop it when you like (Ctrl-C, SIGTERM): it ends the file in hand, and goes on with the next one when started again.
+Stop it at any time (Ctrl-C, SIGTERM): it finishes the current file, and resumes with the next one when started again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     spark = SparkSession.builder.appName(f"ingest {options.topic}").getOrCreate()
     records = flights.to_records(flights.read_stream(spark, options.input))
     finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", ProgressLines())
-    print("Every file is in the topic." if finished else "Stopped between two files; the next run goes on there.")
+    print("Every file is in the topic." if finished else "Stopped between two files; the next run resumes there.")
     spark.stop()
     sink.close()
     return 0
@@ -40,9 +40,9 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="conf/local.toml", help="settings (conf/local.toml)")
-    parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the CSV files (data/flights)")
-    parser.add_argument("--topic", default="flights", help="the topic to write (flights)")
+    parser.add_argument("--config", default="conf/local.toml", help="the settings file (%(default)s)")
+    parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the folder of CSV files (%(default)s)")
+    parser.add_argument("--topic", default="flights", help="the topic to write to (%(default)s)")
     return parser.parse_args()
 
 

@@ -1,10 +1,10 @@
-"""Topics between a running Kafka and a log directory, a task a partition: docs/mirroring.md.
+"""Mirrors topics between a running Kafka and a log directory, one task per partition: docs/mirroring.md.
 
     spark-submit jobs/mirror.py from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
     spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
 
-Each run goes on where the one before ended, however that ended; with --follow a run goes on until it is stopped. Exit
-code 0: all partitions are up to date, 1: anything else.
+Each run resumes where the one before ended, even if that failed; with --follow, a run continues until it is stopped.
+Exit code 0: all partitions are up to date, 1: anything else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
-    """Whether a partition could not be brought up to date."""
+    """Mirrors once. Returns whether a partition could not be brought up to date."""
     failed = False
     for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), tasks):
         failed |= mirrored.error is not None

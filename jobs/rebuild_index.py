@@ -1,7 +1,7 @@
-"""Rebuild of indexes and snapshots from the logs alone: ``spark-submit jobs/rebuild_index.py --log-dir DIR``.
+"""Rebuilds indexes and snapshots from the logs alone: ``spark-submit jobs/rebuild_index.py --log-dir DIR``.
 
-One task a segment. A log is read whole before anything of it is written, and left as it is where it is damaged. Exit
-code 0: all is well, 2: a log is damaged, 1: anything else (locked, a broker runs, unknown topic, disk).
+One task per segment. The whole log is read before anything is written; a damaged log is not changed. Exit code 0: all
+is well, 2: a log is damaged, 1: anything else (locked, a broker runs, unknown topic, disk).
 """
 
 from __future__ import annotations

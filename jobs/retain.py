@@ -1,7 +1,8 @@
-"""Retention: old segments go by time, size and log start offset: ``spark-submit jobs/retain.py --log-dir DIR``.
+"""Deletes old segments by time, size and log start offset: ``spark-submit jobs/retain.py --log-dir DIR``.
 
-One task a log. The report says what went and why, and what is kept, why and until when; --dry-run --as-of TIME says
-what would go by then. Exit code 0: all is well, 2: a log is damaged, 1: anything else (locked, unknown topic, disk).
+One task per log. The report says what was deleted and why, and what is kept, why and until when; with --dry-run --as-of
+TIME it says what would be deleted by then. Exit code 0: all is well, 2: a log is damaged, 1: anything else (locked,
+unknown topic, disk).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def main() -> int:
         action="append",
         default=[],
         metavar="GROUPS",
-        help="nothing goes that these consumer groups have not read; separated by commas, may be repeated",
+        help="keep what these consumer groups have not read; separated by commas, may be repeated",
     )
     with errors_apart():
         options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The steps of the demo, and what they show."""
+"""The steps of the demo and their output."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from pyspark_commitlog.storage import LogManager
 
 NEXT = """\
 Try next
-  make demo                                        again: nothing new to write, it goes on where it stopped
-  .venv/bin/commitlog dump-log --help              look at the bytes: every record batch of a segment file
-  ls data/log/flights-0                            the files themselves, as a Kafka broker names them
-  .venv/bin/python                                 and then, in Python:
+  make demo                                        run it again: it resumes where it stopped, with nothing to write
+  .venv/bin/commitlog dump-log --help              print every record batch of a segment file
+  ls data/log/flights-0                            list the files, which have the names a Kafka broker gives them
+  .venv/bin/python                                 read the topic in Python:
     from pyspark_commitlog.pipeline.session import spark_session
     flights = spark_session("try").read.format("commitlog").option("subscribe", "flights").load("data/log")
     flights.selectExpr("offset", "cast(key as string)", "cast(value as string)").show(5, False)
-  rm -r data                                       begin anew"""
+  rm -r data                                       start over"""
 
 
 def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
-    """Run ``job``, a program and its arguments, with spark-submit; stderr goes to ``errors``.
+    """Runs ``job``, a program and its arguments, with spark-submit; stderr goes to ``errors``. Returns its exit code.
 
-    Settings are those in ``conf``, workers run this Python.
-    Answers its exit code. It gets the signals this process gets, and ends in its own time.
+    Settings are those in ``conf``; workers run this Python. The job gets the signals that this process gets, and this
+    process waits for it to end.
     """
     command = [Path(sys.executable).with_name("spark-submit"), *job]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(conf)}
@@ -55,7 +55,7 @@ def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
 
 
 def _terminal_tells_all(_number: int, _frame: FrameType | None) -> None:
-    """Ctrl-C reaches every process of the terminal's foreground: nothing to pass on, only to wait for."""
+    """Does nothing: Ctrl-C reaches every foreground process of the terminal, so the job has it already."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def stderr_to(errors: TextIO) -> Iterator[None]:
 
 
 def show_partitions(console: Console, topic: str, frame: DataFrame, log_dir: str) -> None:
-    """A line a partition: what a reader finds in it, and what lies on the disk."""
+    """Prints one line per partition: what a reader finds in it, and its files on disk."""
     found = frame.groupBy("partition").agg(F.count("*"), F.min("offset"), F.max("offset"))
     by_partition = {row[0]: row[1:] for row in found.collect()}
     table = Table(
@@ -90,7 +90,7 @@ def show_partitions(console: Console, topic: str, frame: DataFrame, log_dir: str
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """What was compared, in words."""
+    """Prints the result of the comparison."""
     console.print(
         f"Compared with the files: {found.input_rows:,} rows in them, {found.topic_rows:,} records in the topic,\n"
         f"{found.missing:,} missing, {found.surplus:,} too many, "

@@ -1,7 +1,6 @@
-"""Maintenance by Airflow: put this file into its dags folder, once the paths are yours.
+"""Maintenance with Airflow: set the paths to yours, and put this file into Airflow's dags folder.
 
-A task fails by the exit code of its job: 2 where a log is damaged, 1 where anything else is wrong; the log of the task
-has the report.
+A task fails if its job's exit code is 2 (a log is damaged) or 1 (any other problem); the task's log has the report.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ HOME = "/opt/spark-commitlog"
 LOG_DIR = "/data/log"
 SUBMIT = ".venv/bin/spark-submit --conf spark.jars.packages="
 
-JOBS = {  # when, which job, and its options
+JOBS = {  # by DAG: the schedule, the job and its options
     "commitlog_retain": ("7 * * * *", "retain.py", "--wait --config log.retention.check.interval.ms=3600000"),
     "commitlog_compact": ("27 2 * * *", "compact.py", "--wait"),
     "commitlog_verify": ("47 3 * * 0", "verify.py", ""),
@@ -28,7 +27,7 @@ for name, (schedule, job, options) in JOBS.items():
         dag_id=name,
         schedule=schedule,
         start_date=datetime(2026, 1, 1),
-        catchup=False,  # maintenance that was missed is not made up for: the next run does it all
+        catchup=False,  # missed runs are not repeated: the next run does all the work
         max_active_runs=1,
         default_args={"retries": 1, "retry_delay": timedelta(minutes=10)},
         tags=["commitlog"],

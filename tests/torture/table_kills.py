@@ -28,7 +28,7 @@ SOURCE = "source"
 PARTITIONS = 3
 RECORDS = 3000
 MICRO_BATCH = 300  # records to the table; back, files of three such batches make one
-DONE = "All that there was is there."
+DONE = "Everything was copied."
 Row = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes | None, bytes | None], ...]]
 
 
