@@ -131,21 +131,22 @@ FAULTS = [
     Fault(
         15,
         "KAFKA-7866",
-        "The append to the transaction index fails after that to the log; the retry writes the same again.",
+        "The append to the transaction index fails after the append to the log; the retry writes the "
+        "same records again.",
         in_directory(test_log_appends.test_an_aborted_transaction_is_indexed_before_its_marker_is_written),
         (Mutation("log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
     ),
     Fault(
         30,
         "KAFKA-6492",
-        "A log is cut at an offset in an empty segment: an exception, and the partition is offline.",
+        "A log is truncated at an offset in an empty segment: an exception takes the partition offline.",
         in_directory(a_cut_in_an_empty_segment),
         (Mutation("segment:LogSegment.truncate_to", "if position is not None:", "if True:"),),
     ),
     Fault(
         32,
         "KAFKA-6683",
-        "The state of producers changes before the append succeeds; what was refused counts.",
+        "The state of producers changes before the append succeeds; rejected batches count.",
         by_itself(
             test_producers.test_an_append_that_is_not_applied_leaves_the_state_as_it_was, test_producers.Partition, True
         ),
@@ -160,14 +161,14 @@ FAULTS = [
     Fault(
         33,
         "KAFKA-7692",
-        "The sequence of a producer goes from 2^31 - 1 to 0: an exception.",
+        "The sequence of a producer wraps from 2^31 - 1 to 0: an exception.",
         by_itself(test_producers.test_sequences_wrap_within_and_between_batches, test_producers.Partition),
         (Mutation("producers:ProducerBatch.first_sequence", " % (INT32_MAX + 1)", ""),),
     ),
     Fault(
         34,
         "KAFKA-9144",
-        "A producer that is known only by its markers is forgotten early; its next batch is out of order.",
+        "A producer that is known only by its markers is forgotten too early; its next batch is out of order.",
         by_itself(
             test_producers.test_a_producer_known_by_its_markers_only_lives_from_the_last_of_them,
             test_producers.Partition,
@@ -183,7 +184,7 @@ FAULTS = [
     Fault(
         37,
         "KAFKA-9807",
-        "A read takes the last stable offset while a transaction ends; aborted records come back.",
+        "A read determines the last stable offset while a transaction ends; aborted records are returned.",
         in_directory(a_reader_that_begins_before_a_commit_shows_nothing_aborted),
         (
             Mutation("reader:LogReader.records", "bound = self.end_offset(isolation)", "bound = self.log_end_offset"),
@@ -215,7 +216,7 @@ FAULTS = [
     Fault(
         49,
         "KAFKA-4576",
-        "A read near the end of a file as large as a segment can be comes short; the fetch breaks.",
+        "A read near the end of a file of the largest segment size is short; the fetch fails.",
         in_directory(a_read_at_the_end_of_a_file_of_more_than_two_gib),
         (
             Mutation("filesystem:LocalFile.read", "min(length, max(self.size() - position, 0))", "length"),
@@ -225,14 +226,14 @@ FAULTS = [
     Fault(
         51,
         "KAFKA-12153",
-        "A cut fails between the log end and the producers' state; the two no longer agree.",
+        "A truncation fails between the log end and the producers' state; the two no longer agree.",
         in_directory(interrupted_in_a_cut),
         (Mutation("log:Log.truncate_to", "with self._writing(), self._changing():", "with self._writing():"),),
     ),
     Fault(
         52,
         "KAFKA-10706",
-        "A log is cut at its end; epochs that begin there stay.",
+        "A log is truncated at its end; epochs that begin there stay.",
         in_directory(test_log_truncation.test_a_cut_at_the_end_or_behind_it_changes_nothing_but_drops_later_epochs),
         (
             Mutation(
@@ -245,7 +246,7 @@ FAULTS = [
     Fault(
         54,
         "KAFKA-7487",
-        "The dump tool tells of mismatches in a compacted log that is sound.",
+        "The dump tool reports mismatches in a sound compacted log.",
         by_itself(test_verify.test_a_compacted_log_is_recognized_without_its_config),
         (
             Mutation(

@@ -65,8 +65,8 @@ FAULTS = [
     Fault(
         10,
         "KAFKA-6264",
-        "A compacted segment spans more than 2^31 offsets, and its new files are renamed in an order that a crash "
-        "leaves unreadable.",
+        "A compacted segment spans more than 2^31 offsets, and its new files are renamed in an order "
+        "that a crash leaves unreadable.",
         on_disk(
             test_maintenance_faults.test_kafka_6264_records_more_than_an_int_apart_are_compacted_into_segments_that_can_hold_them
         ),
@@ -78,7 +78,7 @@ FAULTS = [
     Fault(
         11,
         "KAFKA-5413",
-        "A gap of more than 2^31 offsets within one group of segments ends the cleaner.",
+        "A gap of more than 2^31 offsets within one group of segments stops the cleaner.",
         on_disk(test_cleaner.test_kafka_5413_a_group_spans_no_more_offsets_than_a_segment_can),
         (
             Mutation("cleaner.ranges:group_segments", "<= INT32_MAX", "<= 2**62"),
@@ -88,8 +88,8 @@ FAULTS = [
     Fault(
         12,
         "KAFKA-20036",
-        "Compressed anew, the output no longer fits one segment; the entries of aborted transactions are taken along "
-        "to the wrong one, and aborted records are back.",
+        "Compressed again, the output no longer fits one segment; the entries of aborted transactions "
+        "move to the wrong one, and aborted records reappear.",
         on_disk(
             test_maintenance_faults.test_kafka_20036_aborted_data_stays_away_where_the_output_needs_several_segments
         ),
@@ -104,7 +104,7 @@ FAULTS = [
     Fault(
         16,
         "KAFKA-8351",
-        "A transaction lies in several groups of segments; its marker goes with the first.",
+        "A transaction is spread over several groups of segments; its marker is removed with the first group.",
         on_disk(
             test_maintenance_faults.test_kafka_8351_a_marker_stays_as_long_as_data_of_its_transaction_in_another_group,
             commit=False,
@@ -114,7 +114,7 @@ FAULTS = [
     Fault(
         17,
         "KAFKA-13727",
-        "A round that ends early forgets which transactions were aborted; their records are back.",
+        "A round that ends early forgets which transactions were aborted; their records reappear.",
         on_disk(test_maintenance_faults.test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back, 3),
         (
             Mutation(
@@ -127,14 +127,14 @@ FAULTS = [
     Fault(
         18,
         "KAFKA-14055",
-        "A record whose key is that of a marker supersedes the marker.",
+        "A record whose key equals that of a marker supersedes the marker.",
         on_disk(test_cleaner.test_kafka_14055_a_user_key_like_a_markers_key_deletes_no_marker),
         (Mutation(_KEPT, " | np.repeat(headers.is_control, counts)", ""),),
     ),
     Fault(
         19,
         "KAFKA-17076",
-        "The last batch of the cleaned part is dropped, and the log end goes back.",
+        "The last batch of the cleaned part is dropped, and the log end goes backwards.",
         on_disk(the_last_batch_tells_how_far_the_log_reaches),
         (Mutation(_REMEMBERED, "is_last & (table", "~is_last & is_last & (table"),),
     ),
@@ -148,7 +148,7 @@ FAULTS = [
     Fault(
         21,
         "KAFKA-8335",
-        "Every batch that a producer ever emptied is kept; the log grows for ever.",
+        "Every batch of a producer that was ever emptied is kept; the log grows forever.",
         on_disk(test_maintenance_faults.test_kafka_8335_emptied_batches_of_a_producer_do_not_pile_up),
         (
             Mutation(
@@ -161,14 +161,14 @@ FAULTS = [
     Fault(
         22,
         "KAFKA-5490",
-        "The last batch of a producer goes with its records; a retry is then written twice.",
+        "The last batch of a producer is removed with its records; a retry is then written twice.",
         on_disk(the_log_alone_knows_what_a_producer_wrote_last),
         (Mutation(_REMEMBERED, '(table["last_offset"] == state.last_offset)', "np.False_"),),
     ),
     Fault(
         23,
         "KAFKA-7385",
-        "Only emptied batches are left; the cleaner takes the largest offset of none.",
+        "Only empty batches remain; the cleaner takes the largest offset of an empty set.",
         on_disk(test_cleaner.test_kafka_7385_a_segment_of_empty_batches_only_is_read_and_cleaned_again),
         (
             Mutation(
@@ -181,7 +181,7 @@ FAULTS = [
     Fault(
         24,
         "KAFKA-8764",
-        "A hole where the dirty part begins; the cleaner ends every round where it began.",
+        "The dirty part begins with a gap; the cleaner ends every round where it began.",
         on_disk(a_dirty_part_without_a_record_that_counts_is_passed),
         (
             Mutation("cleaner.cleaning:_Round._note_read", "if len(last_offsets) and", "if False and"),
@@ -195,14 +195,14 @@ FAULTS = [
     Fault(
         25,
         "KAFKA-9826",
-        "The first dirty offset lies outside the log; the cleaner takes it, for ever.",
+        "The first dirty offset is outside the log; the cleaner keeps using it forever.",
         on_disk(test_cleaner.test_kafka_9826_a_checkpoint_outside_the_log_makes_all_of_it_dirty, 99),
         (Mutation("cleaner.ranges:cleanable", " or not start <= checkpointed <= log.log_end_offset", ""),),
     ),
     Fault(
         26,
         "KAFKA-6834",
-        "A batch larger than the read buffer ends the cleaner.",
+        "A batch larger than the read buffer stops the cleaner.",
         on_disk(test_cleaner.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
         (
             Mutation(
@@ -215,7 +215,7 @@ FAULTS = [
     Fault(
         27,
         "KAFKA-6854",
-        "A batch goes from the middle of a buffer that holds transactions; what stands behind it is taken wrongly.",
+        "A batch in the middle of a buffer with transactions is removed; what follows is copied wrongly.",
         on_disk(
             test_maintenance_faults.test_kafka_6854_a_batch_that_goes_between_others_of_one_buffer_takes_none_of_them_along
         ),
@@ -230,14 +230,14 @@ FAULTS = [
     Fault(
         28,
         "KAFKA-4298",
-        "Compressed batches that lose nothing are written anew, and wrongly.",
+        "Compressed batches that lose no record are rewritten, and wrongly.",
         on_disk(compressed_batches_that_lose_nothing_keep_their_bytes),
         (Mutation("cleaner.filtering:Filter._decide", "= Fate.COPIED", "= Fate.REBUILT"),),
     ),
     Fault(
         38,
         "KAFKA-9133",
-        "The log start lies above the base of the active segment; the cleaner throws, for all logs.",
+        "The log start offset is above the base offset of the active segment; the cleaner throws, for all logs.",
         on_disk(test_cleaner.test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean),
         (
             Mutation(
@@ -250,14 +250,14 @@ FAULTS = [
     Fault(
         40,
         "KAFKA-12840",
-        "Compaction is taken out of the policy while it works; half of a cleaned log is swapped in.",
+        "Compaction is removed from the policy while it runs; half of a cleaned log is swapped in.",
         on_disk(test_cleaner.test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was),
         (Mutation("cleaner.cleaning:_Round._clean_group", "self.check()", "pass"),),
     ),
     Fault(
         41,
         "KAFKA-7322",
-        "Retention deletes segments under a cleaner that works on them.",
+        "Retention deletes segments while the cleaner works on them.",
         on_disk(test_cleaner.test_kafka_7322_two_maintenance_jobs_never_work_on_one_log),
         (Mutation("shared_log:SharedLog.maintaining", "with take_maintenance_lock(self.context):", "if True:"),),
     ),

@@ -80,7 +80,7 @@ class Fault:
             return self.why_not
         path = self.scenario.__module__.replace(".", "/")
         changed = ", ".join(dict.fromkeys(f"`{mutation.function.replace(':', ': ')}`" for mutation in self.mutations))
-        return f"`{self.scenario.__qualname__}` in {path}.py; put back in {changed}"
+        return f"`{self.scenario.__qualname__}` in {path}.py; put back by changing {changed}"
 
 
 def in_directory(test: Callable[..., object], *arguments: object) -> Scenario:

@@ -175,7 +175,7 @@ FAULTS = [
     Fault(
         1,
         "KAFKA-1112",
-        "Killed while it wrote, a broker refuses to start.",
+        "A broker that is killed while writing refuses to start.",
         in_directory(test_log_appends.test_a_write_that_stops_half_way_is_cut_off),
         (
             Mutation(
@@ -188,7 +188,7 @@ FAULTS = [
     Fault(
         2,
         "KAFKA-3968",
-        "A new segment is made, its directory not synced; after a power cut it is missing as a whole.",
+        "A new segment's directory is not synced; after a power cut the whole segment is missing.",
         on_disk(a_rolled_segment_outlives_a_power_cut),
         (
             Mutation(
@@ -201,21 +201,22 @@ FAULTS = [
     Fault(
         3,
         "KAFKA-9892",
-        "A producer snapshot is written, not synced; a power cut leaves an older state, and batches are taken twice.",
+        "A producer snapshot is written but not synced; after a power cut an older state is used, and "
+        "batches are accepted twice.",
         on_disk(producers_outlive_a_power_cut_though_their_records_are_deleted),
         (Mutation("shared_log:SharedLog._roll", "sync=True", "sync=False"),),
     ),
     Fault(
         4,
         "KAFKA-10471",
-        "A crash while logs are loaded; the next start believes that the last stop was a clean one.",
+        "A crash happens while logs are loaded; the next start assumes a clean shutdown.",
         in_directory(test_manager.test_the_first_writer_takes_away_the_word_that_a_broker_stopped_cleanly),
         (Mutation("manager:LogManager._take_broker_lock", "is not None", "is None"),),
     ),
     Fault(
         5,
         "KAFKA-15375",
-        "A start fails half way and yet says that it stopped cleanly; recovery is left out.",
+        "A start fails half way but reports a clean shutdown; the next start skips recovery.",
         in_directory(opening_fails_half_way_and_moves_no_mark),
         (
             Mutation(
@@ -228,7 +229,7 @@ FAULTS = [
     Fault(
         6,
         "KAFKA-10101",
-        "Recovery moves the recovery point before what it recovered is synced; a second crash takes it.",
+        "Recovery advances the recovery point before the recovered data is synced; a second crash loses that data.",
         on_disk(what_recovery_found_is_synced_before_it_counts_as_synced),
         (Mutation("loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"),),
     ),
@@ -248,14 +249,14 @@ FAULTS = [
     Fault(
         8,
         "KAFKA-10432",
-        "Leader epoch 0 is passed over where epochs are rebuilt; logs are cut at wrong places.",
+        "Leader epoch 0 is skipped when epochs are rebuilt; logs are truncated at wrong offsets.",
         in_directory(epoch_zero_is_rebuilt),
         (Mutation("recovery:assign_epochs", "else -1", "else 0"),),
     ),
     Fault(
         9,
         "KAFKA-12520",
-        "A `.swap` at the start makes it throw the producers' snapshots away, and read everything again.",
+        "A `.swap` file found at the start makes it discard the producer snapshots and read everything again.",
         on_disk(a_swap_that_is_found_costs_no_snapshot),
         (
             Mutation(
@@ -268,7 +269,7 @@ FAULTS = [
     Fault(
         13,
         "KAFKA-7401",
-        "A `.swap` wholly below the log start; no start with it.",
+        "A `.swap` file wholly below the log start offset prevents every start.",
         on_disk(test_maintenance_faults.test_kafka_7401_a_swap_below_the_log_start_does_not_hinder_opening),
         (
             Mutation(
@@ -290,7 +291,7 @@ FAULTS = [
     Fault(
         31,
         "KAFKA-13603",
-        "The empty active segment lacks its index; the start fails, or makes it again and again.",
+        "The empty active segment lacks its index; the start fails, or creates it again and again.",
         in_directory(an_empty_active_segment_opens_whatever_it_lacks),
         (
             Mutation(
@@ -304,7 +305,7 @@ FAULTS = [
     Fault(
         35,
         "KAFKA-5249",
-        "While segments are recovered, a snapshot of the wrong offset is taken; what counts as a retry is wrong.",
+        "While segments are recovered, a snapshot of the wrong offset is used; retries are detected wrongly.",
         in_directory(a_snapshot_behind_what_a_crash_left_is_not_believed),
         (
             Mutation(
@@ -324,7 +325,7 @@ FAULTS = [
     Fault(
         55,
         "LIKAFKA-47870",
-        "A power outage leaves checkpoint files torn; the cluster cannot start.",
+        "A power outage leaves torn checkpoint files; the cluster cannot start.",
         in_directory(test_manager.test_a_damaged_checkpoint_costs_a_recovery_and_no_record),
         (
             Mutation(
@@ -335,7 +336,7 @@ FAULTS = [
     Fault(
         56,
         "KAFKA-6264 (b)",
-        "An index is `.cleaned`, its log is not there; the wrong files are swapped in.",
+        "An index is `.cleaned`, but its log is missing; the wrong files are swapped in.",
         in_directory(every_subset_of_suffixed_files_is_the_old_or_the_new_log),
         (Mutation("swaps:plan_swaps", "if first_cleaned is None or names.offset_in(name) < first_cleaned", "if True"),),
     ),

@@ -9,7 +9,7 @@ from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory,
 from tests.storage.test_retention_plan import four, gone, limits, log, segment
 
 GIB = 2**30
-NO_TIERS = "Segments lie in one place, the log directory: there is no remote tier, and no second copy to count. "
+NO_TIERS = "All segments are in the log directory: there is no remote tier, and no second copy to count. "
 
 
 def sizes_beyond_two_gib_count(_: Path) -> None:
@@ -35,7 +35,7 @@ FAULTS = [
     Fault(
         14,
         "KAFKA-12964",
-        "A delayed removal after a cut takes a new snapshot of the same name; the producers are forgotten.",
+        "A delayed deletion after a truncation removes a new snapshot of the same name; producers are forgotten.",
         in_directory(test_retention.test_a_delayed_removal_leaves_new_files_of_the_same_name),
         (
             Mutation(
@@ -48,7 +48,7 @@ FAULTS = [
     Fault(
         39,
         "KAFKA-7400",
-        "Of a compacted topic, segments below the log start are never deleted.",
+        "Segments of a compacted topic that are below the log start offset are never deleted.",
         on_disk(
             test_maintenance_faults.test_kafka_7400_segments_below_the_log_start_go_from_a_topic_that_is_only_compacted
         ),
@@ -63,7 +63,7 @@ FAULTS = [
     Fault(
         42,
         "KAFKA-3802",
-        "A restart or a copy sets the times of files anew; data is kept, or deleted, at the wrong time.",
+        "A restart or a copy resets the times of files; data is kept, or deleted, at the wrong time.",
         by_itself(test_retention_plan.test_the_time_of_a_file_means_nothing_where_records_have_one),
         (
             Mutation(
@@ -76,21 +76,21 @@ FAULTS = [
     Fault(
         43,
         "KAFKA-20732",
-        "Bytes that lie both here and in the remote tier are counted twice; data is deleted that should stay.",
+        "Bytes that are both local and in the remote tier are counted twice; data is deleted that should stay.",
         in_directory(test_retention.test_size_counts_every_segment_once),
         (Mutation("retention.facts:LogFacts.size", "sum(segment.size", "2 * sum(segment.size"),),
     ),
     Fault(
         44,
         "KAFKA-15479",
-        "A segment is considered twice for the size that is too much; more goes than should.",
+        "A segment is counted twice when a log exceeds its size limit; more is deleted than should be.",
         each_segment_is_counted_once,
         (Mutation("retention.policies:SizeRetention.judge", "situation.size - segment.size", "situation.size"),),
     ),
     Fault(
         45,
         "KAFKA-16511",
-        "A deletion is interrupted; segments of the remote tier stay for ever.",
+        "A deletion is interrupted; segments of the remote tier stay forever.",
         an_interrupted_deletion_is_finished_by_the_next_run,
         (
             Mutation("retention.applying:retain", "remove_deleted_files(context)", "pass"),
@@ -100,21 +100,21 @@ FAULTS = [
     Fault(
         46,
         "KAFKA-16890",
-        "After an unclean election segments of the remote tier overlap; the log start is wrong.",
+        "After an unclean election, segments of the remote tier overlap; the log start offset is wrong.",
         why_not=NO_TIERS
-        + "There is no election either; the log start is one number, and never goes back but by a cut.",
+        + "There is no election either; the log start offset is a single number, lowered only by a truncation.",
     ),
     Fault(
         47,
         "KAFKA-15401",
-        "A corrupt index is copied to the remote tier, which cannot be read.",
-        why_not=NO_TIERS + "An index is believed only where a sound batch lies at the position that it tells.",
+        "A corrupt index is copied to the remote tier, which then cannot be read.",
+        why_not=NO_TIERS + "An index entry is used only if a sound batch is at its position.",
     ),
     Fault(
         50,
         "KAFKA-5584",
-        "Sizes and positions are counted in 32 bits (also KAFKA-6292, KAFKA-6030); retention stops, or takes the "
-        "wrong segments.",
+        "Sizes and positions are counted in 32 bits (also KAFKA-6292, KAFKA-6030); retention stops, or "
+        "deletes the wrong segments.",
         sizes_beyond_two_gib_count,
         (
             Mutation(

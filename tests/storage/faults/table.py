@@ -1,4 +1,4 @@
-"""All 56 faults, and the page that tells them."""
+"""All 56 faults, and the page that lists them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ FAULTS: list[Fault] = sorted(
 )
 _HEAD = """# Faults that Kafka's log had
 
-Fifty-six faults of the log layer, by their numbers in Kafka's issue tracker. Each has a scenario that passes here and
-fails where the fault is put back: `tests/storage/faults` holds both, the scenario and the changed line of the engine,
-and `test_faults.py` runs each scenario with and without it. A few cannot arise, for the reason given.
+This page lists fifty-six faults of the log layer, with their numbers in Kafka's issue tracker. Each
+has a scenario in `tests/storage/faults` that passes here, and a changed line of the engine that puts
+the fault back; `test_faults.py` verifies that the scenario fails with that line. A few faults cannot
+occur here, for the reason given.
 
-`python -m tests.storage.faults > docs/known_faults.md` writes this page; a test compares it with the table.
+`python -m tests.storage.faults > docs/known_faults.md` generates this page; a test compares it with
+the table.
 
-| | issue | what happened there | here |
+| | issue | what happened in Kafka | here |
 | --- | --- | --- | --- |
 """
 
 
 def page() -> str:
-    """What docs/known_faults.md holds."""
+    """Return the text of docs/known_faults.md."""
     rows = (f"| {each.number} | {each.issue} | {each.story} | {each.held_by} |\n" for each in FAULTS)
     return _HEAD + "".join(rows)
