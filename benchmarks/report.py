@@ -1,4 +1,4 @@
-"""The results as people read them: a table on the terminal, and ``benchmarks/README.md`` with its plots."""
+"""Presents the results: a table on the terminal, and ``benchmarks/README.md`` with its plots."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ from benchmarks.results import PartResult
 from benchmarks.timing import Timing
 
 README = Path(__file__).with_name("README.md")
-COLUMNS = ("operation", "against", "reached", "asked", "aim", "", "ours", "theirs", "limit")
+COLUMNS = ("operation", "compared with", "result", "required", "goal", "", "ours", "theirs", "limit")
 RATIO_TEXTS = {Ratio.FASTER: "{:.2f}", Ratio.SLOWER: "{:.2f}", Ratio.EXTRA_MS: "{:.0f} ms"}
 SCALES = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")), "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))}
 
 _HEAD = """\
 # Benchmarks
 
-This project beside what one would take instead, on the same rows, in the same run: in turn (A B A B …), warm, the
-median of the rounds that count and in brackets the fastest and the slowest. Ratios count; seconds belong to the machine
-below. Unless said otherwise: 2,000,000 rows of 16-byte keys and 100-byte values, 4 partitions, Spark `local[2]`. What
-is tuned, and writes in streams, is set beside ours tuned (docs/tuning.md), all else beside ours as it comes.
+These benchmarks compare this project with its alternatives, on the same rows and in the same run. The
+programs run in turn (A B A B …), warm. Each cell has the median of the counted rounds, with the
+fastest and the slowest round in brackets. Ratios are what matters; times depend on the machine below.
+Unless stated otherwise: 2,000,000 rows with 16-byte keys and 100-byte values, 4 partitions, Spark
+`local[2]`. Where the alternative is tuned, and for streaming writes, our side is tuned too
+(docs/tuning.md); otherwise our side has its defaults.
 
 ```
-make bench                                   everything, and this page; half an hour to one and a half
-make bench BENCH_ARGS="reading compaction"   these parts only; the other rows stay as they were
+make bench                                   run everything and write this page; 30 to 90 minutes
+make bench BENCH_ARGS="reading compaction"   run these parts only; other rows keep their results
 ```
 
-`≥`: theirs / ours. `≤`: ours / theirs. `+ ≤`: ours - theirs. *Limit* is what ours cannot do without, at the speeds
-that this machine had in the same run (see the end): checksums, copies, codec, syncs, a floor measured beside it.
+*Result* is theirs / ours if *required* has `≥`, ours / theirs if it has `≤`, and ours - theirs if it has
+`+ ≤`; *goal* is a stricter target. *Limit* is the least time that our side can take at the speeds which
+this machine reached in the same run (listed at the end): checksums, copies, codec and syncs, or a floor
+measured alongside.
 """
 
 
 def amount_text(amount: float, unit: str) -> str:
-    """Three digits: 1.49 s, 13.6 ms, 232 MB."""
+    """The amount with three digits: 1.49 s, 13.6 ms, 232 MB."""
     scales = SCALES[unit]
     factor, name = next((scale for scale in scales if abs(amount) >= scale[0]), scales[-1])
     value = amount / factor
@@ -52,10 +56,10 @@ def terminal_table(title: str, result: PartResult) -> Table:
 
 
 def write_readme(results: Mapping[str, PartResult], path: Path = README) -> None:
-    """The page and, beside it, a plot of each thing that grows."""
+    """Write the page and, beside it, a plot of each series of growing size."""
     sections = [_HEAD, _markdown(COLUMNS, (row for result in results.values() for row in _rows(result)))]
     sections += _growth(results.values(), path.parent)
-    sections += ["## Measured on\n", _runs(results), *_machines(results.values())]
+    sections += ["## Runs and machine\n", _runs(results), *_machines(results.values())]
     path.write_text("\n".join(sections), encoding="utf-8")
 
 
@@ -104,19 +108,19 @@ def _runs(results: Mapping[str, PartResult]) -> str:
         )
         for name, result in results.items()
     )
-    return _markdown(("part", "at (UTC)", "commit", "rounds", "took"), rows)
+    return _markdown(("part", "measured at (UTC)", "commit", "rounds", "duration"), rows)
 
 
 def _machines(results: Iterable[PartResult]) -> list[str]:
-    """The newest run's machine, versions and speeds."""
+    """Tables of the machine, versions and speeds of the newest run."""
     newest = max(results, key=lambda result: result.measured_at)
     versions = {name: version for name, version in newest.versions.items() if name != "spark-commitlog"}
     speeds = ((name, _speed(name, each)) for name, each in newest.limits.items() if name != FLOOR)
     return [
         _markdown(("machine", ""), newest.machine.items()),
         _markdown(("version", ""), versions.items()),
-        "Speeds of one core; codecs on batches of 256 KiB of the values' words, bytes counted before compression:\n",
-        _markdown(("work", "speed"), speeds),
+        "Speeds of one core. Codecs ran on batches of 256 KiB of the words in the values; bytes are uncompressed:\n",
+        _markdown(("operation", "speed"), speeds),
     ]
 
 
