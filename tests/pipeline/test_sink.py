@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -135,6 +136,13 @@ class Query:
 
     def content(self) -> list[int]:
         return values(self.spark, self.log_dir)
+
+
+def await_checkpoint() -> None:
+    """Until the thread that goes on in the log directory when a batch was written has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "commitlog checkpoint":
+            thread.join()
 
 
 def test_batches_are_appended_and_told_partition_by_partition(spark: SparkSession, log_dir: str) -> None:
@@ -356,8 +364,9 @@ class TestCheckpointAndLogThatDoNotFit:
 
         def set_back(frame: DataFrame, batch_id: int) -> None:
             write(frame, batch_id)
+            await_checkpoint()
             if batch_id == 0:
-                shutil.copytree(query.log_dir, query.log_dir + ".old", ignore=shutil.ignore_patterns("*.tmp", ".*"))
+                shutil.copytree(query.log_dir, query.log_dir + ".old")
             if batch_id == 1:
                 shutil.rmtree(query.log_dir)
                 os.rename(query.log_dir + ".old", query.log_dir)

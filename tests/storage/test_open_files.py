@@ -136,14 +136,14 @@ def test_a_file_in_use_is_not_closed(many: list[File], tmp_path: Path, monkeypat
     def slow(descriptor: int, length: int, position: int) -> bytes:
         if threading.current_thread() is not threading.main_thread():
             reading.set()
-            assert opened.wait(10)
+            assert opened.wait(60)
         return pread(descriptor, length, position)
 
     monkeypatch.setattr(os, "pread", slow)
     found: list[bytes] = []
     thread = threading.Thread(target=lambda: found.append(bytes(wanted.read(0, 3))))
     thread.start()
-    assert reading.wait(10)
+    assert reading.wait(60)
     for n, file in enumerate(many[1:], 1):
         assert bytes(file.read(0, 3)) == b"%03d" % n
     opened.set()
