@@ -19,6 +19,7 @@ from pyspark_commitlog.storage import (
     LogConfig,
     LogManager,
     TopicDescription,
+    check_takes_records,
     check_whole,
     target_compression,
 )
@@ -112,8 +113,12 @@ class Targets:
         producer: Mapping[str, object] | None = None,
         bad_records: str | None = None,
     ) -> Self:
-        """Raises InvalidConfigError naming what is wrong in itself: nothing is looked at on the disk."""
+        """Raises InvalidConfigError naming what is wrong in itself, PolicyViolationError for an internal topic: nothing
+        is looked at on the disk.
+        """
         names = _names(topic, topics)
+        for name in (*names, bad_records or ""):
+            check_takes_records(name)
         own = {name: str(value) for name, value in (configs or {}).items()}
         for name in own:
             if name in ("batch.size", "partitioner.class", "transaction.timeout.ms"):

@@ -78,6 +78,7 @@ from .group_states import GroupMember as GroupMember
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
 from .internal_topics import INTERNAL_TOPICS as INTERNAL_TOPICS
+from .internal_topics import check_takes_records as check_takes_records
 from .kernels.murmur2 import partitions_of as partitions_of
 from .lag import GroupLags as GroupLags
 from .lag import LogFigures as LogFigures

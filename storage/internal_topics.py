@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,11 +16,20 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
 _OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which this engine neither writes nor reads
+# Names by default of what Schema Registry and other tools of Confluent, Connect, MirrorMaker and Streams keep for ever.
+_OF_A_TOOL = re.compile(
+    r"_.*|.*connect-?(configs|offsets|status)|mm2-.*\.internal|.*\.checkpoints\.internal|.*-changelog"
+)
 
 
 def is_internal(topic: str) -> bool:
     """Whether only its name chooses a topic for maintenance: never a pattern, nor "all"."""
     return topic in INTERNAL_TOPICS or topic in _OF_A_BROKER
+
+
+def is_state_of_a_tool(topic: str) -> bool:
+    """Whether a topic has a name by which a tool keeps its state, compacted: nothing of that may go by its age."""
+    return not is_internal(topic) and _OF_A_TOOL.fullmatch(topic) is not None
 
 
 def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -51,3 +61,15 @@ def check_changeable(topic: str, what: str) -> None:
             f"topic {topic!r} is internal, and {what} is refused: it keeps the progress of queries and groups, or the "
             "decisions on transactions. To forget a group, use commitlog groups --delete"
         )
+    if is_internal(topic):
+        raise PolicyViolationError(
+            f"topic {topic!r} is internal, and {what} is refused: a broker keeps its own state there"
+        )
+
+
+def check_takes_records(topic: str) -> None:
+    """Raise PolicyViolationError where records of users are to go into an internal topic; a broker refuses it, too.
+
+    Whoever reads it takes each record for one of a coordinator: a wrong one hides the progress that lies beside it.
+    """
+    check_changeable(topic, "to write records into it")

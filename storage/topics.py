@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import read_file, remove_tree
 from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, check_changeable
+from pyspark_commitlog.storage.internal_topics import check_changeable, is_internal
 from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.open_files import OPEN_FILES
@@ -134,7 +134,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
 def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
     """Raise PolicyViolationError for an internal topic with records: they are the progress of queries and groups."""
-    if topic.name in INTERNAL_TOPICS and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
+    if is_internal(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
         check_changeable(topic.name, "its deletion")
 
 

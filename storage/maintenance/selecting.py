@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
 from pyspark_commitlog.storage.filesystem import read_file
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.given_settings import completed, ungiven
-from pyspark_commitlog.storage.internal_topics import check_stays_compacted
+from pyspark_commitlog.storage.internal_topics import POLICY_KEY, check_stays_compacted
 from pyspark_commitlog.storage.maintenance.settings import Chosen, ConfigOverrides, Partition
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.topics_file import Known, TopicDescription
@@ -86,8 +86,15 @@ class _Settings:
             topic = completed(topic, self._of_broker)
             overrides = replace(overrides, broker={**self._of_broker.broker, **overrides.broker})
         missing = ungiven(topic, overrides.topic, overrides.broker)
-        is_ours = topic.known is Known.ALL
-        return Partition(topic.name, -1, overrides.config_of(topic), chosen=chosen, is_ours=is_ours, ungiven=missing)
+        return Partition(
+            topic.name,
+            -1,
+            overrides.config_of(topic),
+            chosen=chosen,
+            is_ours=topic.known is Known.ALL,
+            ungiven=missing,
+            has_own_policy=POLICY_KEY not in ungiven(topic, {}, overrides.broker),
+        )
 
 
 def _choose(manager: LogManager, topics: Mapping[str, TopicDescription], asked: Sequence[str]) -> Mapping[str, Chosen]:

@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.given_settings import config_of
-from pyspark_commitlog.storage.internal_topics import is_internal
+from pyspark_commitlog.storage.internal_topics import is_internal, is_state_of_a_tool
 from pyspark_commitlog.storage.joining import Holes, always
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
@@ -155,12 +155,20 @@ class Partition:
     is_ours: bool = True  # all of its settings are known, as of a topic that this engine made
     ungiven: frozenset[str] = frozenset()  # of the settings by which records go, those that nobody gave
     holes: Holes = Holes.INSIDE_SEGMENTS  # where offsets may be missing
+    has_own_policy: bool = True  # its cleanup.policy is known, whatever the run says
 
     @property
     def spared(self) -> str | None:
         """Why nothing of it goes, whatever its settings say; None where nothing spares it."""
-        if is_internal(self.topic) and self.chosen is not Chosen.BY_NAME:
+        if self.chosen is Chosen.BY_NAME:
+            return None
+        if is_internal(self.topic):
             return "an internal topic, chosen only by its name: never by a pattern, nor with all"
+        if is_state_of_a_tool(self.topic) and not self.has_own_policy:
+            return (
+                "named as tools name what they keep for ever, and its own cleanup.policy is not known: chosen only by "
+                "its name, never by a pattern, nor with all"
+            )
         return None
 
     @property

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.format.v2 import BatchFields
+from pyspark_commitlog.storage.internal_topics import check_takes_records
 from pyspark_commitlog.storage.log import AppendInfo, Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id, is_known
@@ -50,8 +51,9 @@ class IdempotentProducer:
 
         Where the disk fails, the log is recovered and the append repeated: what of it got in is recognised by its
         sequence numbers. Raises as append_records does; StorageError once the disk failed :data:`TRIES` times, and then
-        a part of the records, or all, may be in the log.
+        a part of the records, or all, may be in the log. Raises PolicyViolationError for an internal topic.
         """
+        check_takes_records(topic)
         place = (topic, partition)
         fields, position = fields or BatchFields(), None
         for tries_left in reversed(range(TRIES)):

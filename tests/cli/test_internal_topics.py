@@ -60,3 +60,13 @@ def test_no_record_of_an_internal_topic_is_deleted(topic: str, directory: str, t
         assert f"{topic}-0\terror: PolicyViolationError: topic '{topic}' is internal" in done.stdout
     with LogManager.open(directory) as manager:
         assert manager.marks((topic, 0)) in (Marks(), Marks(1, 0))
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+@pytest.mark.parametrize("place", [(), ("-p", "0")])
+def test_nothing_is_produced_into_an_internal_topic(place: tuple[str, ...], topic: str, directory: str) -> None:
+    done = commitlog("produce", "--log-dir", directory, "-t", topic, "-K", ":", *place, stdin=b"query:value\n")
+    assert done.code == 1
+    assert f"topic '{topic}' is internal, and to write records into it is refused" in done.stderr
+    with LogManager.open(directory) as manager:
+        assert manager.open_reader(topic, 0).log_end_offset == 1

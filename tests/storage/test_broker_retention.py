@@ -94,13 +94,31 @@ def test_nothing_goes_by_settings_that_nobody_gave_and_the_report_says_so(
 
 def test_what_is_asked_for_goes_but_of_no_internal_topic(directory: Path) -> None:
     outcomes = done(retain_partitions, run_over(directory, "retention.ms=1000"))
-    assert left(directory) == UNTOUCHED | {"orders": 0, "connect-offsets": 0}  # _schemas was compacted
+    assert left(directory) == UNTOUCHED | {"orders": 0}
     assert "warning" not in str(outcomes["orders"])
+    assert "as tools name what they keep for ever" in str(outcomes["connect-offsets"])
 
 
 def test_a_limit_of_bytes_that_is_asked_for_counts_without_one_of_time(directory: Path) -> None:
-    done(retain_partitions, run_over(directory, "retention.bytes=300"), "orders", "connect.*")
+    done(retain_partitions, run_over(directory, "retention.bytes=300"), "orders", "connect-offsets")
     assert left(directory) == UNTOUCHED | {"orders": 2, "connect-offsets": 2}
+
+
+@pytest.mark.parametrize("wanted", [(), (".*",), ("connect.*,_.*",)])
+@pytest.mark.parametrize("limit", ["retention.ms=1", "retention.bytes=0", "local.retention.ms=1"])
+@pytest.mark.parametrize("policy", [(), ("cleanup.policy=delete",), ("cleanup.policy=compact,delete",)])
+def test_what_a_tool_keeps_for_ever_goes_by_no_pattern_where_its_policy_is_not_known(
+    wanted: tuple[str, ...], limit: str, policy: tuple[str, ...], directory: Path
+) -> None:
+    done(retain_partitions, run_over(directory, limit, *policy), *wanted)
+    assert left(directory) | {"orders": SEGMENTS} == UNTOUCHED
+
+
+def test_what_a_tool_keeps_goes_by_a_policy_that_it_is_known_to_have(directory: Path) -> None:
+    own = [setting("connect-offsets", "cleanup.policy", "delete"), setting("connect-offsets", "retention.ms", "1000")]
+    metadata_log(directory, [topic("connect-offsets", b"c" * 16), *own])
+    done(retain_partitions, run_over(directory))
+    assert left(directory) == UNTOUCHED | {"connect-offsets": 0}
 
 
 @pytest.mark.parametrize("wanted", [(), (".*",), ("__.*,orders",), ("__consumer_offsets",)])

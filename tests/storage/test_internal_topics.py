@@ -9,9 +9,10 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, PolicyViolationError
-from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, is_internal
+from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, is_internal, is_state_of_a_tool
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.topics import add_partitions, alter_configs, delete_records, delete_topic
+from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.log_directories import directory_with_internal_topics
 from tests.support.logs import records
 
@@ -95,6 +96,39 @@ def test_an_internal_topic_without_records_may_be_deleted(tmp_path: Path) -> Non
         assert not manager.topics()
 
 
+BROKERS = ("__share_group_state", "__remote_log_metadata")
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_topic_that_only_brokers_keep_is_not_changed_either(name: str, manager: LogManager) -> None:
+    manager.create_topic(name, partitions=1)
+    log = manager.open_log(name, 0)
+    log.append_records(records([b"state"], keys=[b"key"]))
+    for change in (
+        lambda: alter_configs(manager, name, {"retention.ms": "1"}),
+        lambda: add_partitions(manager, name, 2),
+        lambda: delete_topic(manager, name),
+    ):
+        with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and .*: a broker keeps its own state"):
+            change()
+    (deleted,) = delete_records(manager, {(name, 0): -1})
+    assert isinstance(deleted.error, PolicyViolationError)
+    assert log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("name", [*NAMES, *BROKERS])
+def test_no_records_of_users_are_written_into_an_internal_topic(name: str, manager: LogManager) -> None:
+    """A key that is none of a coordinator's hides the progress of each query in its partition."""
+    with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and to write records into it is refused"):
+        IdempotentProducer(manager).append(name, 0, records([b"value"], keys=[b"query"]))
+
+
+def test_state_of_tools_is_known_by_the_names_that_they_give() -> None:
+    kept = ("_schemas", "_confluent-command", "connect-configs", "docker-connect-status", "mm2-offsets.b.internal")
+    assert all(map(is_state_of_a_tool, (*kept, "b.checkpoints.internal", "app-store-changelog")))
+    assert not any(map(is_state_of_a_tool, (*NAMES, *BROKERS, "orders", "connect", "a_b")))
+
+
 def test_topics_that_only_brokers_keep_are_internal_too() -> None:
-    assert all(map(is_internal, (*NAMES, "__share_group_state", "__remote_log_metadata")))
+    assert all(map(is_internal, (*NAMES, *BROKERS)))
     assert not is_internal("_schemas")
