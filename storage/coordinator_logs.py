@@ -4,8 +4,8 @@ A group or a transactional id lies in the partition that its hash names, so the 
 it is not that of the partitions which happen to be here: a broker has several ``log.dirs``, other brokers hold the
 rest, and a disk may be lost. It comes from ``topics.json``; where that does not have the topic, from the broker's
 metadata log, if it is here, else from Kafka's default of 50 (``offsets.topic.num.partitions``,
-``transaction.state.log.num.partitions``) unless the names that lie here contradict it, and then from those names where
-only one number puts each of them where it lies.
+``transaction.state.log.num.partitions``) unless the names or the numbers of partitions that lie here contradict it, and
+then from those names where only one number puts each of them where it lies.
 """
 
 from __future__ import annotations
@@ -82,6 +82,9 @@ class CoordinatorLogs(Generic[K, V]):
     def _partition_of(self, name: str, *, create: bool) -> int | None:
         count = self._described_count()
         if count is None and not self._found():
+            if lost := [each for each in self._noted() if not self.manager.is_here(self.topic, each)]:
+                was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points tell"
+                raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {_LOST}")
             if not create:
                 return None
             count = len(self.manager.ensure_topic(self.topic, partitions=INTERNAL_PARTITIONS).partitions)
@@ -175,6 +178,11 @@ class CoordinatorLogs(Generic[K, V]):
         """The partitions here of a topic that ``topics.json`` does not describe."""
         return self.manager.partitions_found(self.topic)
 
+    def _noted(self) -> list[int]:
+        """Partitions that are here or were: recovery points tell of those whose directory is lost, too."""
+        noted = self.manager.offsets(names.RECOVERY_POINT_CHECKPOINT)
+        return sorted(partition for topic, partition in noted if topic == self.topic)
+
     def _count(self) -> int | None:
         """How many there are of such a topic; None where nothing tells."""
         if self._brokers_count == _UNREAD:
@@ -184,7 +192,7 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _count_by_names(self) -> int | None:
         by_partition = self._names()
-        least = max(by_partition, default=-1) + 1
+        least = max((*by_partition, *self._noted()), default=-1) + 1
         default = max(INTERNAL_PARTITIONS, least)
         if _fitting(range(default, default + 1), by_partition):
             return default

@@ -515,6 +515,8 @@ class LogReader:
 
     def _behind_older(self, offset: int, timestamp_ms: int) -> int:
         segments = self.segments.reaching(offset)
+        if not segments:  # of a partition that nothing was written to yet
+            return offset
         found = next(segments_reaching_time(segments, timestamp_ms), segments[-1])
         return max(offset, found.base_offset)
 

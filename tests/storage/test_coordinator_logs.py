@@ -203,6 +203,42 @@ def test_a_lost_topics_json_moves_no_group_of_ours(tmp_path: Path) -> None:
         assert groups.groups() == {group: committed_as(group) for group in sorted(GROUPS)}
 
 
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("count", [3, 60])
+def test_a_topic_of_which_all_records_are_lost_is_not_made_again(count: int, left: int, tmp_path: Path) -> None:
+    """With ``topics.json``; only the recovery points tell, which have a line for each partition."""
+    with managed(tmp_path) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=count)
+        group = next(group for group in GROUPS if partition_for(group, count) != 0)
+        GroupOffsets(manager).commit(group, committed_as(group))
+    (tmp_path / "topics.json").unlink()
+    for number in range(left, count):
+        shutil.rmtree(tmp_path / f"{GROUP_METADATA_TOPIC}-{number}")
+    with managed(tmp_path) as manager:
+        groups = GroupOffsets(manager)
+        for work in (groups.fetch, lambda group: groups.commit(group, committed_as(group))):
+            with pytest.raises(UnknownTopicOrPartitionError, match="as the recovery points tell; it was lost"):
+                work(group)
+        assert len(list(tmp_path.glob("__consumer_offsets-*"))) == left
+
+
+def test_lost_partitions_count_where_nothing_else_tells_how_many_there_were(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=60)
+        for group in GROUPS:
+            GroupOffsets(manager).commit(group, committed_as(group))
+    (tmp_path / "topics.json").unlink()
+    home = partition_for(GROUPS[0], 60)
+    for number in range(60):
+        if number != home:
+            shutil.rmtree(tmp_path / f"{GROUP_METADATA_TOPIC}-{number}")
+    with managed(tmp_path) as manager:
+        assert GroupOffsets(manager).fetch(GROUPS[0]) == committed_as(GROUPS[0])
+        elsewhere = next(group for group in GROUPS if partition_for(group, 60) != home)
+        with pytest.raises(UnknownTopicOrPartitionError, match="1 of its 60 partitions"):
+            GroupOffsets(manager).fetch(elsewhere)
+
+
 def test_partitions_of_a_topic_that_was_never_finished_are_taken_and_completed(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         manager.create_topic(GROUP_METADATA_TOPIC, partitions=7)

@@ -11,8 +11,10 @@ import pytest
 
 from pyspark_commitlog.storage import times
 from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.fetch import Timespan
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.log import Log, Producer
+from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
 from pyspark_commitlog.storage.segment_reader import SegmentReader, Window
 from pyspark_commitlog.storage.watcher import LogWatcher
@@ -67,6 +69,15 @@ def test_a_window_of_a_loaded_history_holds_what_a_filter_finds(tmp_path: Path, 
         newest = reader.offset_of_max_timestamp()
         assert newest is not None
         assert newest.timestamp == OLD_MS + 49_000
+
+
+def test_a_partition_that_nothing_was_written_to_has_no_time(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        with manager.open_reader("t", 0) as reader:
+            assert reader.offset_of_max_timestamp() is None
+            assert reader.offset_for_timestamp(0) is None
+            assert list(reader.records(0, 10, timespan=Timespan(OLD_MS, NOW_MS))) == []
 
 
 def test_records_of_an_aborted_transaction_are_found_by_those_who_see_them(tmp_path: Path) -> None:
