@@ -1,7 +1,7 @@
-"""Every comparison, or the parts named: ``python -m benchmarks [PART ...]``; ``make bench`` is all of them.
+"""Run all comparisons, or the given parts: ``python -m benchmarks [PART ...]``; ``make bench`` runs all of them.
 
-Each part runs in a process of its own, one after the other. Its rows go to the terminal, to ``results.json``, and with
-the rows of the other parts to ``README.md``. The exit code is 1 where a part could not be measured.
+The parts run one after the other, each in its own process. The rows of a part go to the terminal, to ``results.json``,
+and, with the rows of the other parts, to ``README.md``. The exit code is 1 if a part could not be measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = (
     "growth",
 )
 
-WIDTH = 180  # of the table, where there is no terminal to ask
+WIDTH = 180  # of the table, at least: there may be no terminal to ask
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _in_a_process(part: str, options: argparse.Namespace) -> PartResult | None:
-    """A part's result; None where it failed, and its process has told why."""
+    """The result of a part, or None if it failed; its process has printed why."""
     with tempfile.TemporaryDirectory(prefix="benchmark-result-") as directory:
         file = Path(directory) / "result.json"
         arguments = (file, part, options.directory, options.rounds, options.scale)
@@ -66,7 +66,7 @@ def _in_a_process(part: str, options: argparse.Namespace) -> PartResult | None:
 
 
 def _keep(part: str, result: PartResult) -> None:
-    """After each part, so that what comes later may fail."""
+    """Save a result. Called after each part, so that a later part may fail."""
     results = {**load_results(), part: result}
     ordered = {name: results[name] for name in PARTS if name in results}
     save_results(ordered)
@@ -75,11 +75,11 @@ def _keep(part: str, result: PartResult) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *PARTS], help=f"of {', '.join(PARTS)} (all)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (5)")
-    parser.add_argument("--scale", type=float, default=1.0, help="of all sizes, to try the programs (1.0)")
-    parser.add_argument("--directory", type=Path, help="where logs are kept meanwhile (the system's temporary one)")
-    parser.add_argument("--dry", action="store_true", help="only print: results.json and README.md stay as they are")
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[[], *PARTS], help=f"{', '.join(PARTS)} (all)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds to count (5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for all sizes; small for a trial (1.0)")
+    parser.add_argument("--directory", type=Path, help="directory for temporary logs (the system's)")
+    parser.add_argument("--dry", action="store_true", help="only print; leave results.json and README.md unchanged")
     return parser.parse_args()
 
 

@@ -1,9 +1,10 @@
-"""Batches to columns and back, beside aiokafka's compiled codec and kafka-python's, on the same bytes, in one process.
+"""Decode batches to columns and encode them, compared with aiokafka's compiled codec and kafka-python's.
 
-200,000 records in batches of 16 KiB, as a producer makes them, and of 256 KiB. Both sides verify checksums when they
-decode, and read offset, timestamp, key and value of every record. They give one object a record, ours columns: what
-an engine does with the records afterwards is not measured. The levels are Kafka's defaults on both sides: for lz4 the
-fast compressor, which aiokafka has to be told, since it takes Kafka's level 9 for lz4's.
+The same bytes are used in one process: 200,000 records in batches of 16 KiB, as a producer makes them, and of 256 KiB.
+Both sides verify checksums when they decode, and read offset, timestamp, key and value of every record. The libraries
+return one object per record, ours returns columns; what an engine does with the records afterwards is not measured. The
+levels are Kafka's defaults on both sides. For lz4 that is the fast compressor, which has to be set in aiokafka, because
+it takes Kafka's level 9 for lz4's own.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes, Records
 
 RECORDS = 200_000
-SLOWER = 10  # kafka-python is: it gets so many times fewer records
+SLOWER = 10  # kafka-python gets this many times fewer records
 BATCH_BYTES = (16 * 2**10, 256 * 2**10)
-CALLS = 8  # of each, for each round asked for: they are short, and a shared machine's cores are slow for a second or so
+CALLS = 8  # per round: calls are short, and the cores of a shared machine may be slow for a second or so
 
 Rows = list[tuple[int, bytes, bytes]]
 
 
 class Library(NamedTuple):
-    """Both have the same classes, aiokafka's being made of kafka-python's."""
+    """A library to compare with. Both have the same classes; aiokafka's derive from kafka-python's."""
 
     name: str
     builder: Callable[..., Any]
@@ -73,7 +74,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 @contextmanager
 def kafkas_lz4_level() -> Iterator[None]:
-    """Let aiokafka compress as Kafka does by default: with lz4's fast compressor, which is its library's level 0."""
+    """Make aiokafka compress as Kafka does by default: with lz4's fast compressor, level 0 of its library."""
     defaults = aiokafka.codec.lz4_encode.__defaults__
     aiokafka.codec.lz4_encode.__defaults__ = (0,)
     yield
@@ -94,7 +95,7 @@ class Batches:
         return v2.encode_batches(self.records, v2.BatchFields(codec=self.codec), batch_bytes_max=self.batch_bytes)
 
     def work(self, direction: str) -> Mapping[str, float]:
-        """Checksums of what lies in the log, each record's bytes moved once, the codec."""
+        """Checksums of the bytes in the log, one copy of each record's bytes, the codec."""
         moved = float(sum(len(column.data) for column in (self.records.keys, self.records.values) if column))
         codec = {} if self.codec not in {Codec.LZ4, Codec.ZSTD} else {f"{self.codec.name.lower()} {direction}": moved}
         return {"crc32c": float(len(self.data)), "memcpy": moved, **codec}
@@ -130,7 +131,7 @@ def _comparison(
 
 
 def encode_theirs(library: Library, batches: Batches) -> list[bytes]:
-    """As their producers do it: append until the batch is full."""
+    """Encode as their producers do: append until the batch is full."""
     encoded, left = [], iter(batches.rows)
     row = next(left, None)
     while row is not None:

@@ -1,11 +1,10 @@
-"""Seconds of one compaction, beside Kafka's own cleaner on the same files in the same run.
+"""Time one compaction, compared with Kafka's own cleaner on the same files in the same run.
 
-2,000,000 records over 200,000 keys (16-byte keys, 100-byte values) in batches of 16 KiB, all of them dirty, so that one
-record in ten stays. Both are given copies of the same closed segment, which lies in the page cache, and both sync what
-they write. Ours is one process without Spark. Kafka's is a broker 3.9.1 with the JVM options of its start script and
-its cleaner's defaults; it lives through all rounds of a codec, so that its code is warm, and the time is the one that
-it logs for the whole cleaning. Rounds alternate; the first one does not count. What both leave is compared, record by
-record.
+2,000,000 records over 200,000 keys (16-byte keys, 100-byte values) in batches of 16 KiB are all dirty, so one record in
+ten is kept. Both sides get copies of the same closed segment in the page cache, and both sync what they write. Ours is
+one process without Spark. Kafka's is a broker 3.9.1 with the JVM options of its start script and the cleaner's
+defaults. It runs through all rounds of a codec, so that its code is warm, and its time is the one that it logs for the
+whole cleaning. Rounds alternate; the first does not count. The results of both are compared, record by record.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(BATCH_BYTES)}
 WAITING = {"min.cleanable.dirty.ratio": "1.0"}
 CLEANING = {"min.cleanable.dirty.ratio": "0.0"}
 PATIENCE_S = 120
-ROUNDS = 2  # for each round asked for: a shared machine is slow for seconds, then quick again
+ROUNDS = 2  # per requested round: a shared machine is slow for seconds, then fast again
 TOLD = r"cleaned log {partition} \(dirty section.*?\n.*?log processed in ([\d.,]+) seconds"
 
 
 class WarmBroker(Broker):
-    """A broker under the JVM options of kafka-server-start.sh."""
+    """A broker with the JVM options of kafka-server-start.sh."""
 
     def _jvm_options(self) -> Sequence[str]:
         heap = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -63,7 +62,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 
 def needed(codec: Codec, count: int, dirty_bytes: int, clean_bytes: int) -> dict[str, float]:
-    """What no compaction of ``count`` records can do without, for bytes of ``.log`` before and after it."""
+    """The work that every compaction of ``count`` records needs, for the bytes of ``.log`` before and after it."""
     work = {"crc32c": float(dirty_bytes), "write and sync": float(clean_bytes)}
     if codec != Codec.NONE:
         records_bytes = float(count * (KEY_BYTES + VALUE_BYTES))
@@ -73,7 +72,7 @@ def needed(codec: Codec, count: int, dirty_bytes: int, clean_bytes: int) -> dict
 
 
 def alternate_cleaners(directory: Path, codec: Codec, count: int, keys: int, rounds: int) -> dict[str, Timing]:
-    """Both cleaners in turn, each time on a copy that nobody cleaned yet."""
+    """Run both cleaners in turn, each time on a copy that is not cleaned yet."""
     written, copy = directory / "written", directory / "copy"
     write(written, codec, count, keys)
     partitions = [directory / "source" / f"round-{n}-0" for n in range(rounds + 1)]
@@ -96,7 +95,7 @@ def alternate_cleaners(directory: Path, codec: Codec, count: int, keys: int, rou
 
 
 def write(directory: Path, codec: Codec, count: int, keys: int) -> None:
-    """One closed segment, or as many as it takes, and an empty active one."""
+    """Write as many closed segments as needed, usually one, and an empty active one."""
     chance = np.random.default_rng(7)
     now_ms = time.time_ns() // 1_000_000 - count
     with open_log(directory) as log:
@@ -112,7 +111,7 @@ def open_log(directory: Path) -> Log:
 
 
 def clean_copy(written: Path, copy: Path) -> float:
-    """Seconds of a round of ours, which waits for no copy to reach the disk; what it left stays in ``copy``."""
+    """Seconds of a round of ours, after the copy was synced; the result stays in ``copy``."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(written, copy)
     os.sync()
@@ -131,7 +130,7 @@ def clean(directory: Path) -> float:
 
 
 def let_clean(broker: Broker, topic: str) -> float:
-    """Seconds that the broker logs for the cleaning of a topic, once it is said to be dirty enough."""
+    """Seconds that the broker logs for the cleaning of a topic, once a setting makes it dirty enough."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=CLEANING)])
     admin.close()
@@ -145,14 +144,14 @@ def let_clean(broker: Broker, topic: str) -> float:
 
 
 def compare(ours: Path, kafkas: Path) -> None:
-    """Raise ValueError where the two directories do not hold the same records."""
+    """Raise ValueError if the two directories do not hold the same records."""
     for mine, theirs in zip(_columns(ours), _columns(kafkas), strict=True):
         if not np.array_equal(mine, theirs):
             raise ValueError(f"{ours} and {kafkas} hold different records")
 
 
 def _columns(directory: Path) -> Iterator[np.ndarray]:
-    """Offsets, timestamps, keys and values; the keys and the values have all the same size."""
+    """Offsets, timestamps, keys and values; all keys have one size, and all values."""
     with LogReader.open(str(directory), LogConfig.from_mapping(CONFIG)) as reader:
         parts = [*reader.records(0, reader.log_end_offset)]
     yield np.concatenate([part.offsets for part in parts])

@@ -1,7 +1,7 @@
-"""What a part of the benchmarks takes and yields: one comparison, one row of the table.
+"""The types that parts of the benchmarks take and yield: a comparison is one row of the table.
 
 A part is a module with ``measure(setting: Setting) -> Iterable[Comparison]``; ``python -m benchmarks PART ...`` runs it
-in a process of its own and keeps its rows.
+in its own process and saves its rows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from benchmarks.timing import Timing
 
 
 class Setting(NamedTuple):
-    """Where and how large a part is measured."""
+    """The directory, rounds and scale of a part."""
 
     directory: Path
-    """Empty; what is left in it is removed after the part."""
+    """Empty at the start; its files are removed after the part."""
 
     rounds: int = 5
-    """That count, after one that warms up."""
+    """Rounds to count, after one that warms up."""
 
     scale: float = 1.0
-    """Of all sizes; below 1 the figures mean nothing, but all is tried."""
+    """Factor for all sizes; below 1 the figures mean nothing, but every program runs."""
 
     def sized(self, count: int) -> int:
         """``count`` rows, records or bytes at this scale; at least one."""
@@ -33,13 +33,13 @@ class Setting(NamedTuple):
 
 
 class Ratio(StrEnum):
-    """How the two are set against each other, and on which side of what is asked the figure has to lie."""
+    """How two figures are compared, and whether the result must be above or below what is required."""
 
     FASTER = "≥"
-    """Theirs / ours: how many times as fast ours is."""
+    """Theirs / ours: how many times faster ours is."""
 
     SLOWER = "≤"
-    """Ours / theirs: how many times as long, or as large, as a floor ours is."""
+    """Ours / theirs: how many times longer, or larger, than a floor ours is."""
 
     EXTRA_MS = "+ ≤"
     """Ours - theirs, in milliseconds."""
@@ -47,7 +47,7 @@ class Ratio(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row: an operation of ours beside a peer's, or beside a floor."""
+    """One row: an operation of ours, compared with a peer's or with a floor."""
 
     operation: str
     against: str
@@ -55,14 +55,14 @@ class Comparison:
     theirs: Timing
     asked: float | None = None
     aim: float | None = None
-    """What would be good, where it is more than what is asked."""
+    """A goal stricter than what is required."""
 
     ratio: Ratio = Ratio.FASTER
     unit: str = "s"
-    """Of ``ours`` and ``theirs``: ``s`` or ``bytes``."""
+    """The unit of ``ours`` and ``theirs``: ``s`` or ``bytes``."""
 
     work: Mapping[str, float] = field(default_factory=dict)
-    """What ours cannot do without: bytes, calls or rows by the names of :mod:`benchmarks.limits`, on one core."""
+    """The work that ours cannot avoid, on one core: bytes, calls or rows, by the names of :mod:`benchmarks.limits`."""
 
     @property
     def reached(self) -> float:
@@ -92,12 +92,12 @@ class Series:
     """How a cost grows: one line of a plot."""
 
     plot: str
-    """What grows: the plot's name, and that of its file."""
+    """The name of the plot, and of its file."""
 
     line: str
     points: tuple[Point, ...]
     size_unit: str
     power: int = 1
-    """Of the size, that the cost would grow with if it were straight."""
+    """The cost would ideally grow as the size to this power."""
 
     unit: str = "s"

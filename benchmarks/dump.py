@@ -1,7 +1,8 @@
-"""``commitlog dump-log`` beside ``kafka-dump-log``, the whole command from its start to its last line.
+"""Compare ``commitlog dump-log`` with ``kafka-dump-log``: the whole command, from its start to its last line.
 
-Batches of 1 GB of log, and records of 120 MB of it: uncompressed, 16-byte keys and 100-byte values in batches of
-16 KiB. Kafka's tool has the JVM options of its start script. Both write to a file; the texts are compared once.
+The commands dump the batches of 1 GB of log, and the records of 120 MB: uncompressed, with 16-byte keys and 100-byte
+values in batches of 16 KiB. Kafka's tool has the JVM options of its start script. Both write to a file; the texts are
+compared once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ JVM = (
 LOG4J = f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}"
 
 
-# Modules compiled, as those of an installed package are: by the first round, which does not count.
+# Modules are compiled, as those of an installed package are, by the first round, which does not count.
 ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
@@ -84,6 +85,6 @@ def run(command: Sequence[str], output: Path) -> None:
 
 
 def _check_same(ours: Path, theirs: Path) -> None:
-    """Raises ValueError where the texts differ."""
+    """Raise ValueError if the texts differ."""
     if ours.read_bytes() != theirs.read_bytes():
         raise ValueError(f"{ours} and {theirs} differ")

@@ -1,7 +1,7 @@
-"""The least that Spark itself takes for rows that Python sees: the floors that reading and writing are set beside.
+"""The least time that Spark itself takes for rows that Python sees: the floors for reading and writing.
 
-- Writing: a ``mapInArrow`` whose function only counts: reading the source, and the way into Python.
-- Reading: a Python data source, or stream, that yields batches it holds ready: the way out of Python.
+- Writing: a ``mapInArrow`` whose function only counts. It reads the source and passes rows to Python.
+- Reading: a Python data source, or stream, that yields prepared batches. It passes rows from Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READY_ROWS = 65_536  # about what a fetch of 8 MiB holds
 
 
 def count_rows(frame: DataFrame, _batch_id: int = 0) -> None:
-    """Also as a function for ``foreachBatch``."""
+    """Pass all rows to Python, which counts them; usable as a function for ``foreachBatch``."""
     frame.mapInArrow(_rows_of, "records long").collect()
 
 
@@ -35,15 +35,16 @@ def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def binary_array(column: BinaryColumn | None) -> pa.Array:
-    """A column without nulls as Arrow has it, without copies."""
+    """An Arrow array of a column without nulls, without copying."""
     assert column is not None
     buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
 
 class ReadyBatches(DataSource):
-    """Rows with the columns of the commitlog source, of the same batch again and again: in each partition ``rows`` of
-    them, and of a stream no more than ``rowsPerTrigger`` in a micro-batch.
+    """A source with the columns of the commitlog source, which repeats one batch.
+
+    It has ``rows`` rows in each partition; a stream yields at most ``rowsPerTrigger`` of them per micro-batch.
     """
 
     @classmethod
@@ -79,7 +80,7 @@ class _ReadyStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema, self._rows, self._most = schema, rows, rows_per_trigger
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        pass  # what is there is known from the start
+        pass  # all rows are known from the start
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"rows": 0}
@@ -111,7 +112,7 @@ def _batches(task: InputPartition, schema: StructType) -> Iterator[pa.RecordBatc
 
 @lru_cache(maxsize=PARTITIONS)
 def _ready_batch(partition: int) -> pa.RecordBatch:
-    """Made by a worker's first task of the partition, and kept for those that follow."""
+    """The batch of a partition: built by a worker's first task, cached for the next ones."""
     held = records(np.arange(READY_ROWS), seed=partition)
     columns = {
         "key": binary_array(held.keys),

@@ -1,7 +1,7 @@
-"""How time grows: against rows, partitions, keys and cores; each is a plot, medians of three, but the most rows once.
+"""Plot how time grows with rows, partitions, keys and cores: medians of three runs, but one of the largest size.
 
-Where nothing is said of it a log has one partition; it is in the page cache, but for much of 100,000,000 rows, which
-are read from the disk. Compaction is of as many records whatever the number of keys, and its map has room for all.
+Unless stated otherwise a log has one partition and is in the page cache, except for much of the 100,000,000 rows, which
+are read from disk. Compaction handles the same number of records for every number of keys; its map has room for all.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def against_rows(setting: Setting) -> Iterable[Series]:
 
 
 def rows_that_fit(setting: Setting) -> list[int]:
-    """Of ``ROWS``: what the disk has room for, and is not full then."""
+    """The sizes of ``ROWS`` for which the disk has room, with as much again to spare."""
     free = shutil.disk_usage(setting.directory).free
     return [rows for rows in ROWS if 2 * ROW_BYTES * setting.sized(rows) < free]
 
 
 def against_keys(setting: Setting) -> Iterable[Series]:
-    """Twice each: what is cleaned has to be written anew."""
+    """Two rounds each, because the records have to be written again before each compaction."""
     size, grown = setting.sized(COMPACTED), {}
     log = setting.directory / "keys"
     for keys in map(setting.sized, KEYS):
@@ -88,7 +88,7 @@ def through_spark(setting: Setting) -> Iterator[Series]:
 
 
 class GrownTopics:
-    """Topic after topic in one log directory: each write gets one that is empty, each read the one written last."""
+    """New topics in one log directory: each write gets an empty one, each read the one written last."""
 
     def __init__(self, spark: SparkSession, setting: Setting, name: str) -> None:
         self._spark = spark
@@ -139,7 +139,7 @@ def _series(plot: str, size_unit: str, grown: dict[int, dict[str, Timing]], powe
 
 
 def clean(directory: Path, numbers: np.ndarray) -> float:
-    """Seconds of a round over records just written, as the number of keys asks for the map."""
+    """Seconds of a round over records just written, with a map sized for the number of keys."""
     logs.write(directory, numbers)
     cleaner = Cleaner(CleanerConfig(dedupe_buffer_size=2 * 24 * (int(numbers.max()) + 1) + 2**20))
     with logs.open_log(directory) as log:
@@ -149,6 +149,6 @@ def clean(directory: Path, numbers: np.ndarray) -> float:
 
 
 def _timed_anew(directory: Path, write: Callable[[], None]) -> float:
-    """Seconds of a write to a directory that is not there."""
+    """Seconds of a write to a directory that does not exist."""
     shutil.rmtree(directory, ignore_errors=True)
     return time_call(write)

@@ -1,8 +1,8 @@
-"""What an operation cannot do without, and how fast this machine does that: the limit beside each figure.
+"""The limit of each figure: the work that an operation cannot avoid, at the speeds of this machine.
 
-A comparison names its ``work`` by the names here: bytes of ``crc32c``, ``memcpy`` and so on, a number of ``sync``,
-seconds of a ``floor`` that was measured beside it. Its limit is the sum: on one core, so a part divides what it spreads
-over two. The speeds are taken in the run that takes the figures.
+A comparison states its ``work`` by the names here: bytes of ``crc32c``, ``memcpy`` and so on, a number of ``sync``, or
+seconds of a ``floor`` that was measured with it. Its limit is the sum, on one core; a part divides work that it spreads
+over two cores. The speeds are measured in the same run as the figures.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.tables import Bytes
 
 BATCH_BYTES = 256 * 2**10
-BUFFER_BYTES = 128 * 2**20  # beyond any cache
+BUFFER_BYTES = 128 * 2**20  # larger than any cache
 APPENDED = mmap.PAGESIZE
 WRITTEN_BYTES = 64 * 2**20
 FLOOR = "floor"
 SYNC = "sync"
 
 Limits = Mapping[str, float]
-"""Seconds of one byte, or of one call."""
+"""Seconds per byte, or per call."""
 
 
 def measure_limits(directory: Path, rounds: int = 5) -> dict[str, float]:
-    """Seconds of one unit of each kind of work, on one core; medians. ``directory`` is on the disk that counts."""
+    """Median seconds per unit of each kind of work, on one core. ``directory`` is on the disk to measure."""
     with tempfile.TemporaryFile(dir=directory) as file:
         amounts = {**_memory(), **_codecs(), **_disk(file)}
         timings = alternate({name: run for name, (_, run) in amounts.items()}, rounds)
@@ -45,7 +45,7 @@ def measure_limits(directory: Path, rounds: int = 5) -> dict[str, float]:
 
 
 def limit_s(work: Mapping[str, float], limits: Limits) -> float | None:
-    """Seconds that ``work`` takes at best; None where a comparison names none."""
+    """The least seconds that ``work`` can take; None if the comparison states none."""
     return sum(amount * limits[name] for name, amount in work.items()) if work else None
 
 
@@ -61,7 +61,7 @@ def _memory() -> Measured:
 
 
 def _codecs() -> Measured:
-    """Batch by batch, as a log holds them; bytes are those before compression."""
+    """Codecs on single batches, as in a log; bytes are uncompressed."""
     batch = words(BATCH_BYTES)
     fast, small = lz4.block.compress(batch, store_size=False), zstandard.ZstdCompressor(level=3).compress(batch.data)
     target = np.empty(BATCH_BYTES, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""A log of any size in one partition, and what is done with all of it, without Spark."""
+"""Logs of any size in one partition, and operations on a whole log, without Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_log(directory: Path) -> Log:
 
 
 def write(directory: Path, numbers: Int64s) -> None:
-    """A record for each number, which is its key; behind them an empty active segment."""
+    """Append a record for each number, which is its key, and start an empty active segment."""
     with open_log(directory) as log:
         for first in range(0, len(numbers), APPENDED_AT_ONCE):
             log.append_records(records(numbers[first : first + APPENDED_AT_ONCE]), sync=False)
@@ -34,7 +34,7 @@ def write(directory: Path, numbers: Int64s) -> None:
 
 
 def log_bytes(directory: Path) -> int:
-    """Of a partition's ``.log`` files."""
+    """The size of a partition's ``.log`` files."""
     return sum(file.stat().st_size for file in directory.glob("*.log"))
 
 
@@ -46,7 +46,7 @@ def read(directory: Path) -> None:
 
 
 def recover(directory: Path) -> None:
-    """Without a checkpoint nothing is known to be synced: all is looked at."""
+    """Open a log without a checkpoint: nothing is known to be synced, so all of it is verified."""
     open_log(directory).close()
 
 

@@ -1,4 +1,4 @@
-"""What a figure was measured on: the machine, and the versions of what took part."""
+"""The machine on which figures were measured, and the versions of the software."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGES = (
 
 
 def describe_machine() -> dict[str, str]:
-    """Processor, cores, memory, disk and kernel, as Linux tells them."""
+    """Processor, cores, memory and kernel, as Linux reports them."""
     processor = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def describe_versions() -> dict[str, str]:
-    """Versions of Python, Java, Kafka and the packages that take part, and the commit that is measured."""
+    """Versions of Python, Java, Kafka and the packages that are used, and the measured commit."""
     return {
         "spark-commitlog": _told(["git", "rev-parse", "--short", "HEAD"]),
         "python": platform.python_version(),

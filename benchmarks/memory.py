@@ -1,8 +1,8 @@
-"""Peak memory of each operation, beside the same operation on a tenth of the log: it must not grow with the log.
+"""Peak memory of each operation, compared with a tenth of the log: it must not grow with the log.
 
-Each operation runs in a process of its own; the process, and those that Spark starts for it, are looked at every 10 ms.
-What counts is memory of their own (without files in the page cache that are mapped): of the process itself, which is
-Spark's driver, and of the largest Python worker. The JVM is left out: it takes what ``spark.driver.memory`` gives it.
+Each operation runs in its own process. That process, and those that Spark starts for it, are sampled every 10 ms. Only
+their own memory counts (not mapped files in the page cache): that of the process itself, which is Spark's driver, and
+that of the largest Python worker. The JVM is left out: it uses as much as ``spark.driver.memory`` allows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark_commitlog.storage.cleaner import Cleaner
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.rebuild import rebuild_log
 
-RECORDS = 20_000_000  # a tenth of it fills more than what any operation holds at once
+RECORDS = 20_000_000  # a tenth of them is more than any operation holds at once
 TENTH = 10
 KEYS = 100_000
 LOOK_EVERY_S = 0.01
@@ -36,7 +36,7 @@ Operation = Callable[[Path], None]
 
 
 class Peaks(NamedTuple):
-    """Bytes."""
+    """Peak memory in bytes."""
 
     driver: int
     worker: int
@@ -121,9 +121,9 @@ IN_PROCESS: dict[str, Operation] = {
 
 
 def peaks(operation: Operation, directory: Path) -> Peaks:
-    """Of an operation in a process of its own.
+    """The peak memory of an operation in its own process.
 
-    Raises RuntimeError where it fails.
+    Raises RuntimeError if it fails.
     """
     process = multiprocessing.get_context("spawn").Process(target=operation, args=(directory,))
     process.start()
@@ -151,7 +151,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _program(pid: int) -> Path | None:
-    """What a process runs; the JVM's, too, for a moment, where that has forked one to run something else."""
+    """The program of a process; for a moment the JVM's, if the JVM has just forked it to run another."""
     try:
         return Path(f"/proc/{pid}/exe").readlink()
     except (FileNotFoundError, ProcessLookupError):
@@ -164,7 +164,7 @@ def _own_bytes(pid: int) -> int:
 
 
 def _read(path: str) -> str:
-    """A file's text, or a directory's names; nothing where the process is over."""
+    """The text of a file, or the names in a directory; empty if the process has ended."""
     place = Path(path)
     try:
         return "\n".join(each.name for each in place.iterdir()) if place.is_dir() else place.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What a micro-batch costs beside its rows: one through the sink, which commits four partitions, and one to the floor.
+"""The fixed cost of a micro-batch: through the sink, which commits four partitions, compared with the floor.
 
-One query makes both, in turn: its ``foreachBatch`` function gives a micro-batch to the sink, the next one to a
-``mapInArrow`` that only counts. What is timed is that function; all around it is the same for both.
+One query runs both in turn: its ``foreachBatch`` function passes a micro-batch to the sink, and the next one to a
+``mapInArrow`` that only counts. Only that function is timed; the rest is the same for both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.session import spark_session
 
 ROWS = 1_000  # of a micro-batch
-MICRO_BATCHES = 40  # of each kind, for each round asked for: a shared machine is slow for seconds, then quick again
+MICRO_BATCHES = 40  # of each kind per requested round: a shared machine is slow for seconds, then fast again
 WARM_UP = 20  # micro-batches of each kind that do not count
 
 Write = Callable[[DataFrame, int], object]
@@ -47,7 +47,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 
 def in_turn(spark: SparkSession, directory: Path, writers: dict[str, Write], rounds: int) -> dict[str, Timing]:
-    """Seconds of each writer, over the micro-batches of one query, which go to them in turn."""
+    """The timing of each writer; the micro-batches of one query go to the writers in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     names = list(writers)
 

@@ -1,7 +1,7 @@
-"""What opening a partition's log to write costs, by the number of its segments.
+"""The cost of opening a partition's log for writing, by the number of its segments.
 
-Cold: in a process that has not seen the log, after a clean stop. Cached: as a task finds it that comes to a worker that
-had it open: another process has appended since.
+Cold: in a process that has not opened the log before, after a clean stop. Cached: as a task finds it in a worker that
+already has the log open, while another process has appended to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.filesystem import LocalFile
 
 SEGMENTS = (10, 100, 1_000, 10_000)
 COLD_S_A_SEGMENT = 20e-6
-OPENINGS = 10  # for each round asked for
+OPENINGS = 10  # per requested round
 CONFIGS = {"segment.index.bytes": "1000"}  # an active segment's indexes reserve that much
 TOPIC, PARTITION = "opening", 0
 
@@ -55,7 +55,7 @@ def _alternate(openings: dict[int, Callable[[], float]], rounds: int) -> dict[in
 
 
 def _log_of(directory: Path, segments: int) -> Path:
-    """A log directory whose partition has so many segments of a record each, made without syncs, which took minutes."""
+    """A log directory whose partition has this many segments of one record, made without syncs to save minutes."""
     with (
         mock.patch.object(LocalFile, "sync"),
         mock.patch.object(LocalFileSystem, "sync_directory"),

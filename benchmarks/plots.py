@@ -1,4 +1,4 @@
-"""How cost grows, as plots: both axes logarithmic, beside each line the straight one through its largest size."""
+"""Plots of how cost grows: both axes are logarithmic; a dotted line shows ideal growth through the largest size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from benchmarks.comparison import Series
 
 mpl.rcParams["svg.fonttype"] = "none"  # text stays text, which keeps the files small
-mpl.rcParams["svg.hashsalt"] = "spark-commitlog"  # the same figures give the same file
+mpl.rcParams["svg.hashsalt"] = "spark-commitlog"  # the same figures produce the same file
 
 
 def draw(series: Iterable[Series], directory: Path) -> dict[str, Path]:
-    """A file in ``directory`` for each plot that a series names and what grows in it; by their titles."""
+    """Draw a file in ``directory`` for each plot and size unit of the series. Returns the files by title."""
     plot = attrgetter("plot", "size_unit")
     return {
         f"{title}, by {size_unit}": _draw(title, [*lines], directory / _file_name(title, size_unit))

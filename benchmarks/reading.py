@@ -1,13 +1,13 @@
-"""Reading a topic with Spark, beside its Kafka source, Delta Lake and the floor; and ten records by ``read_table``.
+"""Read a topic with Spark, compared with its Kafka source, Delta Lake and the floor; and ten records by ``read_table``.
 
-The topic lies in the directory of a running broker, so that ``format("kafka")`` and ``format("commitlog")`` are given
-the very same bytes: uncompressed batches of 16 KiB, as Kafka's producer makes them. The broker has the JVM options of
-its start script. The floor is a Python data source that yields batches it holds ready. A tuned fetch is set beside ours
-tuned, whose schema says that nothing is null (docs/tuning.md); all else beside ours as it comes.
+The topic is in the directory of a running broker, so that ``format("kafka")`` and ``format("commitlog")`` read the very
+same bytes: uncompressed batches of 16 KiB, as Kafka's producer makes them. The broker has the JVM options of its start
+script. The floor is a Python data source that yields prepared batches. A tuned fetch is compared with ours tuned, whose
+schema declares that nothing is null (docs/tuning.md); everything else is compared with our defaults.
 
-The long reads are timed behind one of their own: Kafka's source leaves buffers of its fetches to the garbage collector,
-which goes on into whatever follows. The same queries are run over ten records first. Beside the floor they are timed in
-several sessions, without a broker.
+Each timed long read follows one of its own kind: Kafka's source leaves buffers of its fetches to the garbage collector,
+which would slow whatever comes next. The same queries run over ten records first. For the comparison with the floor
+they are timed in several sessions, without a broker.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ ROWS = 2_000_000
 TOPIC = "reading"
 FIRST_MS = 1_700_000_000_000
 ROWS_A_MS = 10  # of a partition
-CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records say that they are old
+CONFIGS = {"max.message.bytes": str(16 * 2**10), "retention.ms": "-1"}  # the records have old timestamps
 MICRO_BATCHES = 8
-WARM_UP = 4  # rounds of the long reads until the JVM has compiled what they run
+WARM_UP = 4  # rounds of the long reads until the JVM has compiled their code
 WARM_UP_QUERIES = 50  # over ten records, of each kind
-LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many to warm up
+LOOKUP_ROUNDS = 5  # times the rounds of the long reads, and as many again to warm up
 
-# What of the consumer's settings helps Spark's Kafka source most, one by one and together: fetches that hold many
-# batches, and a short wait. A fetch at the log's end else keeps the connection for half a second, and what the next
-# task asks first waits behind it. Larger socket buffers, and more or fewer tasks, changed nothing.
+# The consumer settings that help Spark's Kafka source most, alone and together: fetches that hold many batches, and a
+# short wait. Otherwise a fetch at the log's end occupies the connection for half a second, and the first request of the
+# next task waits for it. Larger socket buffers, and more or fewer tasks, changed nothing.
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(16 * 2**20),
     "kafka.fetch.max.bytes": str(64 * 2**20),
@@ -63,7 +63,7 @@ TUNED = {
     "kafka.fetch.max.wait.ms": "5",
 }
 
-# Ours, tuned: no record of the topic is without a key or a value.
+# Ours, tuned: every record of the topic has a key and a value.
 NOT_NULL = """key binary not null, value binary not null, topic string not null, partition int not null,
               offset bigint not null, timestamp timestamp not null, timestampType int not null"""
 
@@ -73,7 +73,7 @@ Run = Callable[[DataFrame], None]
 
 
 class Lookup(NamedTuple):
-    """Ten records in the middle of partition 0, nothing of the others."""
+    """Ten records in the middle of partition 0, and none of the other partitions."""
 
     offset: int
     timestamp_ms: int
@@ -95,7 +95,7 @@ def _bounds(of_the_first: int, rest: int = 0) -> str:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A session, a running broker, and the topic in its directory and in a Delta table; or a session and the topic."""
+    """A session and the topic; perhaps also a running broker on its directory, and a Delta table with the same rows."""
 
     spark: SparkSession
     directory: Path
@@ -125,7 +125,7 @@ class Prepared:
         return reader.load() if name == "kafka" else reader.load(self.log_dir)
 
     def ready(self, rows: int, schema: str | None = None) -> DataFrame:
-        """With other columns than the source's, or columns that are not null, where a ``schema`` says so."""
+        """The floor. A ``schema`` may select other columns than the source's, or declare columns not null."""
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         return reader.format("ready").option("rows", rows // PARTITIONS).load()
 
@@ -141,9 +141,9 @@ class Prepared:
 
 
 def measure(setting: Setting) -> Iterator[Comparison]:
-    """Each comparison as soon as it is measured.
+    """Yield each comparison as soon as it is measured.
 
-    Of those with the broker first the lookups: by their many short queries the JVM compiles what plans any query.
+    With the broker, lookups come first: their many short queries make the JVM compile the code that plans any query.
     """
     write_topic(setting.directory / "source", setting.sized(ROWS))
     yield from beside_floor(setting)
@@ -154,7 +154,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 @contextmanager
 def prepared(setting: Setting) -> Iterator[Prepared]:
-    """``write_topic`` has written it."""
+    """Prepare the topic that ``write_topic`` has written, with a broker and a Delta table."""
     with closing_session() as spark, WarmBroker(setting.directory / "broker") as broker:
         broker.start(props={"log.retention.check.interval.ms": "3600000"})
         mount(broker, setting.directory / "source", {TOPIC: CONFIGS})
@@ -176,7 +176,7 @@ def write_topic(directory: Path, rows: int) -> None:
 
 
 def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
-    """All columns, into an aggregate and into noop."""
+    """Read all columns, into an aggregate and into noop."""
     ten = topic.lookup.by_offset()
     for sink, run in SINKS.items():
         few = [partial(load, ten) for load in (topic.commitlog, topic.tuned, topic.kafka)]
@@ -200,7 +200,7 @@ def full_reads(topic: Prepared, rounds: int) -> Iterator[Comparison]:
 
 
 def beside_floor(setting: Setting) -> Iterator[Comparison]:
-    """All columns, as it comes, beside batches that are ready."""
+    """Read all columns with defaults, compared with prepared batches."""
     found = in_sessions(_beside_floor, setting)
     for sink in SINKS:
         operation, floor = f"read all columns into {sink}", "floor: Python source with ready batches"
@@ -208,7 +208,7 @@ def beside_floor(setting: Setting) -> Iterator[Comparison]:
 
 
 def _beside_floor(setting: Setting) -> Seconds:
-    """In one session."""
+    """Measure in one session."""
     found: Seconds = {}
     with closing_session() as spark:
         topic = Prepared(spark, setting.directory, str(setting.directory / "source"), setting.sized(ROWS))
@@ -263,7 +263,7 @@ def _drain_stream(topic: Prepared, name: str, load: Callable[[], DataFrame], num
 
 
 def lookups(topic: Prepared, rounds: int) -> Iterator[Comparison]:
-    """Ten records by offset and by timestamp, in turn too: both cost little, and the machine's moods much."""
+    """Look up ten records by offset and by timestamp, all in turn: they are small beside the machine's noise."""
     lookup = topic.lookup
     ways = {
         "offset": _looking_up(topic, lookup.by_offset(), by="offset", start=lookup.offset, length=ROWS_A_MS),
@@ -297,7 +297,7 @@ def _check_ten(found: int) -> None:
 
 
 def aggregate(frame: DataFrame) -> None:
-    """All columns. No ``max`` of a string: Spark aggregates that by sorting, which takes as long as to read."""
+    """Aggregate all columns. No ``max`` of a string: Spark sorts for that, which takes as long as reading."""
     lengths = [F.sum(F.length(name)) for name in ("key", "value", "topic")]
     largest = [F.max(name) for name in ("partition", "offset", "timestamp", "timestampType")]
     frame.agg(F.count("*"), *lengths, *largest).collect()

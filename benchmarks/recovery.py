@@ -1,9 +1,9 @@
-"""Opening 1 GB of log that nobody closed, beside a broker that does the same; the log is in the page cache.
+"""Opening 1 GB of log that was not closed, compared with a broker; the log is in the page cache.
 
-Uncompressed, 16-byte keys and 100-byte values in batches of 16 KiB, segments of 256 MiB, nothing known to be synced: so
-both look at each batch and make the indexes anew. Ours is one process without Spark. Kafka's time is the one that the
-broker logs for this log, with the JVM options of its start script. Each has the machine to itself: the broker is
-killed as soon as it has started, and its checkpoint removed.
+Records are uncompressed, with 16-byte keys and 100-byte values in batches of 16 KiB, in segments of 256 MiB. Nothing is
+known to be synced, so both verify every batch and rebuild the indexes. Ours is one process without Spark. Kafka's time
+is the one that the broker logs for this log, with the JVM options of its start script. Each has the machine to itself:
+the broker is killed as soon as it has started, and its checkpoint is removed.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ def let_recover(broker: Broker) -> float:
     broker.kill()
     told = re.search(TOLD, broker.log_text())
     if told is None:
-        raise ValueError(f"the broker says nothing of {TOPIC}: {broker.problems()}")
+        raise ValueError(f"the broker logged nothing about {TOPIC}: {broker.problems()}")
     return int(told[1]) / 1e3

@@ -1,4 +1,4 @@
-"""What was measured, kept in ``benchmarks/results.json``: a part measured again takes the place of what it had."""
+"""Results, stored in ``benchmarks/results.json``; measuring a part again replaces its previous result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True)
 class PartResult:
-    """A part, as it was measured last."""
+    """The latest result of a part."""
 
     measured_at: str
     """UTC, to the minute."""

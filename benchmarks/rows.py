@@ -1,4 +1,4 @@
-"""The records that are measured: 16-byte keys and 100-byte values made of words, which compress about as text does."""
+"""The records of the benchmarks: 16-byte keys and 100-byte values of words, which compress about as well as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def words(count: int, seed: int = 7) -> Bytes:
 
 
 def keys(numbers: Int64s) -> BinaryColumn:
-    """``key-000000000042`` for 42: the decimals are written column by column, for a million keys at once."""
+    """``key-000000000042`` for 42; digits are written column by column, for a million keys at once."""
     table = np.empty((len(numbers), KEY_BYTES), dtype=np.uint8)
     table[:, :4] = np.frombuffer(b"key-", dtype=np.uint8)
     for place in range(KEY_BYTES - 4):
@@ -27,7 +27,7 @@ def keys(numbers: Int64s) -> BinaryColumn:
 
 
 def records(numbers: Int64s, first_timestamp_ms: int = 1_700_000_000_000, seed: int = 7) -> Records:
-    """One record a number, which is its key's; offsets from 0, ten records a millisecond."""
+    """One record for each number, from which its key is made; offsets from 0, ten records per millisecond."""
     count = len(numbers)
     return Records(
         offsets=np.arange(count),

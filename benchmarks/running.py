@@ -1,4 +1,4 @@
-"""One part of the benchmarks, from its name to its result: what the process of that part runs."""
+"""Run one part of the benchmarks and return its result, in the process of that part."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchmarks.results import PartResult, save_results
 
 
 def save_part(file: Path, part: str, directory: Path | None, rounds: int, scale: float) -> None:
-    """Run a part and keep its result alone in ``file``."""
+    """Run a part and save its result, without others, in ``file``."""
     save_results({part: measure_part(part, directory, rounds, scale)}, file)
 
 
 def measure_part(part: str, directory: Path | None, rounds: int, scale: float) -> PartResult:
-    """Run a part in a directory of its own."""
+    """Run a part in its own directory."""
     measured_at, began = datetime.now(UTC), time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"benchmark-{part}-", dir=directory) as own:
         limits = measure_limits(Path(own))

@@ -1,4 +1,4 @@
-"""Spark sessions to measure in, streams in them, and measuring in several sessions, one after the other."""
+"""Spark sessions for measurements, streams in them, and measurements over several successive sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_commitlog.pipeline.session import spark_session
 from tests.support.spark_connector import connector_jars
 
 SESSIONS = 6
-NEAR_ROUNDS = 20  # times the rounds, over all sessions: two that lie so near take more to tell apart
+NEAR_ROUNDS = 20  # times the rounds, over all sessions: figures this close need more rounds
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def closing_session() -> Iterator[SparkSession]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
-        # All of it from the start: a heap that grows and shrinks takes 300 ms of a core from whoever's turn it is.
+        # All of it from the start: growing and shrinking the heap takes 300 ms of a core from the peer being timed.
         "spark.driver.extraJavaOptions": "-Xms2g -XX:+AlwaysPreTouch",
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": connector_jars(),
@@ -40,17 +40,17 @@ def closing_session() -> Iterator[SparkSession]:
 
 
 def run_stream(writer: DataStreamWriter, checkpoint: Path) -> list[int]:
-    """Run a query until it has all there is; the rows of each of its micro-batches that had any."""
+    """Run a query until it has read everything. Returns the row counts of its non-empty micro-batches."""
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
 def in_sessions(measure: Callable[[Setting], Seconds], setting: Setting) -> dict[str, Timing]:
-    """What ``measure`` finds in several processes, and so JVMs, taken together: for what is set beside its floor.
+    """Combine the results of ``measure`` in several processes, and so JVMs: for comparisons with a floor.
 
-    Each JVM compiles the same code in its own way and keeps to that; a floor of 280 ms in one takes 400 in another.
-    ``measure`` is a function of a module, and is told its share of the rounds.
+    Each JVM compiles the same code in its own way and keeps the result; a floor of 280 ms in one takes 400 ms in
+    another. ``measure`` is a function of a module, and gets its share of the rounds.
     """
     share = setting._replace(rounds=max(1, setting.rounds * NEAR_ROUNDS // SESSIONS))
     found: Seconds = {}

@@ -1,9 +1,9 @@
-"""What a lookup by time costs in a partition of 10,000 segments, by whether the time index helps.
+"""The cost of a lookup by time in a partition of 10,000 segments, with and without help from the time index.
 
-Live: records, and the ends of their transactions, have the time at which they were written; the index tells which
-segment has the record. History: the same records were loaded later, so the ends of transactions are younger than all of
-them, and the headers of the batches decide. Cold: in a process that has not asked before. Warm: asked again, for
-another time. The record lies in the last segment, behind all others.
+Live: records, and the ends of their transactions, have the time at which they were written; the index determines the
+segment of the record. History: the same records were loaded later, so the ends of transactions are younger than all of
+them, and the headers of the batches decide. Cold: the first lookup of a process. Warm: a later lookup of another time.
+The record is in the last segment.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 
 
 def _log_of(directory: Path, segments: int, late_ms: int | None) -> Path:
-    """A log directory with a transaction a segment; its end has the time of its records, or with None that of now."""
+    """A log directory with one transaction per segment, which ends ``late_ms`` after its records, or now for None."""
     with (
         mock.patch.object(LocalFile, "sync"),
         mock.patch.object(LocalFileSystem, "sync_directory"),
@@ -75,7 +75,7 @@ def _ask_cold(directory: Path, segments: int) -> float:
 
 
 def _ask(log: LogReader, segments: int) -> float:
-    """Seconds of a lookup of a time in the last segment, each time of another."""
+    """Seconds of a lookup of a time in the last segment, a different one at each call."""
     asked_ms = FIRST_MS + (segments - 1) * STEP_MS + time.time_ns() % 25
     began = time.perf_counter()
     found = log.offset_for_timestamp(asked_ms)

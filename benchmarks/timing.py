@@ -1,4 +1,4 @@
-"""Peers side by side: alternating rounds, medians, and how far the rounds lie apart."""
+"""Timing of peers in alternating rounds: medians, fastest and slowest rounds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-Seconds = dict[str, list[float]]  # of each peer, round by round
+Seconds = dict[str, list[float]]  # of each peer, by round
 
 
 class Timing(NamedTuple):
-    """Seconds of one peer, over the rounds that count; or bytes, where a comparison says so."""
+    """Seconds of one peer over the counted rounds; or bytes, if the comparison has that unit."""
 
     median: float
     fastest: float
@@ -25,20 +25,20 @@ class Timing(NamedTuple):
 
 
 def alternate(peers: Mapping[str, Callable[[], object]], rounds: int = 5, warm_up: int = 1) -> dict[str, Timing]:
-    """Time the peers in turn, round after round (A B A B), so that what slows the machine slows all of them.
+    """Time the peers in turn, round after round (A B A B), so that a slow machine slows all of them.
 
-    ``warm_up`` rounds before the first (caches, compilation) do not count.
+    The first ``warm_up`` rounds (for caches and compilation) do not count.
     """
     return alternate_told({name: partial(time_call, run) for name, run in peers.items()}, rounds, warm_up)
 
 
 def alternate_told(peers: Mapping[str, Callable[[], float]], rounds: int = 5, warm_up: int = 1) -> dict[str, Timing]:
-    """As :func:`alternate`, of peers that tell their seconds themselves: what they prepare and check does not count."""
+    """Like :func:`alternate`, for peers that return their seconds, without what they prepare and check."""
     return {name: Timing.of(each) for name, each in seconds_in_turn(peers, rounds, warm_up).items()}
 
 
 def seconds_in_turn(peers: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Seconds:
-    """As :func:`alternate_told`: the rounds that count, each by itself."""
+    """Like :func:`alternate_told`, but returns the seconds of each counted round."""
     seconds: Seconds = {name: [] for name in peers}
     for _ in range(warm_up + rounds):
         for name, run in peers.items():
@@ -47,15 +47,17 @@ def seconds_in_turn(peers: Mapping[str, Callable[[], float]], rounds: int, warm_
 
 
 def run_often(runs: Iterable[Callable[[], object]], times: int) -> None:
-    """Small queries, in turn, before those that are timed: the JVM compiles what plans a query for hundreds of queries,
-    and takes a core for up to half a second each time.
+    """Run small queries in turn, before the timed ones.
+
+    The JVM keeps compiling the code that plans queries for hundreds of queries, and occupies a core for up to half a
+    second each time.
     """
     for run in [*runs] * times:
         run()
 
 
 def time_second_call(run: Callable[[], object]) -> float:
-    """Seconds of a call behind another: what it finds, garbage above all, is what its own kind has left."""
+    """Seconds of a call that follows another of the same kind, so that it only inherits that kind's garbage."""
     run()
     return time_call(run)
 

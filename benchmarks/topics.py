@@ -1,4 +1,4 @@
-"""A topic of any size, written and read through Spark, without files to write it from."""
+"""Topics of any size, written and read through Spark, without input files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def make(directory: Path, topic: str, partitions: int = TASKS) -> None:
 
 
 def write(spark: SparkSession, directory: Path, topic: str, count: int) -> None:
-    """``count`` rows in one transaction, by four tasks."""
+    """Write ``count`` rows in one transaction, by four tasks."""
     commitlog_sink(topic=topic, log_dir=str(directory), txnAppId=topic)(_rows(spark, count), 0)
 
 
 def read(spark: SparkSession, directory: Path, topic: str) -> None:
-    """All columns of all rows, into noop."""
+    """Read all columns of all rows into noop."""
     frame = spark.read.format("commitlog").option("subscribe", topic).load(str(directory))
     frame.write.format("noop").mode("overwrite").save()
 

@@ -1,7 +1,7 @@
-"""How fast a log is verified that lies in the page cache, in GB/s on one core, beside 1 GB/s.
+"""The speed of verifying a log in the page cache on one core, compared with 1 GB/s.
 
-Uncompressed records of 1000 bytes, as Kafka's own performance tool writes them, and of 100 bytes, in batches of 16 KiB
-and of 256 KiB, in one segment. The gigabytes are those of the ``.log``.
+Uncompressed records of 1000 bytes, as Kafka's own performance tool writes them, and of 100 bytes are in one segment, in
+batches of 16 KiB and of 256 KiB. The gigabytes are those of the ``.log``.
 """
 
 from __future__ import annotations

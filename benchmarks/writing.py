@@ -1,15 +1,15 @@
-"""Writing a topic with Spark, beside its Kafka sink, Delta Lake and the floor.
+"""Write a topic with Spark, compared with its Kafka sink, Delta Lake and the floor.
 
-The rows come from Parquet, a key of 16 bytes and a value of 100 made of words. Ours are in the topic exactly once,
-synced and committed, when a write returns; the Kafka sink's at least once, acknowledged by a broker that syncs nothing.
-The floor is a ``mapInArrow`` over the same columns that only counts. What is tuned is set beside what is tuned, and
-defaults beside defaults; of ours, and of the floor, it is how Spark hands small rows to Python (docs/tuning.md). Beside
-the floor they are timed in several sessions, without a broker.
+The rows come from Parquet, with a key of 16 bytes and a value of 100 bytes of words. When a write of ours returns, the
+rows are in the topic exactly once, synced and committed; the Kafka sink's are there at least once, acknowledged by a
+broker that syncs nothing. The floor is a ``mapInArrow`` over the same columns that only counts. Tuned is compared with
+tuned, and defaults with defaults; for ours, and for the floor, tuning is about how Spark passes small rows to Python
+(docs/tuning.md). For the comparison with the floor they are timed in several sessions, without a broker.
 
-Before each write the system's own writing is waited for, so that nobody pays for another's, and what was written leaves
-the page cache: all peers together write as much as the machine has memory, and the later ones would pay for room. Then
-the memory for the pages of new files is asked back of the host: a virtual machine gives away what it does not use, and
-here a page of that costs twelve times the write into it. The same writes are first done many times with a few rows.
+Before each write the system's own writing is awaited, so that no peer pays for another's, and written files leave the
+page cache: all peers together write as much as the machine has memory, and later ones would pay for freeing it. Then
+the memory for the pages of new files is claimed back from the host: a virtual machine returns unused memory, and here
+getting such a page costs twelve times as much as writing to it. The same writes first run many times with a few rows.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from tests.support.spark_settings import settings
 FILES, ROWS_A_FILE = 8, 250_000
 FEW_ROWS_A_FILE = 10
 OPERATION = f"write {FILES * ROWS_A_FILE:,} rows into {PARTITIONS} partitions"
-WARM_UP_WRITES = 50  # of a few rows, of each kind
-NEW_FILES_BYTES = 512 * 2**20  # at most, of what is timed once
+WARM_UP_WRITES = 50  # of a few rows, for each kind
+NEW_FILES_BYTES = 512 * 2**20  # the most that one timed write creates
 ZEROS = bytes(2**20)
 CODECS = ("none", "lz4")
-TUNED = {"kafka.batch.size": "1000000", "kafka.linger.ms": "20"}  # about what a topic takes, as ours are
+TUNED = {"kafka.batch.size": "1000000", "kafka.linger.ms": "20"}  # about the largest that a topic accepts, as ours are
 DEFAULTS: dict[str, str] = {}
 FLOOR_AS_IT_COMES = "floor: mapInArrow that counts, as it comes"
 FLOOR_TUNED = "floor: mapInArrow that counts, tuned"
 FLOOR_OF = {"ours as it comes, none": FLOOR_AS_IT_COMES, "ours, none": FLOOR_TUNED}
-SMALL_ROWS = {  # Spark adds up no bytes; docs/tuning.md
+SMALL_ROWS = {  # Spark does not compute sizes; docs/tuning.md
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
-# Micro-batches of so many files; the input is given so many times.
+# Files per micro-batch, and how many times the input is given.
 STREAMS = {"8 micro-batches of 250,000": (1, 1), "4 micro-batches of 1,000,000": (4, 2)}
 ASKED_OF_STREAMS = {
     "8 micro-batches of 250,000": (0.95, 1.2),
@@ -69,12 +69,12 @@ Peers = dict[str, Callable[[], object]]
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A session, and the rows to write."""
+    """A session and the rows to write."""
 
     spark: SparkSession
     directory: Path
     log: str  # the directory of topics
-    numbers: Iterator[int]  # of everything that needs a name of its own
+    numbers: Iterator[int]  # for everything that needs a name of its own
     source: str = "input"  # the folder of the rows
 
     @property
@@ -82,18 +82,18 @@ class Rows:
         return self.spark.read.parquet(str(self.directory / self.source))
 
     def tuned(self) -> AbstractContextManager[None]:
-        """Rows go into Python as docs/tuning.md advises for small ones."""
+        """Pass rows to Python as docs/tuning.md advises for small ones."""
         return settings(self.spark, SMALL_ROWS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Rows):
-    """With a running broker, too."""
+    """Also with a running broker."""
 
     broker: WarmBroker
 
     def stream(self, files: int, times: int) -> DataFrame:
-        """Micro-batches of so many files."""
+        """A stream with this many files per micro-batch."""
         source = self.directory / f"input-{times}"
         return (
             self.spark.readStream.schema("key binary, value binary")
@@ -112,7 +112,7 @@ class Prepared(Rows):
 
 
 def measure(setting: Setting) -> Iterator[Comparison]:
-    """Each comparison as soon as it is measured."""
+    """Yield each comparison as soon as it is measured."""
     write_input(setting.directory, setting.sized(ROWS_A_FILE))
     write_files(setting.directory / "input-few", FEW_ROWS_A_FILE)
     floors = in_sessions(_beside_floor, setting)
@@ -133,7 +133,7 @@ def prepared(setting: Setting) -> Iterator[Prepared]:
 
 
 def write_input(directory: Path, rows: int) -> None:
-    """``input``, and by links the same files once (``input-1``) and twice (``input-2``) for streams."""
+    """Write ``input``, and link the same files once (``input-1``) and twice (``input-2``) for streams."""
     files = write_files(directory / "input", rows)
     for name in ("input-1", "input-2"):
         (directory / name).mkdir()
@@ -143,7 +143,7 @@ def write_input(directory: Path, rows: int) -> None:
 
 
 def write_files(directory: Path, rows: int) -> list[Path]:
-    """``FILES`` new files of so many rows each."""
+    """Write ``FILES`` new files of this many rows each."""
     directory.mkdir()
     files = [directory / f"{number}.parquet" for number in range(FILES)]
     for number, file in enumerate(files):
@@ -166,8 +166,10 @@ def beside_floor(found: dict[str, Timing]) -> Iterator[Comparison]:
 
 
 def _beside_floor(setting: Setting) -> Seconds:
-    """In one session, and a directory of its own for topics. Each takes turns with its own floor alone: what a write
-    takes depends on what was before it, and of four in turn the same one would always be behind the other's floor.
+    """Measure in one session, with a separate directory for topics.
+
+    Each write takes turns with its own floor only: the time of a write depends on what ran before it, and with four in
+    turn, the same one would always follow the other's floor.
     """
     found: Seconds = {}
     with closing_session() as spark, TemporaryDirectory(dir=setting.directory) as log:
@@ -189,7 +191,7 @@ def _near(to_write: Rows) -> Peers:
 
 
 def batches(to_write: Prepared, rounds: int, work: Mapping[str, float]) -> Iterator[Comparison]:
-    """One write of all rows."""
+    """Compare single writes of all rows."""
     run_often(_peers(replace(to_write, source="input-few")).values(), WARM_UP_WRITES)
     found = _alternate(to_write, _peers(to_write), rounds)
     yield Comparison(OPERATION, "Delta, append", found["ours as it comes, none"], found["delta"], 1.3, 2, work=work)
@@ -246,7 +248,7 @@ def _write_delta(to_write: Prepared) -> None:
 
 
 def sizes(to_write: Prepared) -> Iterator[Comparison]:
-    """What one write leaves in the logs: of ours, and of the Kafka sink with batches as large."""
+    """Compare the bytes that one write adds to the logs: ours, and the Kafka sink's with batches as large."""
     for codec in CODECS:
         ours = _grown(Path(to_write.log), codec, partial(_write_ours, to_write, codec))
         theirs = _grown(to_write.broker.log_dir, codec, partial(_write_kafka, to_write, codec, TUNED))
@@ -310,7 +312,7 @@ def _stream_kafka(to_write: Prepared, files: int, times: int) -> None:
 def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) -> None:
     rows = run_stream(writer, to_write.directory / f"checkpoint-{next(to_write.numbers)}")
     if len(rows) != micro_batches:
-        raise ValueError(f"micro-batches of {rows} rows, {micro_batches} were wanted")
+        raise ValueError(f"got micro-batches of {rows} rows, expected {micro_batches}")
 
 
 def _alternate(to_write: Prepared, peers: Peers, rounds: int) -> dict[str, Timing]:
@@ -333,9 +335,9 @@ def _time_write(directory: Path, run: Callable[[], object]) -> float:
 
 
 def _leave_page_cache(directory: Path) -> None:
-    """All that was written there, and is on the disk; only what is to be written stays."""
+    """Drop all written and synced files from the page cache, but keep the input."""
     for folder, _, files in os.walk(directory):
         if not Path(folder).name.startswith("input"):
             for name in files:
-                with suppress(FileNotFoundError), Path(folder, name).open("rb") as file:  # a broker tidies up
+                with suppress(FileNotFoundError), Path(folder, name).open("rb") as file:  # a broker removes files
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
