@@ -13,12 +13,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pyspark_commitlog.storage.config import INT64_MAX
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, WINDOW_BYTES, LogContext, Window
+
+_NONE = -1
 
 
 class AbortedTransaction(NamedTuple):
@@ -58,28 +60,24 @@ class Outcomes:
 
         The next marker of their producer decides, not the transaction index, which may be missing or wrong.
         """
-        headers = window.headers
+        headers, batches = window.headers, _batches_by_producer(window.headers, markers)
         hidden = np.zeros(len(headers), dtype=np.bool_)
-        hidden_from = dict[int, int]()  # by producer id
-        self._look_behind(segment, window, markers, log_end_offset)
-        for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
-            producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
-            if offset in markers:
-                hidden_from[producer_id] = _hidden_from(markers[offset])
-            elif not headers.is_control[row]:
-                if producer_id not in hidden_from:
-                    hidden_from[producer_id] = self._known[producer_id].hidden_from
-                hidden[row] = offset >= hidden_from[producer_id]
+        aborts = [offset for offset, marker in markers.items() if not marker.is_commit]
+        hidden[batches.rows] = np.isin(batches.next_markers, np.array(aborts, dtype=np.int64))
+        is_open = batches.next_markers == _NONE
+        if is_open.any():
+            rows, producers = batches.rows[is_open], batches.producers[is_open].tolist()
+            self._look_behind(set(producers), segment, window, log_end_offset)
+            hidden_from = np.array([self._known[producer_id].hidden_from for producer_id in producers], dtype=np.int64)
+            hidden[rows] = headers.table["base_offset"][rows] >= hidden_from
         return hidden
 
-    def _look_behind(
-        self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
-    ) -> None:
-        """Know of each producer with data in a window, behind its last marker there, what its next marker says."""
+    def _look_behind(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
+        """Know of each of some producers what its next marker behind a window says."""
         behind = window.headers.next_offset
         wanted = {
             producer_id
-            for producer_id in _without_marker(window.headers, markers)
+            for producer_id in producers
             if producer_id not in self._known or not self._known[producer_id].holds(behind, log_end_offset)
         }
         for marker_offset, producer_id, hidden_from in self._next_markers(wanted, segment, window) if wanted else ():
@@ -158,25 +156,35 @@ class _Outcome:
         return self.from_offset <= behind <= self.marker_offset
 
 
-def _without_marker(headers: BatchHeaders, markers: Mapping[int, Marker]) -> set[int]:
-    """Producers with data of transactions behind their last marker in a window, or without one there."""
-    found, ended = set[int](), set[int]()
-    for row in np.flatnonzero(headers.is_transactional)[::-1].tolist():
-        producer_id = int(headers.table["producer_id"][row])
-        if int(headers.table["base_offset"][row]) in markers:
-            ended.add(producer_id)
-        elif not headers.is_control[row] and producer_id not in ended:
-            found.add(producer_id)
-    return found
+class _Batches(NamedTuple):
+    """The batches of transactions in a window without the markers; those of a producer together, in their order."""
+
+    rows: Int64s
+    producers: Int64s
+    next_markers: Int64s  # the offset of the producer's next marker in the window; _NONE: there is none
 
 
-def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> Iterator[AbortedTransaction]:
+def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -> _Batches:
+    """``markers``: all in the window, by their offsets. Other control batches are left out."""
+    rows = np.flatnonzero(headers.is_transactional)
+    rows = rows[np.argsort(headers.table["producer_id"][rows], kind="stable")]
+    producers, offsets = headers.table["producer_id"][rows], headers.table["base_offset"][rows]
+    is_marker = np.isin(offsets, np.fromiter(markers, dtype=np.int64, count=len(markers)))
+    last = len(rows) - 1
+    places = np.where(is_marker, np.arange(len(rows)), last)
+    following = np.minimum.accumulate(places[::-1])[::-1]  # behind the last marker of all: the last batch
+    is_followed = is_marker[following] & (producers[following] == producers)
+    next_markers = np.where(is_followed, offsets[following], _NONE)
+    is_data = ~headers.is_control[rows]
+    return _Batches(rows[is_data], producers[is_data], next_markers[is_data])
+
+
+def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> list[AbortedTransaction]:
     """The first batch of each run of hidden batches of a producer; its markers part the runs."""
-    running = set()
-    for row in np.flatnonzero(headers.is_transactional).tolist():
-        producer_id, offset = int(headers.table["producer_id"][row]), int(headers.table["base_offset"][row])
-        if offset in markers:
-            running.discard(producer_id)
-        elif hidden[row] and producer_id not in running:
-            running.add(producer_id)
-            yield AbortedTransaction(producer_id, offset)
+    batches = _batches_by_producer(headers, markers)
+    rows, producers, next_markers = (column[hidden[batches.rows]] for column in batches)
+    is_first = np.ones(len(rows), dtype=np.bool_)
+    is_first[1:] = (producers[1:] != producers[:-1]) | (next_markers[1:] != next_markers[:-1])
+    rows = np.sort(rows[is_first])
+    producers, offsets = headers.table["producer_id"][rows], headers.table["base_offset"][rows]
+    return [AbortedTransaction(*each) for each in zip(producers.tolist(), offsets.tolist(), strict=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.errors import (
     UnsupportedMagicError,
 )
 from pyspark_commitlog.storage.format import control, names
-from pyspark_commitlog.storage.format.tables import BatchHeaders
+from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
@@ -54,16 +54,27 @@ def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
     Data, batches emptied by compaction and other control records have none.
     """
     headers = window.headers
-    markers: dict[int, Marker] = {}
-    for row in np.flatnonzero(headers.is_control & (headers.table["count"] > 0)).tolist():
+    rows = np.flatnonzero(headers.is_control & (headers.table["count"] > 0))
+    if not len(rows):
+        return {}, len(headers)
+    found, good = _read_markers(window, rows)
+    offsets = headers.table["base_offset"][rows[: len(found)]].tolist()
+    return {offset: Marker(*each) for offset, each in zip(offsets, found, strict=True) if each is not None}, good
+
+
+def _read_markers(window: Window, rows: Int64s) -> tuple[list[control.MarkerRecord | None], int]:
+    """What each of some control batches says up to one that does not parse, and how many batches precede that one."""
+    buffer, headers = window.buffer, window.headers
+    with suppress(InvalidRecordError):
+        return control.read_markers(buffer, headers[rows]), len(headers)
+    found: list[control.MarkerRecord | None] = []
+    for row in rows.tolist():
         try:
-            marker = control.read_marker(window.buffer, headers[row : row + 1])
+            found.append(control.read_marker(buffer, headers[row : row + 1]))
         except InvalidRecordError as error:
             logger.warning("%s", error)
-            return markers, row
-        if marker is not None:
-            markers[int(headers.table["base_offset"][row])] = Marker(*marker)
-    return markers, len(headers)
+            return found, row
+    return found, len(headers)
 
 
 def replay(segment: LogSegment, window: Window, producers: ProducerStateManager, *, index_aborts: bool) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.columns import fill
+from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bytes, Records
 
 KEY_BYTES_MIN = 4  # version i16, type i16
@@ -65,22 +66,36 @@ def parse(key: bytes | None, value: bytes | None) -> tuple[ControlType, int | No
 
 
 def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
-    """The marker in one control batch; None for an empty batch and for control records of another kind.
+    """The marker in one control batch, as :func:`read_markers` tells."""
+    return read_markers(buffer, headers)[0]
 
-    Raises InvalidRecordError, with the batch's position, for one that does not parse.
+
+def read_markers(buffer: Bytes, headers: BatchHeaders) -> list[MarkerRecord | None]:
+    """The marker in each of some control batches; None for an empty one and for control records of another kind.
+
+    Raises InvalidRecordError, with the batch's position, where one does not parse, not always the first such one.
     """
+    if len(headers) > 1 and (headers.codec != Codec.NONE).any():  # so that no more is decompressed at a time
+        return [read_marker(buffer, headers[row : row + 1]) for row in range(len(headers))]
     records = fill(v2.parts(buffer, headers, CONTROL_BYTES_MAX), ("key", "value"))
-    if not len(records):
-        return None
     assert records.keys is not None
     assert records.values is not None
-    try:
-        kind, coordinator_epoch = parse(records.keys.to_list()[0], records.values.to_list()[0])
-    except InvalidRecordError as error:
-        raise InvalidRecordError(error.reason, position=int(headers.table["position"][0])) from error
+    keys, values, timestamps = records.keys.to_list(), records.values.to_list(), records.timestamps.tolist()
+    counts = headers.table["count"]
+    found: list[MarkerRecord | None] = []
+    for row, (first, count) in enumerate(zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)):
+        try:
+            found.append(_marker(keys[first], values[first], timestamps[first]) if count else None)
+        except InvalidRecordError as error:
+            raise InvalidRecordError(error.reason, position=int(headers.table["position"][row])) from error
+    return found
+
+
+def _marker(key: bytes | None, value: bytes | None, timestamp: int) -> MarkerRecord | None:
+    kind, coordinator_epoch = parse(key, value)
     if coordinator_epoch is None:
         return None
-    return MarkerRecord(kind is ControlType.COMMIT, coordinator_epoch, int(records.timestamps[0]))
+    return MarkerRecord(kind is ControlType.COMMIT, coordinator_epoch, timestamp)
 
 
 def end_transaction_marker(

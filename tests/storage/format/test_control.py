@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format import control
+from pyspark_commitlog.storage.format import control, v2
 from pyspark_commitlog.storage.format.control import ControlType
+from pyspark_commitlog.storage.format.fields import Codec
 from tests.support import record_sets
 
 ROWS = record_sets.load("control")
@@ -87,3 +89,19 @@ def test_control_records_of_kraft_are_known_by_type_and_end_no_transaction(row) 
 def test_a_control_record_without_a_key_is_refused() -> None:
     with pytest.raises(InvalidRecordError, match="key"):
         control.parse(None, b"")
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP], ids=lambda codec: codec.name)
+def test_markers_read_together_are_those_read_one_by_one(codec: Codec) -> None:
+    """Beside control records of another kind, a batch that compaction emptied, and one that is compressed."""
+    record = formats.decode(marker(False, 6), formats.scan(marker(False, 6)).headers).records
+    again = v2.encode(
+        record, v2.BatchFields(producer_id=7, producer_epoch=0, transactional=True, control=True, codec=codec)
+    )
+    empty = v2.empty_batch(formats.scan(marker(True)).headers)
+    buffer = np.concatenate([marker(True, 5), empty, record_sets.log_bytes(KRAFT[0]["case"]), again])
+    headers = formats.scan(buffer).headers
+    headers = headers[headers.is_control]
+    found = control.read_markers(buffer, headers)
+    assert found == [control.read_marker(buffer, headers[row : row + 1]) for row in range(len(headers))]
+    assert [each.coordinator_epoch for each in found if each is not None] == [5, 6]
