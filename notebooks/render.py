@@ -1,7 +1,7 @@
-"""Run the notebooks and keep what they show: ``python notebooks/render.py`` (make notebooks).
+"""Run the notebooks and store their output in them: ``python notebooks/render.py`` (make notebooks).
 
-A notebook runs in this folder, in a kernel of its own. Kept are text, tables and pictures, made small; not what went to
-standard error, nor when it ran. A test runs them too and holds the text to what is kept: it must be the same each time.
+A notebook runs in this folder, in its own kernel. Text, tables and reduced pictures are stored, but not standard error
+or times of execution. A test runs the notebooks too and compares their text with what is stored: it must not vary.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS = sorted(HERE.glob("*.ipynb"))
-COLOURS = 64  # of a picture: lines and text are as they were, and the file is a third
+COLOURS = 64  # of a picture: lines and text look the same, and the file has a third of the size
 CELL_TIMEOUT_S = 600
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal
 
 
 def run(path: Path) -> Any:
-    """The notebook at ``path`` with new outputs; CellExecutionError where a cell fails. The file stays as it is."""
+    """The notebook at ``path`` with new outputs; the file is unchanged. Raises CellExecutionError if a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    # A shell may have Spark's settings of another directory; a notebook is to do without.
+    # The shell may have Spark settings of another directory; a notebook must work without them.
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_CONF_DIR")}
     client = NotebookClient(notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", record_timing=False)
     client.execute(cwd=str(HERE), env=environment)
@@ -42,9 +42,9 @@ def run(path: Path) -> Any:
 
 
 def text_of(notebook: Any) -> list[str]:
-    """What each code cell shows as text, in their order; pictures as the name of what they are.
+    """The text output of each code cell, in order; for a picture, its text form.
 
-    Without styles: IPython's reader of a command may miss the one that ends behind its last line.
+    Styles are removed, because IPython may miss the one that ends after the last line of a command.
     """
     return [
         STYLE.sub("", "".join(output.get("text") or output.data["text/plain"] for output in cell.outputs))
@@ -54,7 +54,7 @@ def text_of(notebook: Any) -> list[str]:
 
 
 def _shrink(data: Any) -> None:
-    """Keep a picture with few colours."""
+    """Reduce the colours of a picture."""
     if "image/png" not in data:
         return
     picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
