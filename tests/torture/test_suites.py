@@ -13,7 +13,7 @@ from tests.torture.suite import FAULTS_MAX, Run
 # By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
 SHORT: dict[str, int] = {
     "crash-states": 100,
-    "damage": 3000,
+    "damage": 1000,
     "disk-errors": 60,
     "kills": 20,
     "model": 1000,
@@ -21,6 +21,7 @@ SHORT: dict[str, int] = {
     "set-back": 20,
 }
 SEED = 1
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", SHORT)
