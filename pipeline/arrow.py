@@ -1,6 +1,7 @@
-"""Records to Arrow and back: the same buffers under another name, so that handing them on copies nothing.
+"""Converts records to Arrow and back without copying: both sides share buffers.
 
-Only timestamps (milliseconds in records, microseconds in Spark) and null masks (a byte there, a bit here) are made.
+Only timestamps (milliseconds in records, microseconds in Spark) and null masks (bytes in records, bits in Arrow) are
+converted.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ _US_PER_MS = 1000
 _MS_MIN, _MS_MAX = -(2**63 // _US_PER_MS), 2**63 // _US_PER_MS  # years -290,308 to 294,247
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 CREATE_TIME = 0
-_KEPT_ROWS_MAX = 2**17  # twice the small records of 8 MiB; with the longest topic names 32 MB
+_KEPT_ROWS_MAX = 2**17  # twice as many as small records fit into 8 MiB; 32 MB with the longest topic names
 
 
 class TimeBeyondSparkError(LogStoreError):
-    """A record's time that is no timestamp in microseconds: Kafka takes any number of milliseconds."""
+    """A record's time does not fit a timestamp in microseconds: Kafka accepts any number of milliseconds."""
 
 
 def to_batch(
     records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
 ) -> pa.RecordBatch:
-    """The columns of ``schema``, which are some of the source's (``schema.arrow_schema``).
+    """Returns the records with the columns of ``schema``, a selection of the source's (``schema.arrow_schema``).
 
-    Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times`` it is null.
+    Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times`` it becomes null.
     """
     arrays = [
         _times(records, source, null_times) if name == "timestamp" else _TO_ARROW[name](records, source)
@@ -50,11 +51,11 @@ def is_beyond_spark(time_ms: int) -> bool:
 
 
 def time_beyond_spark(time_ms: int, what: str, source: TopicPartition, offset: int) -> TimeBeyondSparkError:
-    """The error for a time of the record at ``offset``; ``what`` is the time's name."""
+    """Returns the error for a time of the record at ``offset``; ``what`` names the time."""
     return TimeBeyondSparkError(
-        f"offset {offset} of {source}: {what} is {time_ms} ms, which no timestamp in microseconds holds "
-        f"({_MS_MIN} to {_MS_MAX} ms); what wrote it perhaps took another unit. Read past it, leave the column out, or "
-        "take mode=permissive, which makes it null"
+        f"offset {offset} of {source}: {what} is {time_ms} ms, which does not fit a timestamp in "
+        f"microseconds ({_MS_MIN} to {_MS_MAX} ms); perhaps the producer used another unit. Skip the record, leave the "
+        "column out, or set mode=permissive, which reads the time as null"
     )
 
 
@@ -72,10 +73,10 @@ def _times(records: Records, source: TopicPartition, null_times: bool) -> pa.Arr
 
 @dataclass(frozen=True)
 class OverMessages(Generic[T]):
-    """``function`` of Arrow batches, for a task that is given Arrow's messages: each is one with columns of ``schema``.
+    """Applies ``function`` to Arrow batches in a task that gets Arrow messages, one batch of ``schema`` each.
 
-    Answers a single None where a row has more bytes than ``limits``. It stands here, and not where it is used, so that
-    it travels to the workers by its name, and what they load for it they have.
+    Returns a single None if a row has more bytes than ``limits``. Defined here rather than where it is used, so that it
+    is pickled by name, and workers import nothing they do not have already.
     """
 
     function: Callable[[Iterator[pa.RecordBatch]], Iterable[T]]
@@ -92,20 +93,20 @@ class OverMessages(Generic[T]):
 
 
 class LongRowError(Exception):
-    """A row has more bytes than its way into a task takes."""
+    """A row has more bytes than Arrow messages to a task may hold."""
 
 
 def short_only(batches: Iterable[pa.RecordBatch], limits: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    """The batches, as long as no string of a column is longer than its limit in bytes; else raises LongRowError."""
+    """Yields the batches; raises LongRowError if a string is longer than its column's limit in bytes."""
     for batch in batches:
         for name, limit in limits.items():
             if longest(batch.column(name)) > limit:
-                raise LongRowError(f"column {name!r} has more than {limit} bytes in a row")
+                raise LongRowError(f"column {name!r} has more than {limit} bytes in one row")
         yield batch
 
 
 def longest(array: pa.Array) -> int:
-    """The bytes of the longest string of a column of bytes or text; 0 where there is none."""
+    """Returns the size in bytes of the longest string of a column of bytes or text, 0 if there is none."""
     if not len(array):
         return 0
     offsets = _offsets(as_binary(array))
@@ -113,19 +114,20 @@ def longest(array: pa.Array) -> int:
 
 
 def check_nulls(batch: pa.RecordBatch, where: str) -> None:
-    """Raise InvalidRecordError for a null in a column that is NOT NULL: Spark believes that there is none, and does not
-    look. ``where`` is what the error calls the records.
+    """Raises InvalidRecordError for a null in a NOT NULL column, which Spark would not check.
+
+    ``where`` names the records in the error.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
             raise InvalidRecordError(
                 f"{where}: column {field.name!r} is null in {column.null_count} of {batch.num_rows} records, "
-                "and the schema given says NOT NULL: leave that out of it"
+                "but the given schema says NOT NULL: remove that from the schema"
             )
 
 
 def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
-    """The rows of a batch with the columns of ``schema.WriteColumns``; offsets count from 0, as an append wants them.
+    """Returns the rows of a batch with the columns of ``schema.WriteColumns`` as records with offsets from 0.
 
     A row without a timestamp gets ``now_ms``. Raises InvalidRecordError for a header without a key.
     """
@@ -143,9 +145,9 @@ def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
 
 
 def as_binary(array: pa.Array) -> pa.Array:
-    """A column of bytes or text as the bytes it has, which need not be UTF-8; they are not copied.
+    """Returns a column of bytes or text as bytes, which need not be UTF-8, without copying them.
 
-    Its offsets have 64 bits where ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
+    The column has 64-bit offsets if ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
     """
     if pa.types.is_binary(array.type):  # the usual case
         return array
@@ -164,7 +166,7 @@ def _column_or_nulls(column: BinaryColumn | None, rows: int) -> pa.Array:
 
 
 def _headers(records: Records, _source: TopicPartition) -> pa.Array:
-    """A list a record, null where it has no headers, as Spark's Kafka source has it."""
+    """Returns a list per record, null if it has no headers, as in Spark's Kafka source."""
     kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
     headers = records.headers
     if headers is None:
@@ -177,7 +179,7 @@ def _headers(records: Records, _source: TopicPartition) -> pa.Array:
 
 
 def _topics(topic: str, rows: int) -> pa.Array:
-    """A column of one topic. One for up to as many rows is made once and kept, if it is not large."""
+    """Returns a column that repeats a topic, a slice of a cached longer one unless it is large."""
     if rows > _KEPT_ROWS_MAX:
         return pa.repeat(topic, rows)
     return _repeated(topic, 1 << (rows - 1).bit_length()).slice(0, rows)
@@ -201,7 +203,7 @@ _TO_ARROW: dict[str, Callable[[Records, TopicPartition], pa.Array]] = {
 
 @lru_cache(maxsize=1)
 def _same_for_all(rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """The offsets and timestamp types of every table of so many rows; not to be written to."""
+    """Returns the offsets and timestamp types of any table with this many rows, read-only."""
     offsets, timestamp_types = np.arange(rows, dtype=np.int64), np.full(rows, CREATE_TIME, dtype=np.int8)
     offsets.flags.writeable = timestamp_types.flags.writeable = False
     return offsets, timestamp_types
@@ -209,7 +211,7 @@ def _same_for_all(rows: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8
 
 @lru_cache(maxsize=1)
 def _same_times(rows: int, now_ms: int) -> npt.NDArray[np.int64]:
-    """The timestamps of every table of so many rows that came at one time; not to be written to."""
+    """Returns the timestamps of a table whose rows all have the time ``now_ms``, read-only."""
     times = np.full(rows, now_ms, dtype=np.int64)
     times.flags.writeable = False
     return times
@@ -223,7 +225,7 @@ def _timestamps(array: pa.Array | None, rows: int, now_ms: int) -> npt.NDArray[n
 
 
 def _binary_column(array: pa.Array) -> BinaryColumn:
-    """``array`` is perhaps a slice of a longer one."""
+    """Returns a column of bytes or text, which may be a slice, as a BinaryColumn."""
     array = as_binary(array)
     mask, _, data = array.buffers()
     return BinaryColumn(
@@ -234,7 +236,7 @@ def _binary_column(array: pa.Array) -> BinaryColumn:
 
 
 def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Where each string of a binary array begins in its data, and where the last one ends; shape (rows + 1,)."""
+    """Returns where each string of a binary array begins in its data, and where the last ends; shape (rows + 1,)."""
     return np.frombuffer(array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
 
 

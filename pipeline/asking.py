@@ -1,4 +1,4 @@
-"""Asks an HTTP server, again while a failure may pass. No message shows credentials, and no other host gets them."""
+"""HTTP requests with retries. No error shows credentials, and they are sent to no other host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Question(NamedTuple):
-    """A request: a POST of ``body``, a GET where there is none. ``credentials`` are headers for this host alone."""
+    """A request: a POST of ``body``, or a GET if it is None. ``credentials`` are headers for this host only."""
 
     url: str
     body: bytes | None
@@ -38,29 +38,29 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a question. ``failure`` says why there is no status."""
+    """The outcome of a request. ``failure`` says why there is no status."""
 
     status: int | None
     body: bytes = b""
     failure: str = ""
-    may_pass: bool = False  # another try may fare better
-    pause_s: float = 0  # which the server asked for
-    redirected_to: str = ""  # another host, which was not given the credentials
+    may_pass: bool = False  # a retry may succeed
+    pause_s: float = 0  # requested by the server
+    redirected_to: str = ""  # another host, which did not get the credentials
     tries: int = 1
 
 
 def ask(question: Question) -> Answer:
-    """The first answer that is no passing failure, or the last one before ``timeout_s`` ends.
+    """Sends a request until it succeeds, fails for good, or ``timeout_s`` is over. Returns the last answer.
 
-    408, 429, 5xx, and a connection that fails or ends too soon, may pass. Pauses double from 0.2 s to 2 s, or last as
-    long as Retry-After asks. Nothing that a server or the network does is raised.
+    Retries after 408, 429, 5xx, and a connection that fails or ends too soon. Pauses double from 0.2 s to 2 s, or last
+    as long as Retry-After says. Never raises because of the server or the network.
     """
     ends, tries, before = time.monotonic() + question.timeout_s, 0, Answer(None)
     while True:
         tries += 1
         answer = _once(question, ends)
         if answer.status is None and before.status is not None:
-            answer = before  # says more than that time ran out
+            answer = before  # it says more than a timeout does
         pause_s = max(answer.pause_s, min(_FIRST_PAUSE_S * 2 ** (tries - 1), _PAUSE_MAX_S) * random.uniform(0.5, 1))
         if not answer.may_pass or time.monotonic() + pause_s >= ends:
             return answer._replace(tries=tries)
@@ -69,9 +69,10 @@ def ask(question: Question) -> Answer:
 
 
 def split_credentials(url: str) -> tuple[str, Headers]:
-    """The address without ``user:password@``, and the header that this is, percent-decoded.
+    """Splits an address into one without ``user:password@`` and the header for these, percent-decoded.
 
-    Raises InvalidConfigError, without the credentials, unless it is ``http[s]://[user:password@]host[:port][/path]``.
+    Raises InvalidConfigError, which does not show the credentials, unless the address has the form
+    ``http[s]://[user:password@]host[:port][/path]``.
     """
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
@@ -80,8 +81,8 @@ def split_credentials(url: str) -> tuple[str, Headers]:
     if not _ADDRESS.fullmatch(bare):
         shown = ("...@" if "@" in url else "") + url.rpartition("@")[2]
         raise InvalidConfigError(
-            f"the address of a registry begins with http:// or https:// and ends with its path; not so {shown!r}. "
-            "In a user or a password write / ? # and @ percent-encoded"
+            f"the address of a registry begins with http:// or https:// and ends with its path, but this is "
+            f"{shown!r}. Percent-encode / ? # and @ in the user and the password"
         )
     if not at:
         return bare, ()
@@ -91,18 +92,18 @@ def split_credentials(url: str) -> tuple[str, Headers]:
 
 
 def check_headers(headers: Iterable[tuple[str, str]], where: str) -> Headers:
-    """Raises InvalidConfigError naming the header, and not its value, for one that HTTP does not take."""
+    """Returns the headers; raises InvalidConfigError, without the value, for one that HTTP does not allow."""
     found = tuple(headers)
     for name, value in found:
         if not _HEADER.fullmatch(name):
-            raise InvalidConfigError(f"{where}: a header's name is letters, digits and -; one given is not")
+            raise InvalidConfigError(f"{where}: the name of a header may only have letters, digits and -")
         if not value.isprintable() or not value.isascii():
             raise InvalidConfigError(f"{where}: the value of header {name} is not printable ASCII")
     return found
 
 
 def without_secrets(text: str, credentials: Headers) -> str:
-    """``text`` with stars for the values of ``credentials``: a server's answer may repeat them."""
+    """Replaces the values of ``credentials`` in ``text`` with stars: a server's answer may repeat them."""
     for _, value in credentials:
         for secret in {value, *_parts(value)}:
             text = text.replace(secret, "***") if secret else text
@@ -125,13 +126,13 @@ def _once(question: Question, ends: float) -> Answer:
     try:
         with _opener().open(request, timeout=max(ends - time.monotonic(), 0.001)) as response:
             return _answer(response, request, _body(response, ends))
-    except HTTPError as error:  # of the handler of redirects
+    except HTTPError as error:  # raised by _Redirects
         return Answer(error.code, str(error.msg).encode())
     except (
         ValueError,
         http.client.InvalidURL,
-    ):  # the question's address is checked, and the message may hold a password
-        return Answer(None, failure="the address of the proxy in the environment, such as HTTP_PROXY, is wrong")
+    ):  # not the address of the request, which was checked; the message may show a password
+        return Answer(None, failure="the address of a proxy in the environment, such as HTTP_PROXY, is invalid")
     except (OSError, http.client.HTTPException) as error:
         why = error.reason if isinstance(error, URLError) else error
         return Answer(
@@ -140,7 +141,7 @@ def _once(question: Question, ends: float) -> Answer:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """HTTP and HTTPS by the environment's proxies, and nothing else; made for each try, since it is not thread-safe."""
+    """Returns an opener for HTTP and HTTPS only, with the environment's proxies; a new one per try: not thread-safe."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         *(urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()),
@@ -151,7 +152,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 class _Request(urllib.request.Request):
-    """One hop of a question. Credentials are for this hop: :class:`_Redirects` decides about the next."""
+    """One hop of a request. Credentials are for this hop only: :class:`_Redirects` decides about the next."""
 
     def __init__(self, question: Question, url: str, body: bytes | None, credentials: Headers) -> None:
         super().__init__(url, body, dict(question.headers))
@@ -162,7 +163,7 @@ class _Request(urllib.request.Request):
 
 
 class _Statuses(urllib.request.HTTPErrorProcessor):
-    """Answers are answers whatever their status; redirects are followed."""
+    """Returns responses of any status, but follows redirects."""
 
     def http_response(self, request: urllib.request.Request, response: Any) -> Any:
         return super().http_response(request, response) if 300 <= response.status < 400 else response
@@ -171,7 +172,7 @@ class _Statuses(urllib.request.HTTPErrorProcessor):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """The same request to where it is sent, with the credentials only while scheme, host and port stay the same."""
+    """Follows redirects, with the credentials only while scheme, host and port stay the same."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -202,13 +203,13 @@ def _answer(response: Any, request: _Request, body: bytes) -> Answer:
 
 
 def _may_be_cut(response: Any, body: bytes) -> bool:
-    """Whether no header says where the body ends, as where headers were cut, and it does not end as an object does."""
+    """Whether the body may be cut off: no header says where it ends (headers may be lost), nor does a brace end it."""
     delimited = response.chunked or "Content-Length" in response.headers
     return response.status == 200 and not delimited and not body.rstrip().endswith(b"}")
 
 
 def _body(response: Any, ends: float) -> bytes:
-    """All of it; raises IncompleteRead for one that is cut, and OSError for one that is too large or takes too long."""
+    """Reads the whole body. Raises IncompleteRead if it is truncated, OSError if it is too large or takes too long."""
     read = bytearray()
     while chunk := response.read1(2**16):
         read += chunk
@@ -216,13 +217,13 @@ def _body(response: Any, ends: float) -> bytes:
             raise OSError(f"the answer has more than {_BODY_BYTES_MAX} bytes")
         if time.monotonic() >= ends:
             raise TimeoutError("the answer did not end in time")
-    if response.length:  # of Content-Length, what did not come
+    if response.length:  # the rest of Content-Length
         raise http.client.IncompleteRead(bytes(read), response.length)
     return bytes(read)
 
 
 def _retry_after_s(header: str | None) -> float:
-    """Seconds, or until a date; 0 where the header is missing or neither."""
+    """Parses seconds or a date into seconds from now; 0 if the header is missing or neither."""
     if header is None or header.strip().isdecimal():
         return float(header or 0)
     try:

@@ -1,6 +1,6 @@
-"""Avro values: each begins with what names the schema it was written with, then comes Avro's binary form.
+"""Avro values: a header that identifies the schema a value was written with, then Avro's binary encoding.
 
-fastavro reads and writes them; it comes with the extra ``avro``.
+Uses fastavro, which the extra ``avro`` installs.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("Avro values need fastavro: pip install 'spark-commitlog[avro]'") from missing
 
 AvroSchema = Mapping[str, Any] | str  # parsed JSON, or its text
-Parsed = Any  # what fastavro makes of it
+Parsed = Any  # a schema parsed by fastavro
 
-# What fastavro raises for bytes that are no value of the schema, beside EOFError for those that end too soon.
+# What fastavro raises for bytes that are not a value of the schema; EOFError if they end too soon.
 _BAD_BYTES = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, SchemaResolutionError)
 _NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
 
 class Framing(Hashable, Protocol):
-    """How a value names the schema it was written with: ``magic``, then an id of ``id_size`` bytes."""
+    """The header that identifies a value's schema: ``magic``, then an id of ``id_size`` bytes."""
 
     @property
     def magic(self) -> bytes: ...
@@ -56,23 +56,23 @@ class Framing(Hashable, Protocol):
 
     @property
     def where(self) -> str:
-        """Where schemas are looked for, and what to do about one that is not there; for messages."""
+        """Where schemas are searched for, and what to do if one is missing; for messages."""
 
     def name(self, schema_id: bytes) -> str:
-        """The id as people write it."""
+        """Returns the id in readable form."""
 
     def schema(self, schema_id: bytes, own: str) -> str | None:
-        """The schema with this id, as JSON text, None where there is none; ``own`` is that of the serde."""
+        """Returns the schema with this id as JSON text, or None; ``own`` is the serde's schema."""
 
     def id_of(self, schema: str) -> bytes:
-        """What to write before a value. Raises InvalidConfigError where the schema has no id."""
+        """Returns the id to write before a value. Raises InvalidConfigError if the schema has none."""
 
 
 @dataclass(frozen=True)
 class SingleObject:
     """Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema, little-endian.
 
-    The serde's own schema is known; those of other writers are files ``*.avsc`` in ``folder``.
+    Finds the serde's own schema, and those of other writers in files ``*.avsc`` in ``folder``.
     """
 
     folder: str | None = None
@@ -99,7 +99,7 @@ class SingleObject:
 class Confluent:
     """Confluent's header: 00 and the schema's id in ``store``, 4 bytes, big-endian.
 
-    ``subject`` is needed to write: for values of a topic by custom ``<topic>-value``.
+    Writing needs ``subject``: by convention ``<topic>-value`` for the values of a topic.
     """
 
     store: SchemaStore
@@ -124,10 +124,11 @@ class Confluent:
 
 
 class AvroSerde:
-    """Values of ``schema``, a record. Those written with another schema are resolved to it by Avro's rules.
+    """Serde for values of ``schema``, a record. Values written with another schema are resolved by Avro's rules.
 
-    Unions are of null and one type; enums are strings; a schema must not hold itself; decimals have at most 38 digits:
-    InvalidConfigError names the field otherwise. A registry that does not answer is an error in any mode.
+    Unions must be of null and one type, a schema must not contain itself, and decimals have at most 38 digits:
+    otherwise InvalidConfigError names the field. Enums become strings. A registry that does not answer is an error in
+    any mode.
     """
 
     def __init__(self, schema: AvroSchema, framing: Framing, mode: Mode = "failfast") -> None:
@@ -150,11 +151,11 @@ class AvroSerde:
         column = _Column(self._framing, self._text, self.type)
         try:
             return pa.array(decode_rows(values, column.decode, self.mode), self.type)
-        except _NOT_ARROW:  # somewhere a number is beyond its type: find the row
+        except _NOT_ARROW:  # some number is out of range for its type: find the row
             return pa.array(decode_rows(values, column.decode_checked, self.mode), self.type)
 
     def _encode(self, rows: pa.Array, header: bytes) -> pa.Array:
-        schema = fastavro.parse_schema(self._schema)  # here: it does not travel well
+        schema = fastavro.parse_schema(self._schema)  # here, because it cannot be pickled
 
         def encode(row: dict[str, Any]) -> bytes:
             out = io.BytesIO()
@@ -166,7 +167,7 @@ class AvroSerde:
 
 
 class _Column:
-    """The decoding of one column: a schema that was not found is not looked for again."""
+    """Decodes one column; does not search again for a schema that was not found."""
 
     def __init__(self, framing: Framing, text: str, kind: pa.StructType) -> None:
         self._framing = framing
@@ -175,7 +176,7 @@ class _Column:
         self._unknown: set[bytes] = set()
 
     def decode(self, value: bytes) -> Any:
-        """The record in ``value``. Raises SerializationError for a wrong header, an unknown schema and bad bytes."""
+        """Returns the record in ``value``; SerializationError for a wrong header, an unknown schema or bad bytes."""
         magic, start = self._framing.magic, len(self._framing.magic) + self._framing.id_size
         if not value.startswith(magic) or len(value) < start:
             raise SerializationError(f"it has no header of {start} bytes that begins with {magic.hex(' ')}")
@@ -185,13 +186,13 @@ class _Column:
         except EOFError:
             raise SerializationError("it ends within the record") from None
         except _BAD_BYTES as error:
-            raise SerializationError(f"it holds no record of its schema: {type(error).__name__} {error}") from error
+            raise SerializationError(f"it is not a record of its schema: {type(error).__name__} {error}") from error
         if body.tell() != len(value) - start:
             raise SerializationError(f"{len(value) - start - body.tell()} bytes follow the record")
         return record
 
     def decode_checked(self, value: bytes) -> Any:
-        """As :meth:`decode`, and SerializationError for what Arrow's types do not hold."""
+        """Same as :meth:`decode`, but also raises SerializationError for a value that does not fit its Arrow type."""
         record = self.decode(value)
         try:
             pa.array([record], self._kind)
@@ -211,7 +212,10 @@ class _Column:
 
 @lru_cache(maxsize=1000)
 def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
-    """What reads values of this id as ``own``; found once a process. Raises SerializationError for an unknown id."""
+    """Returns the schema for fastavro that reads values of this id as ``own``; cached per process.
+
+    Raises SerializationError for an unknown id.
+    """
     found = framing.schema(schema_id, own)
     if found is None:
         raise SerializationError(_unknown(framing, schema_id))
@@ -223,7 +227,7 @@ def _unknown(framing: Framing, schema_id: bytes) -> str:
 
 
 def _parse(text: str) -> Parsed:
-    """Defaults are not checked: like Spark, a reader takes a wrong one until it is needed."""
+    """Parses a schema without checking defaults: as in Spark, a wrong default is an error only when it is needed."""
     try:
         return fastavro.parse_schema(json.loads(text), _write_hint=False, _ignore_default_error=True)
     except (
@@ -236,11 +240,11 @@ def _parse(text: str) -> Parsed:
         RecursionError,
     ) as error:
         why = f"{type(error).__name__} {error}"
-        raise InvalidConfigError(f"the Avro schema {text:.200} is wrong: {why}") from None
+        raise InvalidConfigError(f"the Avro schema {text:.200} is invalid: {why}") from None
 
 
 def _without_logical(schema: Any) -> Any:
-    """``schema`` with dates and times as the numbers they are stored as: Arrow holds those numbers, too."""
+    """Returns ``schema`` with dates and times replaced by the numbers that store them, which are the same in Arrow."""
     if isinstance(schema, list):
         return [_without_logical(each) for each in schema]
     if not isinstance(schema, dict):
@@ -250,7 +254,7 @@ def _without_logical(schema: Any) -> Any:
 
 
 def _maps_as_dicts(value: Any, kind: pa.DataType) -> Any:
-    """A row as fastavro wants it: Arrow gives maps as lists of pairs."""
+    """Returns a row as fastavro expects it, with maps as dicts: Arrow has them as lists of pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""What a field has where the writer's schema does not have it: its default, by the rules of Apache's Java library."""
+"""The defaults of fields that the writer's schema lacks, by the rules of Apache's Java library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from pyspark_commitlog.pipeline.avro_schema import NO_DEFAULT, Node
 
 _INT_BITS = {"int": 32, "long": 64}
-# Java's choice of a branch by the JSON: these take all, and all else what is named here.
+# How Java chooses a branch by the JSON: these kinds accept any, the others only the types named here.
 _OF_ANY = ("record", "enum", "array", "map")
 _TYPES = (
     {"null": (type(None),), "boolean": (bool,)}
@@ -21,14 +21,14 @@ _EMPTY: dict[str, Any] = {"map": {}, "record": {}}
 
 
 class WrongDefaultError(ValueError):
-    """A default that is no value of its type."""
+    """A default is not a value of its type."""
 
 
 def default_value(kind: Node, default: Any) -> Any:
-    """The value of ``default``, which is JSON, as fastavro gives one that was read: bytes, numbers, dicts, lists.
+    """Converts ``default``, which is JSON, to a value as fastavro reads one: bytes, numbers, dicts, lists.
 
-    Bytes are written as the characters U+0000 to U+00FF. A fixed is cut or filled with zeros to its size. A union's is
-    one of the first branch that it fits. Null fits a map and a record, too: an empty map, a record of defaults. Raises
+    Bytes are written as the characters U+0000 to U+00FF. A fixed is truncated or zero-filled to its size. The default
+    of a union belongs to the first branch that it fits. Null is also an empty map, and a record of defaults. Raises
     WrongDefaultError.
     """
     if kind.kind == "union":
@@ -43,17 +43,19 @@ def default_value(kind: Node, default: Any) -> Any:
         return {key: default_value(kind.inner, each) for key, each in default.items()}
     if kind.kind == "record" and isinstance(default, dict):
         return {each.name: default_value(each.type, default.get(each.name, each.default)) for each in kind.fields}
-    raise WrongDefaultError(f"its default {default!r:.100} is no {kind}" if default is not NO_DEFAULT else "no default")
+    raise WrongDefaultError(
+        f"its default {default!r:.100} is not of type {kind}" if default is not NO_DEFAULT else "no default"
+    )
 
 
 def decimal(unscaled: bytes, scale: int) -> Decimal:
-    """The number of a decimal's bytes: a big-endian integer, to be divided by 10 to the power of ``scale``."""
+    """Returns the number of a decimal's bytes: a big-endian integer, divided by 10 to the power of ``scale``."""
     number = int.from_bytes(unscaled, signed=True)
     return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
 
 
 def single(number: float) -> float:
-    """Rounded once to what a float of 32 bits holds, also of integers beyond 53 bits; infinite beyond its range."""
+    """Rounds a number once to a 32-bit float, also an integer of more than 53 bits; infinite if out of range."""
     with np.errstate(over="ignore"):
         return float(np.float32(np.int64(number) if isinstance(number, int) else number))
 
@@ -66,7 +68,7 @@ def _of_union(kind: Node, default: Any) -> Any:
 
 
 def _scalar(kind: Node, default: Any) -> Any:
-    """NO_DEFAULT where ``kind`` is none of these, or ``default`` none of its values."""
+    """Returns the value of a scalar; NO_DEFAULT if ``kind`` is not one, or ``default`` not one of its values."""
     name, is_number = kind.kind, isinstance(default, int | float) and not isinstance(default, bool)
     if name == "null" and default is None:
         return None
@@ -86,6 +88,6 @@ def _bytes(kind: Node, default: str) -> bytes:
         found = default.encode("iso-8859-1")
     except UnicodeEncodeError:
         raise WrongDefaultError(
-            f"its default {default!r:.100} has characters beyond U+00FF, which are no bytes"
+            f"its default {default!r:.100} has characters beyond U+00FF, which are not bytes"
         ) from None
     return found if kind.kind == "bytes" else found[: kind.size].ljust(kind.size, b"\0")

@@ -1,7 +1,7 @@
-"""Avro's schema resolution, as Apache's Java library (1.12) does it: values of one schema read as those of another.
+"""Avro's schema resolution as in Apache's Java library (1.12): reads values of one schema as those of another.
 
-The specification leaves open what becomes of records whose names differ; Java reads them, and so do Spark's from_avro
-and Confluent's clients. ``org.apache.avro.Resolver`` says in detail: https://github.com/apache/avro.
+The specification does not say what to do with records whose names differ; Java reads them, as do Spark's from_avro and
+Confluent's clients. The details are in ``org.apache.avro.Resolver``: https://github.com/apache/avro.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_commitlog.pipeline.serdes import SerializationError
 
 Convert = Callable[[Any], Any]
 
-_MARK = "commitlog-resolve"  # the logical type of what is converted once fastavro has read it
+_MARK = "commitlog-resolve"  # the logical type of values to convert once fastavro has read them
 _KINDS = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", *NAMED, "array", "map")
 _PROMOTIONS: dict[tuple[str, str], Convert | None] = {
     ("int", "long"): None,
@@ -49,28 +49,28 @@ class _MismatchError(Exception):
 
 
 def resolved(writer: Node, reader: Node) -> Any:
-    """A schema for fastavro that reads what ``writer`` wrote, and gives values of ``reader``, a record.
+    """Returns a schema for fastavro that reads what ``writer`` wrote as values of ``reader``, a record.
 
-    Fields that the reader does not have come along under names of no field of the reader's. Where a value cannot be
-    read as the reader's, reading it raises SerializationError with the field; other values are read.
+    Fields that the reader does not have are read under names that the reader does not use. A value that cannot be read
+    as the reader's raises SerializationError with the field; other values are read.
     """
     return _Resolution(reader).of(writer, reader, reader.name)
 
 
 class _Resolution:
-    """One walk through two schemas. Every named type is defined again at each place, by a name of its own."""
+    """One walk through two schemas. Defines a named type again, under a new name, wherever it is used."""
 
     def __init__(self, reader: Node) -> None:
         self._numbers = count()
-        self._new_names: dict[str, str] = {}  # by aliases of the reader's types
-        self._new_fields: dict[str, dict[str, str]] = {}  # of the reader's records, by aliases of fields
+        self._new_names: dict[str, str] = {}  # of the reader's types, by alias
+        self._new_fields: dict[str, dict[str, str]] = {}  # of the reader's records, by alias of a field
         for node in _all(reader, set()):
             self._new_names |= dict.fromkeys(node.aliases, node.name)
             aliases = {alias: each.name for each in node.fields for alias in each.aliases}
             self._new_fields[node.name] = self._new_fields.get(node.name, {}) | aliases
 
     def of(self, writer: Node, reader: Node, where: str) -> Any:
-        """How to read ``writer`` as ``reader``; where that cannot be, how to refuse it when it comes."""
+        """Returns a schema that reads ``writer`` as ``reader``, or, if that is impossible, rejects each value."""
         try:
             return self._pair(writer, reader, where)
         except _MismatchError as error:
@@ -94,7 +94,7 @@ class _Resolution:
         return self._leaf(writer, reader)
 
     def _branch(self, writer: Node, reader: Node, where: str) -> Node:
-        """The branch that the reader's union has for ``writer``: of records any that fits, of other types by name."""
+        """Returns the branch of the reader's union for ``writer``: any record that fits, other types by name."""
         same = [each for each in reader.branches if each.kind == writer.kind]
         for each in same:
             if each.kind not in NAMED or each.name == self._name(writer):
@@ -105,8 +105,8 @@ class _Resolution:
         if found := by_name[-1:] + fitting + promoted:
             return found[0]
         if same and writer.kind == "record":
-            self._record(writer, same[0], where, strict=True)  # raises what does not fit
-        raise _MismatchError(_only_names(writer.name, same[0]) if same else f"no branch of its union is {writer}")
+            self._record(writer, same[0], where, strict=True)  # raises, and says what does not fit
+        raise _MismatchError(_only_names(writer.name, same[0]) if same else f"its union has no branch for {writer}")
 
     def _fits(self, writer: Node, reader: Node, where: str) -> bool:
         try:
@@ -116,11 +116,11 @@ class _Resolution:
         return True
 
     def _record(self, writer: Node, reader: Node, where: str, *, strict: bool = False) -> Any:
-        """``strict``: raise for a field that cannot be read, too."""
+        """Returns a schema that reads records; with ``strict``, raises also for a field that cannot be read."""
         new_names = self._new_fields.get(self._name(writer), {})
         names = [new_names.get(each.name, each.name) for each in writer.fields]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise _MismatchError(f"fields of the writer's {writer} are both {', '.join(twice)} by an alias")
+            raise _MismatchError(f"fields of the writer's {writer} both become {', '.join(twice)} through an alias")
         wanted = {each.name: each for each in reader.fields}
         defaults = {name: _default(each, writer) for name, each in wanted.items() if name not in names}
         read = self._pair if strict else self.of
@@ -151,7 +151,7 @@ class _Resolution:
     def _leaf(self, writer: Node, reader: Node) -> Any:
         units = _UNITS.get(writer.logical or ""), _UNITS.get(reader.logical or "")
         if None not in units and units[0] != units[1]:
-            raise _MismatchError(f"the writer's {writer.logical} are not counted as the reader's {reader.logical}")
+            raise _MismatchError(f"the writer's {writer.logical} has another unit than the reader's {reader.logical}")
         found: dict[str, Any] = {"type": writer.kind}
         if writer.kind == "fixed":
             found |= {"name": self._fresh(), "size": writer.size}
@@ -160,7 +160,9 @@ class _Resolution:
         if writer.kind == "fixed":
             self._check_name(writer, reader)
             if writer.size != reader.size:
-                raise _MismatchError(f"the writer's {writer} has {writer.size} bytes, the reader's {reader.size}")
+                raise _MismatchError(
+                    f"the writer's {writer} has {writer.size} bytes, but the reader's has {reader.size}"
+                )
         digits = reader.digits and (writer.digits or reader.digits)
         if digits:
             return found | {"logicalType": "decimal", "precision": digits[0], "scale": digits[1]}
@@ -168,7 +170,7 @@ class _Resolution:
 
     def _promoted(self, writer: Node, reader: Node, found: dict[str, Any]) -> Any:
         if (writer.kind, reader.kind) not in _PROMOTIONS:
-            raise _MismatchError(f"the writer's {writer} is not read as the reader's {reader}")
+            raise _MismatchError(f"the writer's {writer} cannot be read as the reader's {reader}")
         convert = _PROMOTIONS[writer.kind, reader.kind]
         if reader.digits is not None and reader.kind == "bytes":
             scale = reader.digits[1]
@@ -176,7 +178,7 @@ class _Resolution:
         return found if convert is None else _marked(found, convert)
 
     def _equivalent(self, writer: Node, reader: Node, seen: set[tuple[int, int]]) -> bool:
-        """Whether two unions are alike branch by branch: then each branch is read as the one in its place."""
+        """Whether two unions match branch by branch; then each branch is read as the one at its position."""
         if writer.kind != reader.kind or (id(writer), id(reader)) in seen:
             return writer.kind == reader.kind
         seen.add((id(writer), id(reader)))
@@ -201,11 +203,11 @@ class _Resolution:
         return f"n{next(self._numbers)}"
 
     def _unused(self, wanted: dict[str, Field]) -> str:
-        """A field's name that is none of the reader's."""
+        """Returns a field name that the reader does not use."""
         return next(name for number in self._numbers if (name := f"unread_{number}") not in wanted)
 
     def _skipped(self, node: Node, names: dict[int, str]) -> Any:
-        """``node`` by itself, without logical types; ``names`` are those of the types that were defined before."""
+        """Returns the schema of ``node`` without logical types; ``names`` has the types defined so far."""
         if node.kind == "union":
             return [self._skipped(each, names) for each in node.branches]
         if node.inner is not None:
@@ -233,8 +235,8 @@ def _default(wanted: Field, writer: Node) -> Any:
 
 def _only_names(written: str, reader: Node) -> str:
     return (
-        f"the writer's {reader.kind} is {written}, the reader's {reader.name}; if only the names differ, "
-        f'"aliases": ["{written}"] in the reader\'s schema makes them one'
+        f"the writer's {reader.kind} is called {written}, the reader's {reader.name}; if only the names differ, "
+        f'add "aliases": ["{written}"] to the reader\'s schema'
     )
 
 
@@ -258,7 +260,7 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _all(node: Node, seen: set[int]) -> Iterator[Node]:
-    """``node`` and what it holds, each once, in the order of the schema."""
+    """Yields ``node`` and all it contains, each once, in the order of the schema."""
     if id(node) not in seen:
         seen.add(id(node))
         yield node

@@ -1,4 +1,4 @@
-"""Avro schemas as graphs: each named type is one node, however often it is referred to."""
+"""Avro schemas as graphs: each named type is one node, however often it is used."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NAMED = ("record", "enum", "fixed")
-NO_DEFAULT: Any = object()  # None is one: that of null
+NO_DEFAULT: Any = object()  # not None, which is the default null
 
 
 @dataclass(eq=False)
 class Node:
-    """A type. Names and aliases are full; ``inner`` is that of an array's items or a map's values."""
+    """A type, with full names and aliases; ``inner`` is the type of an array's items or a map's values."""
 
-    kind: str  # union, or what Avro calls it
+    kind: str  # "union", or Avro's name
     name: str = ""
     aliases: tuple[str, ...] = ()
     fields: list[Field] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Field:
 
 
 def graph(schema: Any) -> Node:
-    """The graph of ``schema`` as fastavro parses it: names are full, and types are defined where they come first."""
+    """Returns the graph of ``schema``, as parsed by fastavro: with full names, each type defined at its first use."""
     return _Graph({}).of(schema)
 
 
@@ -91,6 +91,6 @@ def _logical(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _full(alias: str, name: str) -> str:
-    """An alias without dots is one in the namespace of the type's own name."""
+    """Returns the full name of an alias: without dots, it is in the namespace of the type's name."""
     namespace = name.rpartition(".")[0]
     return f"{namespace}.{alias}" if namespace and "." not in alias else alias

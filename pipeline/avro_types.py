@@ -33,9 +33,9 @@ _DECIMAL_DIGITS = 38
 
 
 def arrow_type(schema: Any) -> pa.StructType:
-    """The struct of ``schema``, a record as fastavro parses it: names are full, each is defined where it comes first.
+    """Returns the struct of ``schema``, as parsed by fastavro: with full names, each type defined at its first use.
 
-    Raises InvalidConfigError naming the field for what no Arrow column holds, and where it is no record.
+    Raises InvalidConfigError if it is not a record, or naming a field that has no Arrow type.
     """
     if not isinstance(schema, Mapping) or schema["type"] != "record":
         raise InvalidConfigError("the Avro schema of a column of values must be a record")
@@ -43,7 +43,7 @@ def arrow_type(schema: Any) -> pa.StructType:
 
 
 class _Types:
-    """One walk through a schema, with the named types met so far; None: it is not at its end yet."""
+    """One walk through a schema, with the named types met so far; None while a type is being defined."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
@@ -71,14 +71,14 @@ class _Types:
             return _logical(schema, where) or pa.binary(schema["size"])
         fields = schema["fields"]
         if not fields:
-            raise InvalidConfigError(f"field {where}: a record without fields is no column")
+            raise InvalidConfigError(f"field {where}: a record without fields cannot be a column")
         return pa.struct([self._field(each["name"], each["type"], f"{where}.{each['name']}") for each in fields])
 
     def _by_name(self, name: str, where: str) -> pa.DataType:
         found = _PRIMITIVES.get(name) or self._named.get(name)
         if found is None:
-            what = "holds itself" if name in self._named else f"is {name}"
-            raise InvalidConfigError(f"field {where}: a type that {what} has no Arrow column; read it as bytes")
+            what = "contains itself" if name in self._named else f"is {name}"
+            raise InvalidConfigError(f"field {where}: a type that {what} has no Arrow type; read the values as bytes")
         return found
 
     def _field(self, name: str, schema: Any, where: str) -> pa.Field:
@@ -98,6 +98,6 @@ def _logical(schema: Mapping[str, Any], where: str) -> pa.DataType | None:
         return _LOGICAL.get(name) if name else None
     if schema["precision"] > _DECIMAL_DIGITS:
         raise InvalidConfigError(
-            f"field {where}: a decimal of {schema['precision']} digits; Arrow holds {_DECIMAL_DIGITS}"
+            f"field {where}: a decimal of {schema['precision']} digits; Arrow has at most {_DECIMAL_DIGITS}"
         )
     return pa.decimal128(schema["precision"], schema.get("scale", 0))

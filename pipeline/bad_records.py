@@ -1,9 +1,9 @@
-"""Rows that cannot be written: what is wrong with them, and the records they become in a topic of their own.
+"""Rows that cannot be written: why, and the records they become in a topic for bad records.
 
-Such a record has the row's key, value and headers as they are, the time of the write, and more headers, whose values
-are text: :data:`REASON`, :data:`TOPIC` and :data:`PARTITION` where it should have gone, as far as the row says so,
-:data:`TIMESTAMP` (milliseconds) where it had one, and where it comes from: :data:`APP_ID` and :data:`VERSION` of the
-write (a query's are its id and the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
+Such a record has the row's key, value and headers unchanged, the time of the write, and more headers with text values:
+:data:`REASON`; :data:`TOPIC` and :data:`PARTITION` that the row was meant for, if known; :data:`TIMESTAMP` (in
+milliseconds) if it had one; and its origin: :data:`APP_ID` and :data:`VERSION` of the write (for a query, its id and
+the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ VERSION = "commitlog.error.txnVersion"
 TASK = "commitlog.error.task"
 ROW = "commitlog.error.row"
 
-_NO_KEY = "?"  # for a header without a key: it has no other name
+_NO_KEY = "?"  # stands for the missing key of a header
 
 
 class BadRow(NamedTuple):
-    """A row that its topic does not take."""
+    """A row that its topic rejects."""
 
-    row: int  # its place in the table
+    row: int  # its index in the table
     topic: str | None
-    partition: int | None  # the one it names or was given; None: it did not come so far
+    partition: int | None  # the one it names or was assigned; None: not assigned yet
     reason: str
 
     def told(self, number: int, task: int) -> str:
-        """The sentence of the error; ``number`` is the row's, counted over the task."""
+        """Returns the error message; ``number`` is the row's number within the task."""
         partition = "" if self.partition is None else f", partition {self.partition}"
         return f"row {number} of task {task} cannot be written to topic {self.topic}{partition}: {self.reason}"
 
 
 class Origin(NamedTuple):
-    """Where the rows of a table come from."""
+    """The origin of a table's rows."""
 
     app_id: str
     version: int
     task: int
-    rows_before: int  # of the task, before the table
+    rows_before: int  # rows of the task before this table
 
 
 def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:
-    """The records of some rows of a table, in their order; row by row, since there are few."""
+    """Returns records for the bad rows of a table, in order. Works row by row, since there are few."""
     rows = _with_bytes(batch.take(pa.array([each.row for each in bad]))).to_pylist()
     headers = [[*_given(row), *_told(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
     flat = [header for each in headers for header in each]
@@ -72,7 +72,7 @@ def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now
 
 
 def keyless_headers(batch: pa.RecordBatch) -> list[int]:
-    """Rows with a header that has no key."""
+    """Returns the rows with a header that has no key."""
     if "headers" not in batch.schema.names:
         return []
     column = batch.column("headers")
@@ -113,7 +113,7 @@ def _milliseconds(timestamp: object) -> int:
 
 
 def _with_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Key and value as bytes, where they are text too."""
+    """Returns the batch with key and value as bytes, even if they are text."""
     columns = {
         name: as_binary(column) if name in ("key", "value") else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

@@ -19,7 +19,7 @@ from pyspark_commitlog.storage import LogManager
 
 
 class CommitLogReader(DataSourceReader):
-    """Plans ranges of offsets as tasks, and reads each batch by batch."""
+    """Plans offset ranges as tasks, and reads each range batch by batch."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -27,7 +27,7 @@ class CommitLogReader(DataSourceReader):
         self._wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Tasks as ``planning.plan`` makes them. Where there are none, Spark makes one of its own, with nothing."""
+        """Returns the tasks of ``planning.plan``. If there are none, Spark creates an empty one itself."""
         watchers = watchers_of_this_process(self._options.directory, self._options.overrides)
         try:
             planned = plan(
@@ -41,12 +41,12 @@ class CommitLogReader(DataSourceReader):
         return planned
 
     def _ranges(self, watchers: Watchers) -> list[OffsetRange]:
-        """What the options ask for of each partition, and filters leave of it."""
+        """Returns the range of each partition that the options ask for, narrowed by the filters."""
         options = self._options
         logs = watchers.look(options.subscription.partitions(watchers.manager))
         ends = {each: Ends(log.log_start_offset, readable_end(log, options)) for each, log in logs.items()}
 
-        @cache  # where a range begins, another part of the options or a filter may ask again
+        @cache  # the start, the end and a filter may ask for the same time
         def at(source: TopicPartition, timestamp_ms: int) -> int | None:
             return offset_at(watchers.seen(source), timestamp_ms, options)
 
@@ -55,7 +55,7 @@ class CommitLogReader(DataSourceReader):
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)
-        # A damaged log that is read all the same may not answer a question about time: its batches are looked at then.
+        # A damaged log that is read anyway may be unable to find a time; its batches are then checked one by one.
         ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else at
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
@@ -71,17 +71,17 @@ class CommitLogReader(DataSourceReader):
 
 
 class FilteringReader(CommitLogReader):
-    """A reader that Spark tells what a query's ``where`` says (option ``pushFilters``).
+    """A reader that gets the filters of a query's ``where`` from Spark (option ``pushFilters``).
 
-    A session without spark.sql.python.filterPushdown.enabled refuses any reader with this method, filters or not.
+    A session without spark.sql.python.filterPushdown.enabled rejects any reader with this method, filters or not.
 
-    Load a DataFrame anew for each query with filters. Spark 4.2 keeps the tasks of the last filters with the DataFrame
-    that ``load`` gave, and a later query on that DataFrame without filters reads those tasks only. Nothing here can
-    see that; so the option is off unless asked for.
+    Load a new DataFrame for each query with filters. Spark 4.2 keeps the tasks of the last filters with the DataFrame
+    that ``load`` returned, and a later query without filters on it reads only those tasks. This cannot be detected
+    here, so the option is off by default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
-        """What is left to Spark: all of them where an internal topic is decoded, whose columns mean other things."""
+        """Returns the filters that Spark must apply: all, if an internal topic is decoded, which has other columns."""
         if self._options.columns.decode is not None:
             return filters
         self._wanted, left = push(filters)
@@ -89,5 +89,5 @@ class FilteringReader(CommitLogReader):
 
 
 def batch_reader(options: ReadOptions, schema: pa.Schema) -> CommitLogReader:
-    """The reader that the options ask for."""
+    """Returns the reader that the options ask for."""
     return (FilteringReader if options.push_filters else CommitLogReader)(options, schema)

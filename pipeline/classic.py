@@ -1,7 +1,7 @@
-"""What the sink has of a classic session only: its JVM tells when a query ends and how a job failed, and names jobs.
+"""What the sink can do only in a classic session, through its JVM: notice the end of a query, name jobs, see failures.
 
-Loaded where there is such a session: a client of Spark Connect has no py4j. There a foreachBatch function runs in a
-process of its own, whose end gives back all it holds.
+Imported only in a classic session, since a client of Spark Connect has no py4j. With Connect, a foreachBatch function
+runs in its own process, and all that it holds is released when that ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyspark_commitlog.pipeline.checkpoint import DIGEST_LETTERS, NO_PLAN, Check
 from pyspark_commitlog.pipeline.coordination import release_run
 
 DESCRIPTION = "spark.job.description"
-JobFailedError = Py4JJavaError  # what PySpark raises where Spark's own error has no form in Python: a worker was killed
+JobFailedError = Py4JJavaError  # PySpark raises it if Spark's error has no Python class: a worker was killed
 
 
 class _EndOfQueries:
-    """Spark's listener, in its Java form: the Python one would parse the progress of every micro-batch."""
+    """A listener in its Java form: the Python one would parse the progress of every micro-batch."""
 
     def onQueryStarted(self, _event: Any) -> None:  # noqa: N802  Spark's name, and so below
         """Nothing to do."""
@@ -42,15 +42,16 @@ class _EndOfQueries:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-_watched: set[tuple[str, int]] = set()  # by application, sessions
-_checkpoints: dict[str, Checkpoint] = {}  # by run, of queries that run: their further micro-batches ask for nothing
+_watched: set[tuple[str, int]] = set()  # application and session
+_checkpoints: dict[str, Checkpoint] = {}  # of running queries, by run: later micro-batches need not ask the JVM
 
 
 def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
-    """The checkpoint of a query, whose writers are given back when it ends.
+    """Returns the checkpoint of a query, and sees to it that the query's writers are closed when it ends.
 
-    ``session`` is that of a micro-batch, a copy of the one that started the query; only the latter's listeners, one for
-    a session, hear of its end. What a thread writes that outlives its query is given back with the sink.
+    ``session`` is that of a micro-batch, a copy of the session that started the query. Only listeners of the latter are
+    notified of the query's end; one is added per session. If a thread writes after its query has ended, its writer is
+    closed with the sink.
     """
     if run_id in _checkpoints:
         return _checkpoints[run_id]
@@ -73,7 +74,7 @@ def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
 
 
 def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
-    """``root`` is one of Hadoop's paths, which are not quoted as URIs are."""
+    """Returns the checkpoint at ``root``, a path of Hadoop's, which is not quoted as a URI is."""
     scheme, _, path = root.partition(":")
     if scheme == "file" and path.startswith("/"):
         return LocalCheckpoint("/" + path.lstrip("/"))
@@ -81,10 +82,10 @@ def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
 
 
 class RemoteCheckpoint(Checkpoint):
-    """One on a file system that Hadoop reaches, which keeps what was written when it says so: its plans are read."""
+    """A checkpoint on a file system of Hadoop's, which stores writes durably by itself, so plans are only read."""
 
     def __init__(self, root: str, session: Any, jvm: Any) -> None:
-        """The objects are those of the JVM."""
+        """``session`` and ``jvm`` are objects of the JVM."""
         self._root = root
         self._conf = session.sessionState().newHadoopConf()
         self._jvm = jvm
@@ -104,18 +105,18 @@ class RemoteCheckpoint(Checkpoint):
 
 @contextmanager
 def described(session: SparkSession, text: str) -> Iterator[None]:
-    """Jobs started inside have ``text`` in Spark's UI, behind what the thread's jobs are described as anyway."""
+    """Appends ``text`` to the description, in Spark's UI, of the jobs started inside."""
     context = session.sparkContext
     before = context.getLocalProperty(DESCRIPTION)
     context.setJobDescription(text if before is None else f"{before}<br/>{text}")
     try:
         yield
     finally:
-        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None takes it away
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
 def committed_version(session: SparkSession, path: str, app_id: str) -> int | None:
-    """The newest ``txnVersion`` that the Delta table at ``path`` has of a ``txnAppId``, None where it has none."""
+    """Returns the newest ``txnVersion`` of a ``txnAppId`` in the Delta table at ``path``, or None."""
     gateway = session.sparkContext._gateway
     assert gateway is not None
     assert gateway.jvm is not None

@@ -1,4 +1,4 @@
-"""The columns of the data source as Arrow has them: what a read gives, with Spark or without."""
+"""The columns of the data source as Arrow types, for reading with or without Spark."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ READ_TYPES: dict[str, pa.DataType] = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-# Those that a record's bytes hold: the only ones that cost anything to build.
+# The columns with a record's own bytes, the only ones that cost anything to build.
 IN_RECORDS = ("key", "value", "headers")
 
 
 def read_names(include_headers: bool) -> list[str]:
-    """The columns a read gives where it is not told which; ``headers`` only when asked for."""
+    """Returns the default columns of a read."""
     return [name for name in READ_TYPES if name != "headers" or include_headers]
 
 
 def schema_of(names: Iterable[str]) -> pa.Schema:
-    """The schema of some columns, in the order given.
+    """Returns the schema of some columns, in the given order.
 
-    Raises InvalidConfigError for a column there is not (with the nearest name), one named twice, and for none.
+    Raises InvalidConfigError for an unknown column (with the nearest name), a repeated one, or none at all.
     """
     wanted = list(names)
     if not wanted or len(set(wanted)) < len(wanted):
@@ -45,7 +45,7 @@ def schema_of(names: Iterable[str]) -> pa.Schema:
 
 
 def check_known(name: str) -> None:
-    """Raise InvalidConfigError, with the nearest name, for a column the source does not have."""
+    """Raises InvalidConfigError, with the nearest name, for a column the source does not have."""
     if name not in READ_TYPES:
         raise InvalidConfigError(
             f"the commitlog source has no column {name!r}{nearest(name, READ_TYPES)}; it has {', '.join(READ_TYPES)}"
@@ -53,7 +53,7 @@ def check_known(name: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)``, or nothing where no name of ``known`` is like ``name``."""
+    """Returns `` (did you mean 'x'?)``, or an empty text if no name in ``known`` is similar to ``name``."""
     by_lower = {each.lower(): each for each in known}
     found = get_close_matches(name.lower(), by_lower, n=1)
     return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""

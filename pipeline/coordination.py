@@ -1,7 +1,7 @@
-"""What a driver keeps between the micro-batches of a query: the log directory, open, and the transactional id, locked.
+"""A driver's writers, kept between micro-batches: the log directory stays open, the transactional id locked.
 
-Taking them anew for each micro-batch would cost more than a small one does, and would let a second driver in between.
-A writer is given back when its query ends, or when its sink is closed; a process that dies gives back all of them.
+Opening and locking them again for each micro-batch would cost more than a small one does, and a second driver could get
+in between. A writer is closed when its query ends or its sink is closed; all locks end with the process.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class SinkBatch(NamedTuple):
     log_dir: str
     app_id: str
     written: list[Written]
-    seconds: float  # since its transaction was begun
-    commit_seconds: float  # of that, for the commit
+    seconds: float  # since its transaction began
+    commit_seconds: float  # the part of it that the commit took
 
 
 class DriverWriter:
-    """A transactional id in this process's hands. One thread at a time: :func:`writing` sees to it."""
+    """A transactional id that this process holds. For one thread at a time, which :func:`writing` ensures."""
 
     def __init__(self, directory: str, app_id: str) -> None:
-        """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process has it."""
+        """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process holds it."""
         self.manager = LogManager.open(directory)
         self._topics: dict[str, TopicDescription] = {}
         self._inodes: dict[str, int | None] = {}
         self._checked: set[str] = set()  # topics
         self.newest: SinkBatch | None = None
-        self.has_long_rows = False  # it was seen that the query has some: they take another way into the tasks
+        self.has_long_rows = False  # the query had some, which cannot be sent to tasks as Arrow messages
         try:
             self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
         except BaseException:
@@ -58,12 +58,12 @@ class DriverWriter:
         self._app_id = app_id
 
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
-        """Whether the logs that are open are those of the directory and the topics as they are now, settings too."""
+        """Whether the open logs are still those of the directory and the topics, with the same settings."""
         are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
         return are_same and self._inodes_of(self._inodes) == self._inodes
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Remember topics as they are when their logs are opened, for :meth:`is_current`."""
+        """Stores the topics as they are when their logs are opened, for :meth:`is_current`."""
         self._topics.update(topics)
         places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         places += [self.groups.partition_of(self._app_id)]
@@ -75,12 +75,12 @@ class DriverWriter:
         return {path: None if status is None else status.inode for path, status in found.items()}
 
     def check_partitions(self, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
-        """Once for each topic: what is open sees for itself when its files change. Raises ProgressMismatchError."""
+        """Checks each topic once, as open logs notice changed files themselves. Raises ProgressMismatchError."""
         check_partitions(self.manager, {name: ends[name] for name in ends.keys() - self._checked}, topics)
         self._checked |= topics.keys()
 
     def progress(self) -> dict[str, Note]:
-        """What the log has of this writer by now, by topic."""
+        """Returns this writer's current progress in the log, by topic."""
         offsets = self.groups.fetch(self._app_id)
         taken = {name: offsets.get(progress_key(name)) for name in self._topics}
         return {
@@ -90,7 +90,7 @@ class DriverWriter:
         }
 
     def close(self) -> None:
-        """Give everything back; the topics are left as a clean stop leaves them."""
+        """Closes everything, and leaves the topics as after a clean stop."""
         try:
             self.coordinator.close(keep_lock_file=True)
         finally:
@@ -98,17 +98,17 @@ class DriverWriter:
 
 
 class _Kept:
-    """A place in the table of writers; its turn is held by who uses or drops the writer."""
+    """An entry in the table of writers; ``turn`` is held while the writer is used or dropped."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
         self.writer: DriverWriter | None = None
         self.run_id = ""  # of the run that used it last
-        self.notes: dict[str, Note] = {}  # what the log had when it was seen last, by topic; outlives the writer
-        self.calls: dict[str, tuple[str, int]] = {}  # the run and version that were written last, by topic
+        self.notes: dict[str, Note] = {}  # the progress last seen in the log, by topic; outlives the writer
+        self.calls: dict[str, tuple[str, int]] = {}  # the run and version written last, by topic
 
     def checkpoint_later(self) -> None:
-        """In a thread of its own, while Spark notes that the micro-batch is done; the next one waits for its end."""
+        """Starts a checkpoint in a thread while Spark records the end of the micro-batch; the next one waits for it."""
         threading.Thread(target=self._checkpoint, name="commitlog checkpoint").start()
 
     def _checkpoint(self) -> None:
@@ -117,12 +117,12 @@ class _Kept:
                 self.writer.coordinator.checkpoint()
 
     def remembered(self) -> list[Remembered]:
-        """What the log had when this process saw it last."""
+        """Returns the progress that this process saw last in the log."""
         way_out = "start the query again, or close the sink"
         return [Remembered(topic, note, "this process remembers", way_out) for topic, note in self.notes.items()]
 
     def check_not_set_back(self, app_id: str) -> None:
-        """A query that runs never repeats a batch, so its log must have all that it had."""
+        """Raises if the log has less than before: a running query never repeats a batch, so it would lose rows."""
         assert self.writer is not None
         found = self.writer.progress()
         for each in self.remembered():
@@ -131,13 +131,13 @@ class _Kept:
                 raise set_back(each, app_id, self.writer.manager.directory, has)
 
     def forget(self) -> None:
-        """Close the writer, and forget what it wrote."""
+        """Closes the writer and forgets what it wrote."""
         self.drop()
         self.notes.clear()
         self.calls.clear()
 
     def drop(self) -> None:
-        """Close the writer; a disk that fails then fails the next one too, which will say so."""
+        """Closes the writer; only logs an error of the disk, which the next writer will raise."""
         writer, self.writer = self.writer, None
         if writer is not None:
             try:
@@ -152,10 +152,10 @@ _table_turn = threading.Lock()
 
 @contextmanager
 def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[DriverWriter]:
-    """The writer for ``run``, taken now or kept from before. It is dropped where the block fails: the next one finds
-    out from the disk what became of its transaction.
+    """Yields the writer for ``run``, new or kept from before.
 
-    ``topics`` are those to be written to, as the directory has them.
+    Drops it if the block fails; the next one then reads from disk what became of the transaction. ``topics`` are the
+    topics to write to, as they are in the directory.
 
     Raises LogDirLockedError, without waiting, while another process writes under the same ``txnAppId``.
     """
@@ -179,15 +179,15 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
 
 
 def remembered_here(directory: str, app_id: str) -> list[Remembered]:
-    """What a log had when this process saw it last."""
+    """Returns the progress that this process saw last in a log."""
     return _place(directory, app_id).remembered()
 
 
 @contextmanager
 def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> Iterator[None]:
-    """Around a write of a version to topics. Raises InvalidConfigError where the same run of a query did so before.
+    """Surrounds a write of a version to topics. Raises InvalidConfigError if the same run of a query wrote it before.
 
-    A run that replays a version finds the rows of the first call, and would pass over those of the second for good.
+    A run that replays the version would find the rows of the first call, and skip those of the second for good.
     """
     kept, call = _place(directory, run.app_id), (run.run_id, version)
     names = list(topics) if run.is_of_query else []
@@ -199,14 +199,14 @@ def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> It
 
 
 def release(directory: str, app_id: str) -> None:
-    """Close a writer, when nobody uses it any more."""
+    """Closes a writer once nobody uses it."""
     kept = _place(directory, app_id)
     with kept.turn:
         kept.forget()
 
 
 def release_run(run_id: str) -> None:
-    """Close the writers that a run of a query used last."""
+    """Closes the writers that a run of a query used last."""
     with _table_turn:
         places = list(_table.values())
     for kept in places:
@@ -216,7 +216,7 @@ def release_run(run_id: str) -> None:
 
 
 def newest_batches() -> list[SinkBatch]:
-    """What each writer of this process committed last. Waits for no writer that is at work."""
+    """Returns the newest batch that each writer of this process committed. Does not wait for busy writers."""
     with _table_turn:
         writers = [kept.writer for kept in _table.values()]
     return [writer.newest for writer in writers if writer is not None and writer.newest is not None]

@@ -1,11 +1,11 @@
-"""What Spark forks its Python workers from, with all loaded that a task of ours imports.
+"""A worker daemon for Spark that imports what our tasks need before it forks.
 
-``spark.python.daemon.module = pyspark_commitlog.pipeline.daemon`` puts it in the place of ``pyspark.daemon``, which
-forks first and leaves the imports to each worker. Here workers share them, and garbage collection passes over them.
+``spark.python.daemon.module = pyspark_commitlog.pipeline.daemon`` replaces ``pyspark.daemon``, which forks first and
+leaves the imports to each worker. Here workers share them, and garbage collection skips them.
 
-A fork copies one thread only, so a lock that another one holds stays locked in the worker for good. That is why Spark
-imports nothing before. So when all is imported the threads are counted, and unless each is known to bear a fork, plain
-``pyspark.daemon`` takes the place of this one. See docs/decisions/worker_daemon.md.
+A fork copies only one thread, so a lock that another thread holds stays locked in the worker forever; this is why Spark
+imports nothing before. So once all is imported, this daemon checks its threads, and runs plain ``pyspark.daemon``
+unless each of them is known to survive a fork. See docs/decisions/worker_daemon.md.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _OF_ANY_TASK = (
 )
 
 _READ_BY_LIBRARIES = {
-    # Else NumPy's algebra starts a thread for each core of the executor as soon as it is loaded.
+    # Otherwise NumPy's algebra library starts a thread per core of the executor as soon as it is loaded.
     "OPENBLAS_NUM_THREADS": "1",
-    # Arrow's allocator else gives memory back to the system 10 ms after it is free, and gets it again with the next
-    # table, page fault by page fault.
+    # Otherwise Arrow's allocator returns memory to the system 10 ms after it is freed, and the next table gets it back
+    # page fault by page fault.
     "MIMALLOC_PURGE_DELAY": "-1",
 }
 
-# An allocator of Arrow's starts it when the library is loaded. Its fork handlers take all locks it has before a fork,
-# and begin anew in the child (jemalloc's prefork and postfork_child of background_thread).
+# Started by one of Arrow's allocators when the library is loaded. Its fork handlers acquire all its locks before a
+# fork, and reset them in the child (jemalloc's prefork and postfork_child of background_thread).
 BEARS_A_FORK = frozenset({"jemalloc_bg_thd"})
 _THREADS = Path("/proc/self/task")
 
 
 def main() -> None:
-    """Run until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
+    """Runs until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
     for name, value in _READ_BY_LIBRARIES.items():
         os.environ.setdefault(name, value)
-    with redirect_stdout(sys.stderr):  # on standard output Spark is told where to connect
+    with redirect_stdout(sys.stderr):  # standard output is for the port that Spark connects to
         preload(sys.argv[1])
     if not may_fork():
         os.execv(sys.executable, [sys.executable, "-m", PLAIN_DAEMON, *sys.argv[1:]])
@@ -64,17 +64,17 @@ def main() -> None:
 
 
 def preload(worker: str) -> None:
-    """Import what a worker that runs the module ``worker`` would import."""
+    """Imports what a worker that runs the module ``worker`` would import."""
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
-    storage.load_kernels()  # and with the first of them most of Numba
+    storage.load_kernels()  # the first one loads most of Numba
 
 
 def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
-    """Spark's ``worker``, which ends without a traceback when Spark has hung up.
+    """Wraps Spark's ``worker`` so that it ends without a traceback when Spark closes the connection.
 
-    So an idle one is told that it is not needed any more. It tries to answer that there was no task, and over a unix
-    socket that fails, while over TCP what nobody reads can still be sent.
+    Spark ends an idle worker that way. The worker then tries to answer that there was no task, which fails over a unix
+    socket; over TCP it would succeed, though nobody reads it.
     """
 
     @wraps(worker)
@@ -88,7 +88,7 @@ def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def may_fork() -> bool:
-    """Whether all other threads of this process bear a fork; False where the system does not show threads."""
+    """Whether all other threads of this process survive a fork; False if the system does not list threads."""
     if not _THREADS.exists():
         return False
     others = [thread for thread in _THREADS.iterdir() if thread.name != str(os.getpid())]

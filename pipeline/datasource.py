@@ -25,9 +25,9 @@ class CommitLogDataSource(DataSource):
 
     Options: ``path`` (the log directory), one of ``subscribe`` (``a,b``), ``assign`` (``{"a": [0, 1]}``) and
     ``subscribePattern``, and those of Spark's Kafka source (``options.ReadOptions``).
-    A schema given with ``spark.read.schema`` may leave columns out: keys and values left out are not even built. The
-    option ``columns`` does the same where no schema can be given. A schema may also say NOT NULL, and Spark asks no
-    value whether it is null: a key or a value that is one raises InvalidRecordError.
+    A schema given with ``spark.read.schema`` may omit columns: omitted keys and values are not even built. The option
+    ``columns`` does the same if no schema can be given. A schema may also say NOT NULL, so that Spark checks no value
+    for null; a null key or value then raises InvalidRecordError.
     """
 
     @classmethod
@@ -60,8 +60,9 @@ class CommitLogDataSource(DataSource):
 
 
 def _load_writing() -> ModuleType:
-    """``pipeline.batch_writer``, which imports numba: a process that plans reads, of which each streaming query starts
-    one, does without both.
+    """Imports ``pipeline.batch_writer`` late, because it imports numba.
+
+    A process that plans reads needs neither, and each streaming query starts one.
     """
     return import_module("pyspark_commitlog.pipeline.batch_writer")
 

@@ -1,10 +1,10 @@
 """Kafka's internal topics as columns: the option ``decode``.
 
-``offsets``: a row for each commit in ``__consumer_offsets``, what a group deleted with nulls behind its key.
-``transactions``: a row for each state in ``__transaction_state``. Names are those of Kafka's message schemas
+``offsets``: a row per commit in ``__consumer_offsets``; for a deleted offset, the columns after its key are null.
+``transactions``: a row per state in ``__transaction_state``. Columns are named as in Kafka's message schemas
 (OffsetCommitValue, TransactionLogValue); times are timestamps. ``recordPartition``, ``recordOffset`` and
-``recordTimestamp`` say where and when a row was written. Records of other kinds, those of members of groups, are passed
-over.
+``recordTimestamp`` say where and when a row was written. Records of other kinds, such as those of group members, are
+skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark_commitlog.storage import (
 
 Row = dict[str, Any]
 
-DECODED_FROM = ("key", "value")  # what must be read of a record
+DECODED_FROM = ("key", "value")  # the columns of a record that decoding needs
 
 _TIME = pa.timestamp("ms", tz="UTC")
 _US_TIME = pa.timestamp("us", tz="UTC")  # Spark's
@@ -61,23 +61,23 @@ _TRANSACTIONS = {
 
 
 class Decode(Enum):
-    """What internal topic is decoded: ``decode``."""
+    """The internal topic to decode, the values of option ``decode``."""
 
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """All columns there are, in order."""
+        """All columns, in order."""
         return _COLUMNS[self]
 
     def to_batch(
         self, records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
     ) -> pa.RecordBatch:
-        """The columns of ``schema``, which are some of :attr:`columns`; needs keys and values.
+        """Returns the rows with the columns of ``schema``, a selection of :attr:`columns`; needs keys and values.
 
-        Raises, naming partition and offset, CorruptionError for a record that is not of Kafka's form, and
-        TimeBeyondSparkError for a time that a column cannot hold; with ``null_times`` it is null.
+        Raises, naming partition and offset, CorruptionError for a record that does not have Kafka's format, and
+        TimeBeyondSparkError for a time that a column cannot hold; with ``null_times`` it becomes null.
         """
         rows = list(_rows(records, source, _ROWS[self]))
         for row in rows:
@@ -149,7 +149,7 @@ def _transaction_row(key_bytes: bytes, value_bytes: bytes | None) -> Row | None:
 
 
 def _known(number: int) -> int | None:
-    """Kafka writes -1 where there is none."""
+    """Returns the number, or None for -1, with which Kafka marks a missing value."""
     return None if number < 0 else number
 
 

@@ -60,7 +60,7 @@ GROUP_LAG_SECONDS = Gauge(
 )
 GROUP_MAX_LAG = Gauge("kafka_consumergroup_group_max_lag", "The largest lag of a group in a partition", _GROUP)
 GROUP_MAX_LAG_SECONDS = Gauge(
-    "kafka_consumergroup_group_max_lag_seconds", "The largest lag of a group in a partition, in time", _GROUP
+    "kafka_consumergroup_group_max_lag_seconds", "The largest lag of a group in a partition, in seconds", _GROUP
 )
 GROUP_SUM_LAG = Gauge("kafka_consumergroup_group_sum_lag", "The lag of a group in all partitions", _GROUP)
 GROUP_TOPIC_SUM_LAG = Gauge(
@@ -68,15 +68,17 @@ GROUP_TOPIC_SUM_LAG = Gauge(
 )
 LATEST_OFFSET = Gauge("kafka_partition_latest_offset", "The log end offset", _PARTITION)
 EARLIEST_OFFSET = Gauge("kafka_partition_earliest_offset", "The log start offset", _PARTITION)
-POLL_TIME_MS = Gauge("kafka_consumergroup_poll_time_ms", "How long it took to look at everything", ("cluster_name",))
+POLL_TIME_MS = Gauge(
+    "kafka_consumergroup_poll_time_ms", "How long it took to read all metrics, in ms", ("cluster_name",)
+)
 
-# What a log directory tells besides.
+# Metrics that only a log directory can provide.
 LAST_STABLE_OFFSET = Gauge(
-    "commitlog_partition_last_stable_offset", "Up to where readers of committed records see", _PARTITION
+    "commitlog_partition_last_stable_offset", "The offset up to which readers of committed records read", _PARTITION
 )
 SIZE_BYTES = Gauge("commitlog_partition_size_bytes", "The size of all .log files", _PARTITION)
 SEGMENTS = Gauge("commitlog_partition_segments", "The number of segments", _PARTITION)
-UNREADABLE = Gauge("commitlog_partition_unreadable", "1 for a partition that could not be looked at", _PARTITION)
+UNREADABLE = Gauge("commitlog_partition_unreadable", "1 for a partition that could not be read", _PARTITION)
 SINK_BATCHES = Gauge(
     "commitlog_sink_batches", "Micro-batches that a sink committed to a topic", ("cluster_name", "group", "topic")
 )
@@ -88,7 +90,7 @@ OPEN_TRANSACTION_AGE = Gauge(
     "The age of a transaction that holds records back",
     ("cluster_name", "transactional_id", "producer_id", "epoch", "state"),
 )
-SUCCESS = Gauge("commitlog_scrape_success", "1 where everything could be looked at, else 0", ("cluster_name",))
+SUCCESS = Gauge("commitlog_scrape_success", "1 if everything could be read, else 0", ("cluster_name",))
 
 _SINK_PREFIX = "__sink."
 

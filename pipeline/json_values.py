@@ -97,7 +97,7 @@ def _at(name: str, convert: Convert, value: Any) -> Any:
 
 def _check(value: Any, what: str, *kinds: type) -> None:
     if type(value) not in kinds:  # numbers are text of their own kinds
-        raise ValueError(f"{_named(value)} where there must be {what}")
+        raise ValueError(f"{_named(value)} instead of {what}")
 
 
 def _named(value: Any) -> str:
@@ -121,7 +121,7 @@ def _integer(kind: pa.DataType) -> Convert:
     def convert(value: Any) -> int:
         _check(value, "a whole number", Whole)
         if len(value) > 21 or not least <= (number := int(value)) < above:
-            raise ValueError(f"{value:.100} is beyond {kind}")
+            raise ValueError(f"{value:.100} is out of range for {kind}")
         return number
 
     return convert
@@ -157,11 +157,11 @@ def _decimal(kind: pa.DataType) -> Convert:
         _check(value, "a number", Whole, Real, str)
         text = value.replace(",", "") if type(value) is str else value
         if not _NUMBER.fullmatch(text):
-            raise ValueError(f"{_named(value)} is no number")
+            raise ValueError(f"{_named(value)} is not a number")
         try:
             return Decimal(text).quantize(step, context=context)
         except InvalidOperation:
-            raise ValueError(f"{text:.100} is beyond {kind}") from None
+            raise ValueError(f"{text:.100} is out of range for {kind}") from None
 
     return convert
 
@@ -173,7 +173,7 @@ def date_reader(kind: pa.DataType) -> Convert:
         _check(value, "a date as text", str)
         days = _or_without_gmt(spark_times.days_of, value)
         if not -(2**31) <= days < 2**31:
-            raise ValueError(f"{value!r:.100} is beyond {kind}")
+            raise ValueError(f"{value!r:.100} is out of range for {kind}")
         return days if pa.types.is_date32(kind) else days * 86_400_000
 
     return convert
@@ -194,7 +194,7 @@ def time_reader(kind: pa.TimestampType, zone: tzinfo) -> Convert:
 
     def convert(value: Any) -> int:
         if not -_LONG_MAX <= (found := steps(value)) < _LONG_MAX:
-            raise ValueError(f"{_named(value)} is beyond {kind}")
+            raise ValueError(f"{_named(value)} is out of range for {kind}")
         return found
 
     return convert

@@ -41,21 +41,27 @@ from pyspark_commitlog.storage import InvalidConfigError
 CLUSTER_NAME = "spark"
 
 _QUERY = ("cluster_name", "group")
-BATCH_ID = Gauge("commitlog_query_batch_id", "The last micro-batch", _QUERY)
+BATCH_ID = Gauge("commitlog_query_batch_id", "The id of the last micro-batch", _QUERY)
 INPUT_ROWS = Gauge("commitlog_query_input_rows", "Rows that the last micro-batch read", _QUERY)
-OUTPUT_ROWS = Gauge("commitlog_query_output_rows", "Rows that the last micro-batch wrote, where its sink tells", _QUERY)
-INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "How fast rows came", _QUERY)
-PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "How fast rows were processed", _QUERY)
+OUTPUT_ROWS = Gauge(
+    "commitlog_query_output_rows", "Rows that the last micro-batch wrote, if its sink reports that", _QUERY
+)
+INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "Rows that arrived per second", _QUERY)
+PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "Rows that were processed per second", _QUERY)
 BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
 
 # What sinks of this process wrote; a sink is a group of its own, as in commitlog_sink_batches, in its log directory.
 _SINK = (*_QUERY, "log_dir")
 _SINK_TOPIC = (*_SINK, "topic")
 SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
-SINK_BYTES = Gauge("commitlog_sink_batch_bytes", "Their bytes in the log", _SINK_TOPIC)
-SINK_PARTITIONS = Gauge("commitlog_sink_batch_partitions", "Partitions that they went to", _SINK_TOPIC)
-SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink took for its last micro-batch", _SINK)
-SINK_COMMIT_SECONDS = Gauge("commitlog_sink_commit_seconds", "How long of that the commit took", _SINK)
+SINK_BYTES = Gauge("commitlog_sink_batch_bytes", "Bytes in the log of a sink's last micro-batch", _SINK_TOPIC)
+SINK_PARTITIONS = Gauge(
+    "commitlog_sink_batch_partitions", "Partitions that a sink's last micro-batch wrote to", _SINK_TOPIC
+)
+SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink's last micro-batch took", _SINK)
+SINK_COMMIT_SECONDS = Gauge(
+    "commitlog_sink_commit_seconds", "How long the commit of a sink's last micro-batch took", _SINK
+)
 
 # Spark calls every source that is written in Python so; ours is told from others by the form of its offsets.
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."

@@ -57,8 +57,8 @@ class DataLoss:
     def report(self, kind: type[LogStoreError], message: str) -> None:
         """Raise ``kind``, or warn and return: the caller goes on with what is there."""
         if self.fails:
-            raise kind(f"{message} (option failOnDataLoss=false goes on with what is there)")
-        logger.warning("%s; failOnDataLoss is false: going on with what is there", message)
+            raise kind(f"{message} (set option failOnDataLoss=false to continue with the remaining records)")
+        logger.warning("%s; continuing with the remaining records, because failOnDataLoss is false", message)
 
 
 class Logs(NamedTuple):
@@ -178,7 +178,7 @@ class AtTimestamps:
         if not self.latest_without_match:
             raise InvalidConfigError(
                 f"option {self.option}: no record of {partition} has timestamp {timestamp_ms} or a later one "
-                "(option startingOffsetsByTimestampStrategy=latest begins at the end instead)"
+                "(set option startingOffsetsByTimestampStrategy=latest to begin at the end instead)"
             )
         return there.next
 
@@ -227,7 +227,7 @@ def _check_each(starting: Bound, ending: Bound, starts: Mapping[TopicPartition, 
     for partition, start in sorted(starts.items()):
         if start > ends[partition]:
             raise InvalidConfigError(
-                f"{starting.option} lies behind {ending.option} in {partition}: {start} and {ends[partition]}"
+                f"{starting.option} is after {ending.option} in {partition}: {start} and {ends[partition]}"
             )
 
 
@@ -265,13 +265,15 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
-            raise InvalidConfigError(f"option {option}: topic {topic!r} needs an object of partition to number")
+            raise InvalidConfigError(
+                f"option {option}: topic {topic!r} needs an object that maps partitions to numbers"
+            )
         for partition, number in partitions.items():
             is_partition = partition.isascii() and partition.isdecimal()
             if not is_partition or type(number) is not int or not least <= number <= _LONG_MAX:
                 raise InvalidConfigError(
-                    f"option {option}: {partition!r}: {number!r} of topic {topic!r} is not a partition and a number "
-                    f"from {least} on"
+                    f"option {option}: {partition!r}: {number!r} of topic {topic!r} is not a partition with a number "
+                    f"of {least} or more"
                 )
             found[TopicPartition(topic, int(partition))] = number
     return found

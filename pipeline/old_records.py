@@ -29,9 +29,9 @@ def _warn_if_old(manager: LogManager, what: str, topic: str, newest_ms: int) -> 
         return
     _warned.add((manager.directory, topic))
     logger.warning(
-        "%s: the newest record for topic %s is of %s, and retention.ms = %d: retention deletes segments of such "
-        "records, those in which a transaction ended so long after its end. To keep history, set retention.ms of the "
-        "topic to -1",
+        "%s: the newest record for topic %s is from %s, which is older than retention.ms = %d allows: retention "
+        "deletes segments with only such records, or, if a transaction ended in a segment, that long after its end. "
+        "To keep history, set the topic's retention.ms to -1",
         what,
         topic,
         instant(newest_ms),

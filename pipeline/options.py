@@ -74,9 +74,9 @@ _OURS = (
 )
 # Settings of a consumer that Spark's source refuses, and why.
 _REFUSED = {
-    "kafka.auto.offset.reset": "the option startingOffsets says where to begin",
-    "kafka.key.deserializer": "keys come as bytes; cast the column key",
-    "kafka.value.deserializer": "values come as bytes; cast the column value",
+    "kafka.auto.offset.reset": "set the option startingOffsets instead",
+    "kafka.key.deserializer": "keys are read as bytes; cast the column key",
+    "kafka.value.deserializer": "values are read as bytes; cast the column value",
     "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
     "kafka.interceptor.classes": "there is no consumer to intercept",
 }
@@ -176,7 +176,7 @@ class ReadOptions:
         given = Given.of(options)
         path = given.text("path")
         if path is None:
-            raise InvalidConfigError("option path is missing: .load('/path/to/the/log/directory')")
+            raise InvalidConfigError("option path is missing: use .load('/path/to/the/log/directory')")
         starting, ending = _bounds(given, use)
         return cls(
             directory=local_directory(path),
@@ -243,7 +243,7 @@ class Given:
         if text is None:
             return default
         if text.lower() not in values:
-            raise InvalidConfigError(f"option {option} is {text!r}; it can be {' or '.join(values)}")
+            raise InvalidConfigError(f"option {option} is {text!r}; it must be {' or '.join(values)}")
         return values[text.lower()]
 
 
@@ -309,7 +309,7 @@ def _limits(given: Given) -> TriggerLimits:
     )
     if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
         raise InvalidConfigError(
-            f"option minOffsetsPerTrigger is {limits.min_offsets}, more than maxOffsetsPerTrigger, {limits.max_offsets}"
+            f"option minOffsetsPerTrigger is {limits.min_offsets}, above maxOffsetsPerTrigger, {limits.max_offsets}"
         )
     return limits
 

@@ -62,5 +62,5 @@ class Chooser:
 
     def _reason(self, partition: int) -> str:
         if partition == UNKNOWN and self._partitioner is Partitioner.COLUMN:
-            return "column partition is null, and partitioner.class = column finds no other"
-        return f"column partition holds {partition}, and the topic has the partitions 0 to {self._count - 1}"
+            return "column partition is null, but partitioner.class = column needs it"
+        return f"column partition is {partition}, but the topic has partitions 0 to {self._count - 1}"

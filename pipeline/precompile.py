@@ -87,10 +87,12 @@ def archives_of_spark() -> list[Path]:
 def main() -> int:
     """The exit code is 1 where a zip is as it was: it is none, may not be written, or is not there."""
     parser = argparse.ArgumentParser(description="Compile the Python modules in zips, once.")
-    parser.add_argument("archives", nargs="*", type=Path, help="zips (those of SPARK_HOME, or the installed pyspark)")
+    parser.add_argument(
+        "archives", nargs="*", type=Path, help="zips (default: those of SPARK_HOME or of the installed pyspark)"
+    )
     archives = parser.parse_args().archives or archives_of_spark()
     if not archives:
-        parser.exit(1, "no python/lib/*.zip in SPARK_HOME: name the zips\n")
+        parser.exit(1, "there is no python/lib/*.zip in SPARK_HOME: name the zips\n")
     for archive in archives:
         try:
             print(f"{archive.name}: {compile_archive(archive):,} modules compiled")

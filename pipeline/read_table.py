@@ -85,7 +85,7 @@ def tail(
 ) -> pa.Table:
     """The last ``n`` records of each partition, or all where it has fewer; else as :func:`read_table`."""
     if n < 0:
-        raise InvalidConfigError(f"tail of {n} records: 0 or more can be asked for")
+        raise InvalidConfigError(f"n is {n}; it must be 0 or more")
     level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
     batches = []
     with LogManager.open(os.fspath(path)) as manager:
@@ -98,7 +98,7 @@ def tail(
 
 def _null_times(mode: str) -> bool:
     if mode not in ("failfast", "permissive"):
-        raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
+        raise InvalidConfigError(f"mode is {mode!r}; it must be failfast or permissive")
     return mode == "permissive"
 
 
@@ -139,10 +139,10 @@ def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation
 def _bounds(start: Bound, end: Bound, by: str) -> tuple[int | None, int | None]:
     """Offsets, or milliseconds."""
     if by not in ("offset", "timestamp"):
-        raise InvalidConfigError(f"by is {by!r}; it can be 'offset' or 'timestamp'")
+        raise InvalidConfigError(f"by is {by!r}; it must be 'offset' or 'timestamp'")
     first, behind = (_number(name, bound, by) for name, bound in (("start", start), ("end", end)))
     if first is not None and behind is not None and first > behind:
-        raise InvalidConfigError(f"start {start} is behind end {end}")
+        raise InvalidConfigError(f"start {start} is after end {end}")
     return first, behind
 
 
@@ -153,8 +153,8 @@ def _number(name: str, bound: Bound, by: str) -> int | None:
         return -((_EPOCH - bound) // timedelta(milliseconds=1))  # rounded up: no record before it
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0):
         return bound
-    wanted = "an offset from 0 on" if by == "offset" else "milliseconds since 1970 or a datetime"
-    raise InvalidConfigError(f"{name} is {bound!r}; with by={by!r} it is {wanted}")
+    wanted = "an offset of 0 or more" if by == "offset" else "milliseconds since 1970 or a datetime"
+    raise InvalidConfigError(f"{name} is {bound!r}; with by={by!r} it must be {wanted}")
 
 
 def _isolation(isolation: Isolation | str) -> Isolation:
@@ -162,12 +162,12 @@ def _isolation(isolation: Isolation | str) -> Isolation:
         return Isolation(isolation)
     except ValueError:
         known = " or ".join(level.value for level in Isolation)
-        raise InvalidConfigError(f"isolation is {isolation!r}; it can be {known}") from None
+        raise InvalidConfigError(f"isolation is {isolation!r}; it must be {known}") from None
 
 
 def _schema(columns: Collection[str] | None) -> pa.Schema:
     if isinstance(columns, str):
-        raise InvalidConfigError(f"columns is {columns!r}; it is a list, such as [{columns!r}]")
+        raise InvalidConfigError(f"columns is {columns!r}; it must be a list, such as [{columns!r}]")
     return schema_of(read_names(include_headers=False) if columns is None else columns)
 
 
@@ -177,6 +177,6 @@ def _partitions(manager: LogManager, topic: str, wanted: int | Collection[int] |
     for number in numbers:
         if number not in there:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {manager.directory} has partitions {list(there)}, no {number!r}"
+                f"topic {topic!r} in {manager.directory} has partitions {list(there)}, but not {number!r}"
             )
     return [TopicPartition(topic, number) for number in sorted(numbers)]

@@ -75,7 +75,7 @@ def records_of(
     behind = readable_end(log, options)
     if behind < part.end:
         options.loss.report(
-            OffsetOutOfRangeError, f"{part.source} ends at {behind} by now, but was to be read up to {part.end}"
+            OffsetOutOfRangeError, f"{part.source} now ends at {behind}, but was to be read up to {part.end}"
         )
 
 
@@ -98,7 +98,7 @@ def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | 
     except CorruptionError as damage:
         if options.mode is not Mode.DROP_MALFORMED:
             raise
-        logger.warning("%s; passed over in search of a time, as option mode asks", damage)
+        logger.warning("%s; skipped in the search for a time, because of option mode", damage)
         return _first_salvaged(log, timestamp_ms, options)
     return None if found is None else found.offset
 
@@ -130,12 +130,12 @@ def _salvaged(
     def tell(damage: CorruptionError) -> None:
         nonlocal passed_over
         passed_over += 1
-        logger.warning("%s; passed over, as option mode asks", damage)
+        logger.warning("%s; skipped, because of option mode", damage)
 
     yield from salvaged_records(
         log, part.start, part.end, tell, isolation=options.isolation, columns=columns, timespan=timespan
     )
     if passed_over:
         logger.warning(
-            "%s: %d corrupt batches passed over in offsets %d to %d", part.source, passed_over, part.start, part.end - 1
+            "%s: skipped %d corrupt batches in offsets %d to %d", part.source, passed_over, part.start, part.end - 1
         )

@@ -46,7 +46,7 @@ def schema_in(file: Path) -> str:
     except OSError as error:
         raise InvalidConfigError(f"schema {file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidConfigError(f"schema {file}: it is no JSON in UTF-8: {error}") from None
+        raise InvalidConfigError(f"schema {file}: it is not JSON in UTF-8: {error}") from None
     return text
 
 
@@ -69,7 +69,7 @@ class SchemaFolder:
             if file.stem.isdecimal() and json.loads(schema_in(file)) == wanted:
                 return int(file.stem)
         raise InvalidConfigError(
-            f"folder {self.path} has no file with the schema for {subject}: save it there as <id>.avsc with a free id"
+            f"folder {self.path} has no file with the schema for {subject}: save it there as <id>.avsc with a new id"
         )
 
 
@@ -94,7 +94,9 @@ class SchemaRegistry:
         bare, credentials = split_credentials(self.url)
         given = check_headers(self.headers, f"schema registry {bare}")
         if credentials and any(name.lower() == "authorization" for name, _ in given):
-            raise InvalidConfigError(f"schema registry {bare}: both its address and its headers hold credentials")
+            raise InvalidConfigError(
+                f"schema registry {bare}: both its address and its headers have credentials; give them once"
+            )
         if self.timeout_s <= 0:
             raise InvalidConfigError(f"schema registry {bare}: timeout_s is {self.timeout_s}; it must be above 0")
         object.__setattr__(self, "url", bare)
@@ -107,7 +109,7 @@ class SchemaRegistry:
         kind = found.get("schemaType", "AVRO")
         if kind != "AVRO" or found.get("references"):
             what = f"a schema of {kind}" if kind != "AVRO" else "a schema with references to others"
-            raise SchemaRegistryError(f"{self}: schema {schema_id} is {what}; only whole Avro schemas are read")
+            raise SchemaRegistryError(f"{self}: schema {schema_id} is {what}; only complete Avro schemas can be read")
         return self._field(found, "schema", str)
 
     def id_of(self, subject: str, schema: str) -> int:
@@ -115,7 +117,7 @@ class SchemaRegistry:
         found = self._ask(path, {"schema": schema})
         if found is None:
             raise InvalidConfigError(
-                f"{self} does not have this schema for subject {subject!r}: register it, or let register=True do so"
+                f"{self} does not have this schema for subject {subject!r}: register it, or set register=True"
             )
         return self._field(found, "id", int)
 
@@ -144,7 +146,7 @@ class SchemaRegistry:
         value = answer.get(name)
         if not isinstance(value, kind):
             shown = without_secrets(f"{answer!r:.1000}", self.headers)
-            raise SchemaRegistryError(f"{self} gave no {name}, but {shown}")
+            raise SchemaRegistryError(f"{self} returned no {name}, but {shown}")
         return value
 
 
@@ -152,7 +154,7 @@ def _told(answer: Answer, path: str, timeout_s: float) -> str:
     tries = f" ({answer.tries} tries within {timeout_s:g} s)" if answer.tries > 1 else ""
     if answer.status is None:
         return f"did not answer to {path}: {answer.failure}{tries}"
-    elsewhere = f"; it redirected to {answer.redirected_to}, which is not sent credentials" * bool(answer.redirected_to)
+    elsewhere = f"; it redirected to {answer.redirected_to}, which gets no credentials" * bool(answer.redirected_to)
     what = f"answered {answer.status} to {path}" if answer.status >= 300 else f"did not answer to {path} with JSON"
     return f"{what}: {answer.body[:1000].decode(errors='replace')}{elsewhere}{tries}"
 
@@ -164,7 +166,7 @@ def _headers_of(file: str | None) -> Headers:
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise InvalidConfigError(f"headers of the schema registry, file {file}: {why}") from None
     pairs = [line.partition(":") for line in lines if line.strip()]
     return check_headers(((name.strip(), value.strip()) for name, _, value in pairs), f"file {file}")

@@ -187,7 +187,7 @@ def check_timezone(name: str) -> None:
 
 def check_mode(mode: str) -> None:
     if mode not in ("failfast", "permissive"):
-        raise InvalidConfigError(f"mode is {mode!r}; it can be failfast or permissive")
+        raise InvalidConfigError(f"mode is {mode!r}; it must be failfast or permissive")
 
 
 def _of_header(value: bytes) -> str:
@@ -195,7 +195,7 @@ def _of_header(value: bytes) -> str:
         return ""
     return (
         f"; it begins with Confluent's header (00 and the schema's id, {int.from_bytes(value[1:5])}), "
-        "which confluent_header=True passes over, or --confluent-header of the export job"
+        "which confluent_header=True skips, or --confluent-header of the export job"
     )
 
 
@@ -203,7 +203,7 @@ def _at(row: int, what: str, why: object, value: bytes) -> SerializationError:
     begins = value[:24].hex(" ") + (" ..." if len(value) > 24 else "")
     return SerializationError(
         f"row {row} {what}: {why}; its value has {len(value)} bytes: {begins}. "
-        "Mend what wrote it, read past it, or take mode='permissive', which makes it null"
+        "Fix the producer, skip the record, or set mode='permissive', which reads the value as null"
     )
 
 

@@ -41,7 +41,7 @@ def days_of(text: str) -> int:
     """
     found = _DATE.fullmatch(text.strip(_BLANKS))
     if found is None:
-        raise ValueError(f"{text!r:.100} is no date")
+        raise ValueError(f"{text!r:.100} is not a date")
     sign, year, month, day = found.groups()
     return _days(int(sign + year), int(month or 1), int(day or 1))
 
@@ -53,15 +53,15 @@ def nanoseconds_of(text: str, zone: tzinfo | None) -> int:
     """
     found = _TIME.fullmatch(text.strip(_BLANKS))
     if found is None:
-        raise ValueError(f"{text!r:.100} is no time")
+        raise ValueError(f"{text!r:.100} is not a time")
     sign, year, month, day, hour, minute, second, fraction, zone_id = found.groups()
     date = (int(sign + year), int(month or 1), int(day or 1))
     clock = tuple(int(each or 0) for each in (hour, minute, second))
     if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
-        raise ValueError(f"{text!r:.100} is no time of a day")
+        raise ValueError(f"{text!r:.100} is not a time of day")
     seconds = _days(*date) * _DAY_S + clock[0] * 3600 + clock[1] * 60 + clock[2]
     if zone is None and zone_id is not None:
-        raise ValueError(f"{text!r:.100} has a time zone, and the column has none")
+        raise ValueError(f"{text!r:.100} has a time zone, but the column has none")
     if zone is not None:
         seconds -= _offset_s(zone if zone_id is None else zone_of(zone_id.strip(_BLANKS)), seconds)
     return seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0"))
@@ -81,7 +81,7 @@ def zone_of(name: str) -> tzinfo:
     hours, minutes, seconds = (int(each or 0) for each in found.groups()[1:])
     offset_s = hours * 3600 + minutes * 60 + seconds
     if minutes > 59 or seconds > 59 or offset_s > _OFFSET_S_MAX:
-        raise ValueError(f"{name!r:.100} is no offset of a time zone")
+        raise ValueError(f"{name!r:.100} is not an offset of a time zone")
     return timezone(timedelta(seconds=-offset_s if found[1] == "-" else offset_s))
 
 
@@ -89,7 +89,7 @@ def _region(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError):  # a folder such as "Europe" is an OSError, a path a ValueError
-        raise ValueError(f"{name!r:.100} is no time zone") from None
+        raise ValueError(f"{name!r:.100} is not a time zone") from None
 
 
 def _offset_s(zone: tzinfo, local_s: int) -> int:
@@ -108,7 +108,7 @@ def _days(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 in the proleptic Gregorian calendar. Raises ValueError for a day there is not."""
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] or (month == 2 and day == 29 and not is_leap):
-        raise ValueError(f"{year}-{month}-{day} is no day")
+        raise ValueError(f"{year}-{month}-{day} is not a date")
     march = year - (month <= 2)
     day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
     return march * 365 + march // 4 - march // 100 + march // 400 + day_of_year - 719_468

@@ -207,14 +207,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         partition, log = place
         first, behind = log.log_start_offset, log.log_end_offset
         if start is not None and end < start:
-            self._lost(
-                f"{partition} ends at {end}, but was read up to {start}: another log has its name, or it was cut"
-            )
+            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or is another log")
             start = first
         elif start is None and first > 0:
-            self._lost(f"{partition} is new and begins at offset {first}: what lay before was not read")
+            self._lost(f"{partition} is new and begins at offset {first}: earlier records were not read")
         elif start is not None and start < first:
-            self._lost(f"{partition} begins at offset {first} by now: offsets {start} to {first - 1} were not read")
+            self._lost(f"{partition} now begins at offset {first}: offsets {start} to {first - 1} were not read")
         if end > behind:
             self._lost(f"{partition} ends at {behind}, but was to be read up to {end}")
         begin = first if start is None else max(start, first)
@@ -227,8 +225,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         names = ", ".join(map(str, partitions))
         self._options.loss.report(
             UnknownTopicOrPartitionError,
-            f"partitions that were read before are gone, or no longer asked for: {names}; what was not read of them is "
-            "not read any more",
+            f"partitions that were read before no longer exist, or are no longer subscribed: {names}; their unread "
+            "records will not be read",
         )
 
     def _bytes_of(self, part: OffsetRange) -> int:

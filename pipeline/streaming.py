@@ -38,7 +38,7 @@ class BatchGate:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         with self._turn:
             if self.closed:
-                raise InterruptedError(f"batch {batch_id} was not begun: the query is being stopped")
+                raise InterruptedError(f"batch {batch_id} was not started: the query is being stopped")
             self._on_batch(batch_id, self._write(frame, batch_id))
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class ProgressLines:
 
     def __call__(self, batch_id: int, written: list[Written]) -> None:
         seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
-        told = f"{sum(each.records for each in written):,} records" if written else "was written before"
+        told = f"{sum(each.records for each in written):,} records" if written else "already written"
         print(f"  file {batch_id + 1}: {told}, {seconds:.1f} s", flush=True)
 
 

@@ -76,20 +76,20 @@ class TableProgress:
         wrote = properties.get(_QUERY + run.app_id, "")
         if done is not None and wrote and wrote != run.query_id:
             raise InvalidConfigError(
-                f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, and this is "
-                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Take another "
-                "txnAppId, or none, to begin again on purpose; tables.starting_offsets says where the table ends"
+                f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, but this is "
+                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. To start over "
+                "on purpose, use another txnAppId, or none; tables.starting_offsets returns where the table ends"
             )
         if run.query_id and _committed.get(self._id) == (run.run_id, self._version):
             raise InvalidConfigError(
-                f"batch {self._version} was written to table {self._path} in this very run: a foreachBatch function "
-                "that writes to a table twice needs a txnAppId for each"
+                f"batch {self._version} was already written to table {self._path} in this run: a foreachBatch function "
+                "that writes to a table twice needs a txnAppId for each write"
             )
         if done is not None and self._version < done:
             raise ProgressMismatchError(
-                f"table {self._path} has batch {done} of txnAppId {run.app_id!r}, and this is batch {self._version}: "
-                "the checkpoint was set back, or is a new one. Begin with a new checkpoint and another txnAppId, or "
-                "none, where the table ends (tables.starting_offsets)"
+                f"table {self._path} has batch {done} of txnAppId {run.app_id!r}, but this is batch {self._version}: "
+                "the checkpoint was set back, or is a new one. Start at the end of the table (tables.starting_offsets) "
+                "with a new checkpoint and another txnAppId, or none"
             )
 
     def note(self) -> None:
@@ -105,10 +105,10 @@ class TableProgress:
         ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
         if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
             raise ProgressMismatchError(
-                f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, and is another one "
-                f"now: the table lacks {_told(missing)}. The checkpoint was set back, or lost what it said of the "
-                "batch. Begin with a new checkpoint and another txnAppId, or none, where the table ends "
-                "(tables.starting_offsets)"
+                f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, but has other "
+                f"records now: the table lacks {_told(missing)}. The checkpoint was set back, or lost its entry for "
+                "the batch. Start at the end of the table (tables.starting_offsets) with a new checkpoint and another "
+                "txnAppId, or none"
             )
 
 

@@ -86,9 +86,9 @@ def _brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> 
         case _ if table.simpleString() == rows.simpleString():
             return False
     raise InvalidConfigError(
-        f"table {path}: column {at} is {table.simpleString()}, and of the values it is {rows.simpleString()}. Read the "
-        "values with the type of the column, or write them to a new table. A type that only became wider can be "
-        "changed in the table first (ALTER TABLE … ALTER COLUMN … TYPE …, delta.enableTypeWidening)"
+        f"table {path}: column {at} is {table.simpleString()}, but in the values it is {rows.simpleString()}. Read the "
+        "values with the type of the column, or write them to a new table. If the type only became wider, change it "
+        "in the table first (ALTER TABLE … ALTER COLUMN … TYPE …, delta.enableTypeWidening)"
     )
 
 
@@ -97,8 +97,8 @@ def _struct_brings_fields(table: StructType, rows: StructType, path: str, at: st
     if missing := [field.name for field in table.fields if field.name.lower() not in given]:
         inside = f" in {at}" if at else ""
         raise InvalidConfigError(
-            f"table {path} has the columns {', '.join(missing)}{inside}, which the values lack by their schema. Keep "
-            "the fields in the schema: where a value has none, the column is null. To be without them, write to a new "
+            f"table {path} has the columns {', '.join(missing)}{inside}, which the schema of the values lacks. Keep "
+            "these fields in the schema: the column is null for values without them. To remove them, write to a new "
             "table, or drop the columns from this one"
         )
     there = {field.name.lower() for field in table.fields}

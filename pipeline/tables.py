@@ -72,10 +72,12 @@ def table_sink(
     if mode not in modes:
         raise InvalidConfigError(f"mode = {mode!r}{nearest(mode, modes)}; a table is written with {' or '.join(modes)}")
     if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, DELETED)]):
-        raise InvalidConfigError(f"values have the fields {', '.join(taken)}: names of columns that every table has")
+        raise InvalidConfigError(
+            f"values have the fields {', '.join(taken)}, which are columns that every table has: rename them"
+        )
     bad = None if badRecords is None else absolute(badRecords)
     if bad == absolute(path):
-        raise InvalidConfigError(f"badRecords = {badRecords!r}: the table that does not take them")
+        raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another one")
     return TableSink(absolute(path), Mode(mode), serde, txnAppId, bad)
 
 
@@ -140,7 +142,7 @@ class TableSink:
         found = properties_of(session, self.path)
         if found.get(_MODE_PROPERTY, self.mode.value) != self.mode.value:
             raise InvalidConfigError(
-                f"table {self.path} was begun with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}"
+                f"table {self.path} was created with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}"
             )
         progress = TableProgress(session, self.path, run, batch_id)
         progress.check(found)

@@ -41,7 +41,7 @@ _REFUSED = {
     "key.serializer": "keys are written as bytes; cast the column key",  # refused by Spark's Kafka sink, too
     "value.serializer": "values are written as bytes; cast the column value",
     "interceptor.classes": "there is no producer to intercept",
-    "transactional.id": "txnAppId names the writer",
+    "transactional.id": "set txnAppId instead",
 }
 # The broker's transaction.max.timeout.ms: what is still open when one takes the directory over must suit it.
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -127,7 +127,10 @@ class Targets:
         if partitions is not None and partitions < 1:
             raise InvalidConfigError(f"topic {names[0]}: a topic has at least one partition, not {partitions}")
         if bad_records in names:
-            raise InvalidConfigError(f"badRecords = {bad_records!r}: the rows it refuses could not go there again")
+            raise InvalidConfigError(
+                f"badRecords = {bad_records!r} is a topic of the write itself, and would refuse the rows again: name "
+                "another one"
+            )
         settings = ProducerSettings.parse(producer or {})
         return cls(local_directory(log_dir), names, topics is not None, partitions, own, settings, bad_records)
 
@@ -149,7 +152,7 @@ class Targets:
             bad = manager.ensure_topic(self.bad_records)
             if LogConfig.from_mapping(bad.configs).compact:
                 raise InvalidConfigError(
-                    f"badRecords = {bad.name!r}: the topic is compacted, and would forget rows or refuse them"
+                    f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them"
                 )
             found[bad.name] = bad
         for each in found.values():
@@ -215,7 +218,7 @@ def _compression(given: Mapping[str, object]) -> Compression:
     """The levels mean in a producer what they mean in a topic, so the topic's rules check them."""
     name = str(given.get("compression.type", "none")).lower()
     if name not in _CODECS:
-        raise InvalidConfigError(f"compression.type = {name!r}: a producer knows {', '.join(_CODECS)}")
+        raise InvalidConfigError(f"compression.type = {name!r}: must be one of {', '.join(_CODECS)}")
     levels = {level: str(given[level]) for level in _LEVELS if level in given}
     return target_compression(LogConfig.from_mapping(levels), _CODECS[name])
 
@@ -230,7 +233,7 @@ def _partitioner(given: Mapping[str, object]) -> Partitioner:
     name = text.rsplit(".", 1)[-1].lower()
     if name not in known:
         raise InvalidConfigError(
-            f"partitioner.class = {text!r}: there are {', '.join(each.value for each in Partitioner)}"
+            f"partitioner.class = {text!r}: must be one of {', '.join(each.value for each in Partitioner)}"
         )
     ignores_keys = str(given.get(_IGNORE_KEYS, "false")).lower()
     if ignores_keys not in ("true", "false"):

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_commitlog.pipeline.serdes import Serde, SerializationError
 
 DECODED, REASON = "decoded", "reason"  # columns beside those of the records
-NO_KEY = "has no key: a table of mode upsert has none"
+NO_KEY = "has no key, which a table of mode upsert needs"
 # The columns of the table, and those that they come from.
 COLUMNS = {
     "_topic": "topic",
@@ -59,7 +59,7 @@ def keep_bad(records: DataFrame, path: str, version: int) -> None:
     table = DeltaTable.forPath(bad.sparkSession, path).alias("old")
     is_same = " AND ".join(f"old.{name} <=> new.{name}" for name in _SAME)
     table.merge(bad.alias("new"), is_same).whenNotMatchedInsertAll().execute()
-    logger.warning("micro-batch %d: %d records went to %s, which says why", version, count, path)
+    logger.warning("micro-batch %d: wrote %d bad records to %s, with the reason for each", version, count, path)
 
 
 def _decoded_or_reason(values: Column, serde: Serde) -> Column:

@@ -21,17 +21,27 @@ _TAKEN = {
     "json": ("schema", "confluent_header", "serde_mode"),
     "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
 }
-_SERDE_MODE = "permissive: a value that does not decode becomes a row of nulls (failfast: it ends the job)"
+_SERDE_MODE = "a value that does not decode becomes a row of nulls (permissive) or ends the job (failfast, the default)"
 
 
 def add_value_arguments(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--format", default="raw", choices=list(_TAKEN), help="of values: bytes, or columns (raw)")
-    add("--schema", metavar="SCHEMA", help="of json: 'carrier string, delay int'; of avro: the path of a file *.avsc")
-    add("--confluent-header", action="store_true", help="of json: pass over Confluent's header, 00 and a schema's id")
-    add("--registry", metavar="URL", help="of avro: values have Confluent's header, and this registry the schemas")
-    add("--registry-headers", metavar="FILE", help="lines 'Name: value' to send to it, such as Authorization")
-    add("--schema-folder", metavar="DIR", help="the same with files <id>.avsc; without either: single objects")
+    add(
+        "--format",
+        default="raw",
+        choices=list(_TAKEN),
+        help="the format of values; raw keeps their bytes (default: raw)",
+    )
+    add("--schema", metavar="SCHEMA", help="for json: 'carrier string, delay int'; for avro: the path of a *.avsc file")
+    add("--confluent-header", action="store_true", help="for json: skip Confluent's header, 00 and a schema's id")
+    add("--registry", metavar="URL", help="for avro: values have Confluent's header; get schemas from this registry")
+    add("--registry-headers", metavar="FILE", help="send the headers in this file to the registry, lines 'Name: value'")
+    add(
+        "--schema-folder",
+        metavar="DIR",
+        help="for avro: values have Confluent's header; get schemas from files <id>.avsc (with neither this nor "
+        "--registry: Avro's single-object encoding)",
+    )
     add("--serde-mode", choices=["failfast", "permissive"], help=_SERDE_MODE)
 
 
@@ -60,13 +70,15 @@ def _check(options: argparse.Namespace) -> None:
     if options.format != "raw" and options.schema is None:
         raise InvalidConfigError(f"--format {options.format} needs --schema")
     if options.registry and options.schema_folder:
-        raise InvalidConfigError("--registry and --schema-folder: schemas come from one of them")
+        raise InvalidConfigError("--registry and --schema-folder exclude each other")
     if options.registry_headers and not options.registry:
         raise InvalidConfigError("--registry-headers needs --registry")
     if options.confluent_header and options.direction == "to-topic":
         raise InvalidConfigError("--confluent-header is for reading: to-topic writes JSON without a header")
     if options.serde_mode and options.direction == "to-topic":
-        raise InvalidConfigError("--serde-mode is for reading: a row that does not fit its schema ends to-topic")
+        raise InvalidConfigError(
+            "--serde-mode is for reading: to-topic always ends at a row that does not fit its schema"
+        )
 
 
 def _flag(name: str) -> str:
@@ -87,7 +99,7 @@ def _avro_serde(options: argparse.Namespace) -> Serde:
     try:
         schema = Path(options.schema).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfigError(f"--schema {options.schema}: {error}; of avro it is the path of a file") from None
+        raise InvalidConfigError(f"--schema {options.schema}: {error}; for avro, give the path of a file") from None
     serde: Serde = avro.AvroSerde(schema, framing, _mode(options))
     return serde
 

@@ -307,7 +307,7 @@ class _Task:
             if topic in plan.wanted:
                 yield topic, rows
             elif topic not in plan.done:
-                told = "column topic is null" if topic is None else f"it is none of {', '.join(sorted(plan.wanted))}"
+                told = "column topic is null" if topic is None else f"it is not one of {', '.join(sorted(plan.wanted))}"
                 bad += [BadRow(row, topic, None, told) for row in rows.tolist()]
 
     def _topic_of(self, batch: pa.RecordBatch, index: int) -> str | None:

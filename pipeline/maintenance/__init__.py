@@ -1,6 +1,6 @@
 """The maintenance jobs: from a command line to tasks on a cluster, a report, and an exit code.
 
-The work itself is in storage/maintenance, and knows nothing of Spark.
+The operations themselves are in storage/maintenance, which does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMA
 
 
 class Work(Protocol):
-    """One of the kinds of maintenance."""
+    """A maintenance operation of storage over selected partitions."""
 
     def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
 
 
 def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
-    """Do ``work`` as the options of :func:`arguments` ask for, by Spark, and print what came of it.
+    """Runs ``work`` with Spark, with the options of :func:`arguments`, and prints the outcomes.
 
-    Answers the exit code: 0 where all went well, 2 where a log is damaged, 1 where anything else was wrong.
+    Returns the exit code: 0 if all went well, 2 if a log is damaged, 1 for any other problem.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -57,7 +57,7 @@ def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
 
 
 def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> int:
-    """Print each outcome as it comes, then how many there were of each kind; the exit code."""
+    """Prints each outcome as it arrives, then the number of each kind. Returns the exit code."""
     counts: Counter[OutcomeStatus] = Counter()
     for outcome in outcomes:
         counts[outcome.status] += 1

@@ -1,4 +1,4 @@
-"""The command line that the maintenance jobs share."""
+"""The command line shared by the maintenance jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, masked, p
 
 
 class Parser(argparse.ArgumentParser):
-    """One whose wrong uses end with exit code 1: 2 says that a log is damaged. Its errors show no secrets."""
+    """A parser that exits with 1 on wrong usage, because 2 means a damaged log. Its errors show no secrets."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -19,36 +19,42 @@ class Parser(argparse.ArgumentParser):
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """A parser with what all of the jobs take."""
+    """Returns a parser with the options that all jobs take."""
     parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--log-dir", required=True, help="the log directory: what log.dirs names")
+    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
     add(
         *("--topics", "--topic"),
         action="append",
         default=[],
         metavar="NAMES",
-        help="names, or regular expressions that match whole names, separated by commas; may be repeated (all topics)",
+        help="topics, or regular expressions for whole names, separated by commas; may be repeated (default: all)",
     )
     add(
         "--config",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting by Kafka's name: a topic's before the topic's own, a broker's behind them; may be repeated",
+        help="a setting by Kafka's name, for this run: a topic's key overrides the topic's own setting, a broker's key "
+        "is used only if the topic has none; may be repeated",
     )
     add(
         "--topic-configs",
         action="append",
         default=[],
         metavar="FILE",
-        help="what kafka-configs --describe --all or kafka-topics --describe prints: the settings of topics that a "
-        "broker made, which its directory does not hold; may be repeated",
+        help="a file with the output of kafka-configs --describe --all or kafka-topics --describe: the settings of "
+        "a broker's topics, which are not in its directory; may be repeated",
     )
-    add("--as-of", type=_instant, metavar="TIME", help="as if it were that time: ISO 8601, else UTC, or ms since 1970")
+    add(
+        "--as-of",
+        type=_instant,
+        metavar="TIME",
+        help="act as of this time: ISO 8601 (UTC by default), or ms since 1970",
+    )
     add("--dry-run", action="store_true", help="change nothing, print the same report")
-    add("--json", action="store_true", help="print a JSON object a partition, one a line")
-    add("--wait", action="store_true", help="wait for partitions that another job works on, instead of failing there")
+    add("--json", action="store_true", help="print one JSON object per partition and line")
+    add("--wait", action="store_true", help="wait for partitions that another job is maintaining, instead of failing")
     return parser
 
 
@@ -60,7 +66,7 @@ def _instant(text: str) -> int:
 
 
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
-    """What the command line asks for. Raises InvalidConfigError."""
+    """Returns the run that the options describe. Raises InvalidConfigError."""
     run = MaintenanceRun(
         local_directory(options.log_dir),
         work=work_of(name),

@@ -1,4 +1,4 @@
-"""What is printed where: results on stdout, everything else on stderr, under spark-submit too."""
+"""Results on stdout and everything else on stderr, under spark-submit too."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyspark.java_gateway import launch_gateway
 
 @contextmanager
 def errors_apart() -> Iterator[None]:
-    """Inside, ``sys.stderr`` is the stderr of the program.
+    """Makes ``sys.stderr`` write to the real stderr while it is active.
 
-    A Python program that spark-submit runs has none: what it writes there comes out of the JVM's stdout, between the
-    results (PythonRunner merges the two). The JVM has one, and is asked to write to it.
+    A Python program run by spark-submit has no stderr of its own: what it writes there appears on the JVM's stdout,
+    between the results (PythonRunner merges the two streams). The JVM has one, and writes to it on request.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         yield
@@ -27,7 +27,7 @@ def errors_apart() -> Iterator[None]:
 
 
 class _JvmErrors(io.TextIOBase):
-    """A java.io.PrintStream as a text stream."""
+    """A text stream that writes to a java.io.PrintStream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Spark as the runner of maintenance tasks, with lines of progress."""
+"""Runs maintenance tasks with Spark and reports progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TELL_EVERY_S = 10.0
 
 
 class SparkTasks:
-    """A task an item. While they run, lines on stderr tell how many are done."""
+    """A runner with one task per item; while they run, lines on stderr report how many are done."""
 
     def __init__(self, context: SparkContext, name: str, tell_every_s: float = TELL_EVERY_S) -> None:
         self._context = context
@@ -26,11 +26,11 @@ class SparkTasks:
         self._tell_every_s = tell_every_s
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """The results in the order of ``items``. An interrupt cancels the tasks and goes on its way."""
+        """Returns the results in the order of ``items``. An interrupt cancels the tasks and is raised again."""
         if not items:
             return []
         group = f"{self._name}-{uuid4()}"
-        # Only another thread can ask for the status while one waits for the results.
+        # One thread waits for the results, so another has to poll the status.
         with ThreadPoolExecutor(1) as executor:
             results = executor.submit(self._collect, group, what, task, items)
             try:

@@ -1,6 +1,7 @@
-"""Topics between a running Kafka and a log directory, both ways: docs/mirroring.md.
+"""Mirrors topics between a running Kafka and a log directory, both ways: docs/mirroring.md.
 
-A task a partition, by whatever runs tasks. A mirror keeps no state but logs and committed offsets: see each direction.
+Each partition is a task; the caller chooses what runs tasks. A mirror has no state besides logs and committed offsets:
+see the module of each direction.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ __all__ = ["Mirrored"]
 
 @dataclass(frozen=True)
 class Mirrored:
-    """What became of a partition in one round."""
+    """The outcome of one round for a partition."""
 
     topic: str
     partition: int
-    first_offset: int = 0  # where this round began, in the log that is written
-    next_offset: int = 0  # and where it ended
-    error: str | None = None  # why it ended before all was there
+    first_offset: int = 0  # where this round began, in the log it writes to
+    next_offset: int = 0  # where this round ended, in the same log
+    error: str | None = None  # why the partition is not up to date
 
     def __str__(self) -> str:
         if self.error is not None:

@@ -1,4 +1,4 @@
-"""The command line of the job that mirrors."""
+"""The command line of the mirroring job."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pyspark_commitlog.storage import InvalidConfigError, Runner, parse_pairs
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """One with the commands ``from-kafka`` and ``to-kafka``."""
+    """Returns a parser with the commands ``from-kafka`` and ``to-kafka``."""
     whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
-    from_kafka = commands.add_parser("from-kafka", help="bring a log directory up to where topics in Kafka end")
-    to_kafka = commands.add_parser("to-kafka", help="bring topics in Kafka up to where those of a log directory end")
+    from_kafka = commands.add_parser("from-kafka", help="bring a log directory up to date with topics in Kafka")
+    to_kafka = commands.add_parser("to-kafka", help="bring topics in Kafka up to date with those of a log directory")
     for command in (from_kafka, to_kafka):
         _add_common(command)
-    to_kafka.add_argument("--target", metavar="TOPIC", help="the name in Kafka of a single topic (its own)")
+    to_kafka.add_argument("--target", metavar="TOPIC", help="the name in Kafka, for a single topic (default: its own)")
     to_kafka.add_argument(
-        "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (none)"
+        "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: none)"
     )
     return whole
 
@@ -34,18 +34,28 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
-    add("--log-dir", required=True, help="the log directory: what log.dirs names")
-    add("--topics", action="append", required=True, metavar="NAMES", help="separated by commas; may be repeated")
-    add("--config", action="append", default=[], metavar="KEY=VALUE", help="of topics to be made; may be repeated")
-    add("--client", action="append", default=[], metavar="KEY=VALUE", help="of the client, as security.protocol=SSL")
+    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
     add(
-        "--client-config", metavar="FILE", help="such settings as lines of a file, as Kafka's --command-config has them"
+        "--topics", action="append", required=True, metavar="NAMES", help="topics, separated by commas; may be repeated"
     )
-    add("--follow", type=float, metavar="SECONDS", help="go on, with a pause of so long between two rounds")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of new topics; may be repeated")
+    add(
+        "--client",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the Kafka client, such as security.protocol=SSL; may be repeated",
+    )
+    add(
+        "--client-config",
+        metavar="FILE",
+        help="a file of settings of the Kafka client, one per line, as for Kafka's --command-config",
+    )
+    add("--follow", type=float, metavar="SECONDS", help="keep mirroring, with this pause between two rounds")
     add(
         "--allow-data-loss",
         action="store_true",
-        help="go on behind records that were deleted before they were mirrored",
+        help="skip records that were deleted before they were mirrored",
     )
 
 
@@ -56,7 +66,7 @@ def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) 
 
 def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
     if options.target is not None and len(topics) != 1:
-        raise InvalidConfigError(f"--target {options.target} names one topic, --topics {', '.join(topics)}")
+        raise InvalidConfigError(f"--target {options.target} names one topic, but --topics {', '.join(topics)}")
     compression = ProducerSettings.parse({"compression.type": options.compression}).compression
     cluster, directory = _cluster(options), local_directory(options.log_dir)
     for topic in topics:
@@ -74,12 +84,12 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 
 def _properties(file: str | None) -> dict[str, str]:
-    """The settings in a file of Java's properties, where a line is one; # and ! begin a comment."""
+    """Reads the settings in a Java properties file: one per line; # and ! begin a comment."""
     if file is None:
         return {}
     try:
         lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise InvalidConfigError(f"--client-config {file}: {why}") from None
     return parse_pairs(f"--client-config {file}", [line for line in lines if line and line[0] not in "#!"])

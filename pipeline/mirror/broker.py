@@ -1,7 +1,7 @@
-"""What a mirror asks of brokers: topics and their configs, and whole record batches, as they lie in a partition's log.
+"""A mirror's requests to brokers: topics, their configs, and whole record batches as stored in a partition's log.
 
-Batches are what replicas exchange; clients, which deal in records, give neither gaps nor markers nor epochs.
-kafka-python speaks the protocol, and comes with the extra ``kafka``.
+Batches are what replicas exchange. Kafka's clients deal in records, which have no gaps, markers or epochs. The protocol
+is implemented by kafka-python, which the extra ``kafka`` installs.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ try:
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("mirroring needs kafka-python: pip install 'spark-commitlog[kafka]'") from missing
 
-FETCH_BYTES = 8 << 20  # of a partition at a time: what a task holds in memory, unless one batch is larger
-PATIENCE_S = 60.0  # with a leader that moves or does not answer
-NO_EPOCH = -1  # of what lies before an offset, where that is not known
+FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
+PATIENCE_S = 60.0  # how long to retry while a leader moves or does not answer
+NO_EPOCH = -1  # if the leader epoch before an offset is not known
 _PAUSE_S = 0.2
-_FETCH_VERSION_MIN = 13  # by topic id: a topic that was deleted and made again is another one
-_PRODUCE_VERSION_MAX = 12  # by topic name
+_FETCH_VERSION_MIN = 13  # has topic ids, which tell a recreated topic from the deleted one
+_PRODUCE_VERSION_MAX = 12  # the last one with topic names
 _EARLIEST, _LATEST = -2, -1  # ListOffsetsRequest
 
 
 class MirrorError(LogStoreError):
-    """What stands between a log and a broker's; the message says what to do."""
+    """A log cannot be mirrored; the message says what to do."""
 
 
 class OutsideLogError(MirrorError):
-    """An offset that the broker's log does not hold."""
+    """The broker's log does not have the requested offset."""
 
 
 class Secret(str):
-    """Text that no ``repr`` shows, its own or that of what holds it: kafka-python logs its settings for debugging."""
+    """Text that no ``repr`` shows, including that of a container: kafka-python logs its settings for debugging."""
 
     def __repr__(self) -> str:
         return "'***'"
@@ -54,15 +54,15 @@ class Secret(str):
 
 @dataclass(frozen=True)
 class Cluster:
-    """How brokers are reached; travels to the workers. Secrets among the settings are in no ``repr`` and no error."""
+    """How to reach brokers; sent to the workers. No ``repr`` and no error shows secrets among the settings."""
 
-    settings: dict[str, Any]  # of kafka-python, by its names
+    settings: dict[str, Any]  # by kafka-python's names
 
     @classmethod
     def parse(cls, bootstrap_servers: str, settings: Mapping[str, str]) -> Self:
-        """``settings`` by kafka-python's names, or with dots as Kafka's own have: ``security.protocol``.
+        """Parses ``settings``, named as in kafka-python, or with dots as in Kafka: ``security.protocol``.
 
-        Raises InvalidConfigError naming the one that is unknown.
+        Raises InvalidConfigError naming an unknown setting.
         """
         known = KafkaConnectionManager.DEFAULT_CONFIG
         given = {name.replace(".", "_"): value for name, value in settings.items()}
@@ -77,29 +77,29 @@ class Cluster:
 
 
 class KafkaTopic(NamedTuple):
-    """A topic as the brokers have it."""
+    """A topic in Kafka."""
 
     name: str
-    id: str  # as partition.metadata has it
+    id: str  # encoded as in partition.metadata
     partitions: int
-    configs: dict[str, str]  # Kafka's topic settings that are in force and differ from Kafka's defaults
+    configs: dict[str, str]  # effective topic settings that differ from Kafka's defaults
 
 
 class Admin:
-    """Topics of a cluster. A context manager."""
+    """Reads and creates topics of a cluster. A context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Raises MirrorError where no broker answers."""
+        """Raises MirrorError if no broker answers."""
         self._cluster = cluster
         self._client = _told(cluster, lambda: KafkaAdminClient(**cluster.settings))
 
     def names(self) -> list[str]:
-        """All topics but internal ones, sorted."""
+        """Returns the names of all topics except internal ones, sorted."""
         topics = _told(self._cluster, self._client.describe_topics)
         return sorted(each["name"] for each in topics if not each["is_internal"])
 
     def topic(self, name: str) -> KafkaTopic | None:
-        """None where there is no such topic."""
+        """Returns a topic, or None if it does not exist."""
         (found,) = _told(self._cluster, lambda: self._client.describe_topics([name]))
         if not found["partitions"]:
             return None
@@ -117,7 +117,10 @@ class Admin:
         return {key: value for key, value in in_force.items() if value != defaults[key]}
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """With the brokers' replication factor; returns when its partitions have leaders. Raises MirrorError."""
+        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders.
+
+        Raises MirrorError.
+        """
         wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
         _told(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
 
@@ -129,16 +132,16 @@ class Admin:
 
 
 class Fetched(NamedTuple):
-    """What a broker has from an offset on."""
+    """The answer to a fetch."""
 
-    batches: bytes  # the last may be partial; empty at the end of the log
+    batches: bytes  # the last batch may be incomplete; empty at the end of the log
     high_watermark: int
 
 
 class PartitionLeader:
-    """Requests to the leader of a partition. One that moves, or does not answer, is looked for again for a minute.
+    """Sends requests to the leader of a partition. If it moves or does not answer, searches for it for a minute.
 
-    Everything raises MirrorError with what the broker said. A context manager.
+    Every method raises MirrorError with the broker's message. A context manager.
     """
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
@@ -150,25 +153,25 @@ class PartitionLeader:
         self._client = _told(cluster, lambda: KafkaNetClient(**cluster.settings))
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
-        """Whole batches from that which holds ``offset`` on, those of open and aborted transactions and markers too.
+        """Fetches batches from the one that contains ``offset`` on, also of open and aborted transactions, and markers.
 
-        ``last_epoch``: the leader epoch of what lies before ``offset``, -1 for none. Raises OutsideLogError for an
-        offset that the log does not have.
+        ``last_epoch`` is the leader epoch of the batch before ``offset``, or -1. Raises OutsideLogError for an offset
+        that the log does not have.
         """
         found = self._ask(lambda: self._fetch_request(offset, last_epoch, bytes_max), lambda x: x.responses[0])
         if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
             raise MirrorError(
-                f"{self}: its log goes on otherwise than what was mirrored from offset "
-                f"{found.diverging_epoch.end_offset} on (an unclean leader election); mirror into a new directory"
+                f"{self}: the leader's log diverged from the mirror at offset {found.diverging_epoch.end_offset} "
+                "(an unclean leader election); mirror into a new directory"
             )
         return Fetched(bytes(found.records or b""), found.high_watermark)
 
     def bounds(self) -> tuple[int, int]:
-        """Where its log begins, and its high watermark."""
+        """Returns the log start offset and the high watermark."""
         return self._offset(_EARLIEST), self._offset(_LATEST)
 
     def producer_id(self) -> tuple[int, int]:
-        """A new producer's id and epoch."""
+        """Returns the id and epoch of a new producer."""
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
@@ -176,7 +179,7 @@ class PartitionLeader:
         return found.producer_id, found.producer_epoch
 
     def produce(self, batch: bytes) -> int:
-        """Append one batch of an idempotent producer, and wait for all replicas; the offset of its first record."""
+        """Appends one batch of an idempotent producer and waits for all replicas. Returns its base offset."""
         partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=self._partition, records=batch)
         topic = ProduceRequest.TopicProduceData(name=self._topic, partition_data=[partition])
         found = self._ask(
@@ -223,7 +226,10 @@ class PartitionLeader:
     def _ask(
         self, request: Callable[[], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
     ) -> Any:
-        """What was answered for the partition, ``of_topic`` being its part for the topic; None: the whole answer."""
+        """Sends a request and returns the answer for the partition, retrying for a minute.
+
+        ``of_topic`` extracts the topic's part of the answer; if None, returns the whole answer.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:

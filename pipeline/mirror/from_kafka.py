@@ -1,9 +1,8 @@
-"""From Kafka: logs that follow the brokers' as their replicas do.
+"""From Kafka: logs that follow the brokers' logs as replicas do.
 
-Batches are appended as they lie in the broker's log, so that offsets, times, headers, compression, transactions and
-gaps are the same. How far a mirror got is where its log ends: a fetch begins there, and what it gives is appended only
-if the log still ends there. Nothing can be lost or there twice, whenever a mirror is killed, and two of them at once
-do no harm.
+Batches are appended exactly as they are in the broker's log, so offsets, times, headers, compression, transactions and
+gaps are the same. A mirror's progress is its log end: a fetch begins there, and its batches are appended only if the
+log still ends there. So nothing is lost or duplicated, whenever a mirror is killed, and two mirrors at once do no harm.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from pyspark_commitlog.storage import (
 
 @dataclass(frozen=True)
 class Following:
-    """What the tasks of a mirror know."""
+    """The settings of a mirror's tasks."""
 
     cluster: Cluster
     directory: str
-    allow_data_loss: bool = False  # go on behind records that Kafka deleted before they were mirrored
+    allow_data_loss: bool = False  # skip records that Kafka deleted before they were mirrored
 
 
 def follow(
     following: Following, topics: Sequence[str], runner: Runner, *, configs: Mapping[str, str] | None = None
 ) -> Iterator[Mirrored]:
-    """Bring the topics of a log directory up to where Kafka's end now, a task a partition.
+    """Mirrors topics into a log directory up to where they end in Kafka now, one task per partition.
 
-    A missing topic is made with the partitions, the settings and the id that it has in Kafka; ``configs`` go before its
-    settings. Raises MirrorError for a topic that Kafka does not have, or that is not the one that was mirrored, and
+    A missing topic is created with its partitions, settings and id in Kafka; ``configs`` override its settings. Raises
+    MirrorError for a topic that Kafka does not have, or that is not the one that was mirrored before, and
     LogDirLockedError while a broker runs on the directory.
     """
     with Admin(following.cluster) as admin, LogManager.open(following.directory, create=True) as manager:
@@ -70,7 +69,7 @@ def _the_topic(admin: Admin, name: str) -> KafkaTopic:
 
 
 def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str]) -> None:
-    """Make the topic, or give it the partitions that it lacks."""
+    """Creates the topic, or adds the partitions it lacks."""
     known = manager.find_topic(topic.name)
     if known is None:
         settings = {**topic.configs, **configs}
@@ -78,15 +77,15 @@ def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str])
         return
     if (found := topic_id(manager, known)) != topic.id:
         raise MirrorError(
-            f"topic {topic.name!r} in {manager.directory} has the id {found}, and that in Kafka {topic.id}: it was "
-            "written otherwise, or deleted and made again there; mirror into another directory"
+            f"topic {topic.name!r} in {manager.directory} has the id {found}, but in Kafka {topic.id}: it was not "
+            "created by mirroring, or was deleted and created again in Kafka; mirror into another directory"
         )
     if len(known.partitions) < topic.partitions:
         add_partitions(manager, topic.name, topic.partitions)
 
 
 def follow_partition(following: Following, place: tuple[str, int]) -> Mirrored:
-    """Follow one partition up to the high watermark of now."""
+    """Mirrors one partition up to its current high watermark."""
     try:
         with (
             LogManager.open(following.directory) as manager,
@@ -101,8 +100,8 @@ def follow_partition(following: Following, place: tuple[str, int]) -> Mirrored:
 
 
 def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
-    """Each fetch is on the disk before the next one is asked for."""
-    bytes_max = min(FETCH_BYTES, log.context.config.segment_bytes)  # no larger set is appended
+    """Fetches and appends up to the high watermark of the first fetch. Each fetch is on disk before the next one."""
+    bytes_max = min(FETCH_BYTES, log.context.config.segment_bytes)  # a log refuses more in one append
     goal: int | None = None
     while goal is None or log.log_end_offset < goal:
         end = offset = log.log_end_offset
@@ -120,20 +119,19 @@ def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
 
 
 def _next_there(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> int:
-    """Where Kafka's log begins, which does not have what comes next here.
+    """Returns the log start offset in Kafka, whose log does not have the mirror's next offset.
 
-    A log that never held anything begins there from now on. Raises MirrorError where Kafka's ends below, or what is
-    between was deleted.
+    An empty log that never had a record is set to begin there. Raises MirrorError if Kafka's log ends before the
+    mirror's, or if the records in between were deleted and data loss is not allowed.
     """
     end, (earliest, latest) = log.log_end_offset, leader.bounds()
     if earliest < end:
         raise MirrorError(
-            f"{leader} ends at {latest}, and what was mirrored of it at {end}: it lost records; mirror into a new "
-            "directory"
+            f"{leader} ends at {latest}, but its mirror at {end}: Kafka lost records; mirror into a new directory"
         )
     if not begin_at(log, earliest) and not allow_data_loss:
         raise MirrorError(
-            f"{leader} begins at {earliest}, and what was mirrored of it ends at {end}: records between were deleted "
-            "before they came here; to leave them out, allow data loss"
+            f"{leader} begins at {earliest}, but its mirror ends at {end}: the records in between were deleted before "
+            "they were mirrored; to skip them, allow data loss"
         )
     return earliest

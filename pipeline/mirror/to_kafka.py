@@ -1,10 +1,10 @@
 """To Kafka: the committed records of logs, in their order, into a topic that nobody else writes to.
 
-Brokers give offsets themselves, so a record has the offset that it has here where nothing lies before it that has none
-there: no gap, and no offset below the log start. Transactions would put markers between, so an idempotent producer
-writes, and a mirror finds its place by counting: a committed offset of its group in the log directory says which offset
-of the topic in Kafka goes with which one here, and what Kafka has beyond it was written since. An answer that names
-another offset than the next one ends the mirror: somebody else writes there.
+Brokers assign offsets themselves. A record keeps its offset only if every offset before it has a record that is sent:
+no gap, and no offset below the log start. Transactions would add markers, so an idempotent producer writes instead, and
+a mirror finds its position by counting: a committed offset of its group, in the log directory, says which offset in
+Kafka belongs to which one here; any later record in Kafka was sent since. If a broker assigns another offset than the
+next one, somebody else is writing, and the mirror fails.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from pyspark_commitlog.storage import (
     producer_batches,
 )
 
-BATCH_BYTES = 256 << 10  # of records; the topic's max.message.bytes and segment.bytes may allow less
+BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes and segment.bytes may allow less
 _TIME_TYPE = "message.timestamp.type"
 
 
 class Place(NamedTuple):
-    """What goes with what: the record at ``source``, or the next one there is, is the one at ``target`` in Kafka."""
+    """A pair of offsets: the record at ``source`` here, or the next existing one, is at ``target`` in Kafka."""
 
     source: int
     target: int
@@ -55,28 +55,28 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Sending:
-    """What the tasks of a mirror know."""
+    """The settings of a mirror's tasks."""
 
     cluster: Cluster
     directory: str
     topic: str
     target: str  # the topic's name in Kafka
     compression: Compression
-    allow_data_loss: bool = False  # go on behind records that were deleted here before they were sent
+    allow_data_loss: bool = False  # skip records that were deleted here before they were sent
     batch_bytes: int = BATCH_BYTES  # of records in a batch
 
     @property
     def group(self) -> str:
-        """Whose committed offsets, in the log directory, say how far the mirror got."""
+        """The group whose committed offsets, in the log directory, are the mirror's progress."""
         return f"mirror-to-{self.target}"
 
 
 def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None = None) -> Iterator[Mirrored]:
-    """Bring a topic in Kafka up to where the log's partitions end now for readers of committed records.
+    """Mirrors a topic into Kafka up to where its partitions end now for readers of committed records.
 
-    A missing topic is made with the partitions and settings that it has here, but for the type of its times, which are
-    those of the records; ``configs`` go before its settings. Raises MirrorError for a topic that holds what this mirror
-    did not write.
+    A missing topic is created with the partitions and settings it has here, except that its timestamps are CreateTime,
+    those of the records; ``configs`` override its settings. Raises MirrorError if the topic in Kafka has records that
+    this mirror did not write.
     """
     with LogManager.open(sending.directory) as manager:
         topic = manager.topic(sending.topic)
@@ -93,7 +93,7 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
 
 
 def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: TopicDescription) -> Mapping[str, str]:
-    """The settings of the topic in Kafka, which is made where it is missing."""
+    """Returns the settings of the topic in Kafka; creates it if it is missing."""
     found, count = admin.topic(sending.target), len(topic.partitions)
     if found is None:
         admin.create(sending.target, count, configs)
@@ -102,19 +102,20 @@ def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: 
         raise MirrorError(f"topic {sending.target!r} in Kafka has {found.partitions} partitions; {count} are needed")
     if found.configs.get(_TIME_TYPE) == "LogAppendTime":
         raise MirrorError(
-            f"topic {sending.target!r} in Kafka has {_TIME_TYPE} = LogAppendTime: times would not be kept"
+            f"topic {sending.target!r} in Kafka has {_TIME_TYPE} = LogAppendTime, which would replace the times of "
+            "records: set it to CreateTime, or mirror into another topic"
         )
     return found.configs
 
 
 def _batch_bytes(configs: Mapping[str, str], compression: Compression) -> int:
-    """How many bytes of records make a batch that a topic with these settings takes."""
+    """Returns how many bytes of records fit into a batch that a topic with these settings accepts."""
     limits = {name: configs[name] for name in ("max.message.bytes", "segment.bytes") if name in configs}
     return min(BATCH_BYTES, bytes_in_batch(LogConfig.from_mapping(limits).batch_size_max, compression))
 
 
 def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, Place]]:
-    """Where each partition is to be counted from; what is found of new ones is committed before anything is sent."""
+    """Returns where to count from in each partition; commits the position of new ones before anything is sent."""
     committed = offsets.fetch(sending.group)
     found = {number: committed.get((topic.name, number)) for number in topic.partitions}
     known = {number: _decoded(offset) for number, offset in found.items() if offset is not None}
@@ -128,8 +129,8 @@ def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> Place:
         earliest, latest = leader.bounds()
         if earliest < latest:
             raise MirrorError(
-                f"{leader} has offsets {earliest} to {latest}, and group {sending.group!r} in {sending.directory} has "
-                "no offset that says what of them was mirrored: mirror into a new topic"
+                f"{leader} has offsets {earliest} to {latest}, but group {sending.group!r} in {sending.directory} has "
+                "no offset that says how many of them were mirrored: mirror into a new topic"
             )
     with offsets.manager.open_reader(sending.topic, partition) as reader:
         return Place(reader.log_start_offset, latest)
@@ -148,7 +149,7 @@ def _decoded(committed: CommittedOffset) -> Place:
 
 
 def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored, Place]:
-    """Send what Kafka lacks of one partition, and where the two logs end then; where they did, if that failed."""
+    """Sends the records of one partition that Kafka lacks. Returns the new position, or the old one if that failed."""
     partition, place = item
     try:
         with (
@@ -164,21 +165,24 @@ def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored,
 
 
 def _checked(place: Place, end: int, reader: LogReader, sending: Sending) -> Place:
-    """Where counting begins. Raises MirrorError where what is there cannot be counted."""
+    """Returns where counting begins. Raises MirrorError if the records in Kafka cannot be counted from there."""
     if end < place.target:
-        raise MirrorError(f"topic {sending.target!r} ends at {end} in Kafka, and was mirrored up to {place.target}")
+        raise MirrorError(
+            f"topic {sending.target!r} ends at {end} in Kafka, but was mirrored up to {place.target}: mirror into "
+            "another topic"
+        )
     if place.source >= reader.log_start_offset:
         return place
     if not sending.allow_data_loss or end > place.target:
         raise MirrorError(
             f"offsets from {place.source} to {reader.log_start_offset} of topic {sending.topic!r} were deleted before "
-            f"it was known that they were sent; let retention keep what group {sending.group!r} has not read"
+            f"they were known to be sent; let retention keep what group {sending.group!r} has not read"
         )
     return Place(reader.log_start_offset, place.target)
 
 
 def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, sending: Sending) -> Place:
-    """``end``: of the partition in Kafka. One batch is under way at a time; it is sent again until it is answered."""
+    """Sends records one batch at a time, each until it is acknowledged; ``end`` is the partition's end in Kafka."""
     source_end = reader.end_offset(Isolation.READ_COMMITTED)
     unsent = _behind(reader.records(place.source, source_end), end - place.target, leader, end)
     producer_id, producer_epoch = leader.producer_id()
@@ -195,7 +199,7 @@ def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, se
             offset = leader.produce(batch)
             if offset != end + sent:
                 raise MirrorError(
-                    f"{leader} gave offset {offset} where {end + sent} was next: another producer writes there, or an "
+                    f"{leader} assigned offset {offset} instead of {end + sent}: another producer writes there, or an "
                     "earlier run of this mirror wrote a moment ago; mirror into a new topic"
                 )
             sent += count
@@ -203,7 +207,7 @@ def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, se
 
 
 def _behind(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:
-    """Records behind the first ``count`` ones, the last of which must be the one before ``end`` in Kafka."""
+    """Yields the records after the first ``count`` ones, the last of which must be the one before ``end`` in Kafka."""
     left = count
     for records in pieces:
         passed = min(left, len(records))
@@ -214,8 +218,8 @@ def _behind(pieces: Iterator[Records], count: int, leader: PartitionLeader, end:
             yield records.slice(passed, len(records))
     if left:
         raise MirrorError(
-            f"{leader} ends with a record that is not the {count}. one since this mirror noted its place: another "
-            "producer writes there, or the log was compacted since; mirror into a new topic"
+            f"{leader} does not end with record number {count} after this mirror's last commit: another producer "
+            "writes there, or the log was compacted since; mirror into a new topic"
         )
 
 
@@ -224,7 +228,7 @@ def _last(leader: PartitionLeader, end: int) -> tuple[object, ...]:
 
 
 def _told(record: Records) -> tuple[object, ...]:
-    """What tells one record from another."""
+    """What identifies a record: its time, key and value."""
     assert record.keys is not None
     assert record.values is not None
     return record.timestamps.tolist(), record.keys.to_list(), record.values.to_list()

@@ -149,7 +149,7 @@ class TestTries:
             pytest.param("<html>", "did not answer to /schemas/ids/1 with JSON: <html>", id="no JSON"),
             pytest.param("[" * 100_000, "with JSON", id="JSON beyond all depth"),
             pytest.param("[]", r"answered \[\]", id="no object"),
-            pytest.param('{"schema": 1}', "gave no schema", id="no text"),
+            pytest.param('{"schema": 1}', "returned no schema", id="no text"),
         ],
     )
     def test_answer_that_makes_no_sense_is_an_error_of_ours(self, body: str, told: str) -> None:
@@ -237,7 +237,7 @@ class TestCredentials:
         [
             (None, "No such file"),
             (b"\xff", "not UTF-8"),
-            (b"a secret b: c", "a header's name"),
+            (b"a secret b: c", "the name of a header"),
             (b"a: \0secret", "of header a"),
         ],
     )
@@ -325,7 +325,7 @@ class TestRedirects:
 
     def test_refusal_elsewhere_names_the_other_host(self) -> None:
         with server([answer(401)], host="127.0.0.2") as (other, _), server([to(other)]) as (url, _):
-            told = f"answered {HTTPStatus.UNAUTHORIZED.value} .*redirected to {other}, which is not sent credentials"
+            told = f"answered {HTTPStatus.UNAUTHORIZED.value} .*redirected to {other}, which gets no credentials"
             with pytest.raises(SchemaRegistryError, match=told):
                 SchemaRegistry(url, headers=HEADERS).schema(1)
 

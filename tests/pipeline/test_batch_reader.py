@@ -320,7 +320,7 @@ def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplo
     assert len(told) == 1
     assert "position" in told[0]
     counted = [record.getMessage() for record in caplog.records if "corrupt batches" in record.getMessage()]
-    assert counted == [f"t-0: 1 corrupt batches passed over in offsets 0 to {COUNT - 1}"]
+    assert counted == [f"t-0: skipped 1 corrupt batches in offsets 0 to {COUNT - 1}"]
 
 
 def test_a_time_behind_a_corrupt_batch_is_an_error_or_found_where_the_mode_says_so(damaged: str) -> None:

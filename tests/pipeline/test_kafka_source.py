@@ -235,12 +235,12 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
     "a start behind the end": (
         {**PLAIN, "startingOffsets": offsets("plain", 9, 0, 0), "endingOffsets": offsets("plain", 5, 1, 1)},
         WRONG,
-        "startingOffsets lies behind endingOffsets in plain-0: 9 and 5",
+        "startingOffsets is after endingOffsets in plain-0: 9 and 5",
     ),
     "a start behind an end by time": (
         {**PLAIN, "startingOffsets": offsets("plain", 30, 0, 0), "endingTimestamp": at(0)},
         WRONG,
-        "startingOffsets lies behind endingTimestamp in plain-0: 30 and 0",
+        "startingOffsets is after endingTimestamp in plain-0: 30 and 0",
     ),
     "a start before the log start": (
         {"subscribe": "gap", "startingOffsets": offsets("gap", 3, 0)},
@@ -281,7 +281,7 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
     "a start by time behind the end by time": (
         {**TOO, "startingTimestamp": at(20), "endingTimestamp": at(10)},
         WRONG,
-        "startingTimestamp lies behind endingTimestamp",
+        "startingTimestamp is after endingTimestamp",
     ),
     "the same for each partition": (
         {
@@ -290,7 +290,7 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
             "endingOffsetsByTimestamp": times("plain.too", 10),
         },
         WRONG,
-        "startingOffsetsByTimestamp lies behind endingOffsetsByTimestamp",
+        "startingOffsetsByTimestamp is after endingOffsetsByTimestamp",
     ),
     "a strategy that is none": (
         {**PLAIN, "startingOffsetsByTimestampStrategy": "nearest"},
@@ -305,7 +305,7 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
     "a minimum above the maximum": (
         {**PLAIN, "minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"},
         WRONG,
-        "minOffsetsPerTrigger is 10, more than maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger is 10, above maxOffsetsPerTrigger",
     ),
     "an isolation level that is none": ({**PLAIN, "kafka.isolation.level": "serializable"}, WRONG, "'serializable'"),
     **{

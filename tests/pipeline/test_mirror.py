@@ -204,7 +204,7 @@ class TestFromKafka:
             produce(broker, "deleted", b"%d" % number)
         delete_records(broker, "deleted", 0, before=5)
         (told,) = mirror(cluster, log_dir, "deleted")
-        assert "begins at 5, and what was mirrored of it ends at 2" in (told.error or "")
+        assert "begins at 5, but its mirror ends at 2" in (told.error or "")
         assert mirror(cluster, log_dir, "deleted", allow_data_loss=True) == [Mirrored("deleted", 0, 2, 8)]
         assert [each.value for each in in_log(log_dir, "deleted")] == [b"0", b"1", b"5", b"6", b"7"]
 
@@ -213,7 +213,7 @@ class TestFromKafka:
     ) -> None:
         with LogManager.open(log_dir) as manager:
             manager.create_topic("plain", partitions=3)
-        with pytest.raises(MirrorError, match="deleted and made again"):
+        with pytest.raises(MirrorError, match="deleted and created again"):
             mirror(cluster, log_dir, "plain")
 
     def test_unknown_topic_and_setting_are_named(self, cluster: Cluster, log_dir: str) -> None:

@@ -130,7 +130,7 @@ def test_text_that_is_no_offset_is_refused_with_the_options_name(text: str) -> N
 
 
 def test_times_before_1970_are_refused() -> None:
-    with pytest.raises(InvalidConfigError, match=r"'0': -1 of topic 'a' is not a partition and a number from 0 on"):
+    with pytest.raises(InvalidConfigError, match=r"'0': -1 of topic 'a' is not a partition with a number of 0 or more"):
         timestamps_from_json('{"a": {"0": -1}}', "startingOffsetsByTimestamp")
 
 
@@ -170,5 +170,5 @@ def test_ends_and_times_are_compared_with_offsets_once_they_are_resolved() -> No
     starting, ending = start('{"a": {"0": 5, "1": -2}}'), end('{"a": {"0": -1, "1": 0}}')
     check_order(starting, ending)
     check_order(starting, AtTimestamp("endingTimestamp", 1, True))
-    with pytest.raises(InvalidConfigError, match="startingOffsets lies behind endingOffsets in a-0: 5 and 4"):
+    with pytest.raises(InvalidConfigError, match="startingOffsets is after endingOffsets in a-0: 5 and 4"):
         check_start_before_end(starting, ending, {A0: 5, A1: 0}, {A0: 4, A1: 0})

@@ -184,17 +184,17 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"endingOffsetsByTimestamp": "{"}, "option endingOffsetsByTimestamp", id="ending times"),
         pytest.param(
             {"startingOffsetsByTimestampStrategy": "earliest"},
-            "startingOffsetsByTimestampStrategy is 'earliest'; it can be error or latest",
+            "startingOffsetsByTimestampStrategy is 'earliest'; it must be error or latest",
             id="strategy",
         ),
         pytest.param(
             {"startingOffsets": '{"a": {"0": 2}}', "endingOffsets": '{"a": {"0": 1}}'},
-            "startingOffsets lies behind endingOffsets in a-0: 2 and 1",
+            "startingOffsets is after endingOffsets in a-0: 2 and 1",
             id="start behind end",
         ),
-        pytest.param({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it can be true or false", id="a boolean"),
-        pytest.param({"failOnDataLoss": ""}, "failOnDataLoss is ''; it can be true or false", id="an empty boolean"),
-        pytest.param({"pushFilters": "1"}, "pushFilters is '1'; it can be true or false", id="push-down"),
+        pytest.param({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it must be true or false", id="a boolean"),
+        pytest.param({"failOnDataLoss": ""}, "failOnDataLoss is ''; it must be true or false", id="an empty boolean"),
+        pytest.param({"pushFilters": "1"}, "pushFilters is '1'; it must be true or false", id="push-down"),
         pytest.param({"minPartitions": "0"}, "minPartitions is '0'; .* from 1 to 2147483647", id="no partition"),
         pytest.param({"minPartitions": "3000000000"}, "minPartitions is '3000000000'", id="too many partitions"),
         pytest.param({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5'", id="negative records"),
@@ -204,7 +204,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"maxBytesPerTrigger": "1m"}, "maxBytesPerTrigger is '1m'", id="bytes with a unit"),
         pytest.param(
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
-            "minOffsetsPerTrigger is 9, more than maxOffsetsPerTrigger, 8",
+            "minOffsetsPerTrigger is 9, above maxOffsetsPerTrigger, 8",
             id="minimum above maximum",
         ),
         pytest.param({"maxTriggerDelay": "15 minutes"}, "maxTriggerDelay is '15 minutes'", id="a time in words"),
@@ -213,9 +213,9 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"columns": "value,ofset"}, "columns: .*no column 'ofset'.*did you mean 'offset'", id="column"),
         pytest.param({"columns": ""}, "option columns", id="no column"),
         pytest.param(
-            {"mode": "lenient"}, "mode is 'lenient'; it can be failfast or dropmalformed or permissive", id="mode"
+            {"mode": "lenient"}, "mode is 'lenient'; it must be failfast or dropmalformed or permissive", id="mode"
         ),
-        pytest.param({"decode": "avro"}, "decode is 'avro'; it can be offsets or transactions", id="decode"),
+        pytest.param({"decode": "avro"}, "decode is 'avro'; it must be offsets or transactions", id="decode"),
         pytest.param({"isolation.level": "serializable"}, "isolation.level is 'serializable'", id="isolation"),
         pytest.param({"kafka.isolation.level": "1"}, "kafka.isolation.level is '1'", id="Kafka's isolation"),
         pytest.param(
@@ -223,7 +223,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
             "kafka.isolation.level and isolation.level differ",
             id="two isolations",
         ),
-        pytest.param({"kafka.auto.offset.reset": "earliest"}, "startingOffsets says where to begin", id="reset"),
+        pytest.param({"kafka.auto.offset.reset": "earliest"}, "set the option startingOffsets instead", id="reset"),
         pytest.param({"kafka.group.id": " "}, "option kafka.group.id is empty", id="an empty group"),
         pytest.param({"kafka.Enable.Auto.Commit": "true"}, "kafka.enable.auto.commit is not supported", id="commit"),
         pytest.param({"max.decompressed.bytes": "1k"}, "max.decompressed.bytes = '1k': must be", id="bytes of a batch"),

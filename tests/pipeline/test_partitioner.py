@@ -48,7 +48,7 @@ def test_round_robin_goes_on_with_the_next_rows() -> None:
 def test_partition_the_topic_does_not_have_is_refused(partition: int) -> None:
     mine = chooser()
     chosen = mine.choose(column(b"k", b"k"), pa.array([0, partition], pa.int32()))
-    assert mine.refused(chosen) == [(1, f"column partition holds {partition}, and the topic has the partitions 0 to 3")]
+    assert mine.refused(chosen) == [(1, f"column partition is {partition}, but the topic has partitions 0 to 3")]
 
 
 def test_row_that_must_name_its_partition_and_does_not_is_refused() -> None:

@@ -154,10 +154,10 @@ BAD_AVRO = {
     "bytes behind the record": (GOOD + b"xy", "2 bytes follow the record"),
     "a length beyond all memory": (GOOD[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "record"),
     "a length below zero": (GOOD[:5] + b"\x03" + GOOD[6:], "record"),
-    "a union without this branch": (GOOD[:-9] + b"\x08", "holds no record of its schema: IndexError"),
+    "a union without this branch": (GOOD[:-9] + b"\x08", "is not a record of its schema: IndexError"),
     "text that is not UTF-8": (
         GOOD[:6] + b"\xff\xfe" + GOOD[8:],
-        "holds no record of its schema: UnicodeDecodeError",
+        "is not a record of its schema: UnicodeDecodeError",
     ),
     "a number beyond its type": (
         GOOD[:8] + b"\xfe\xff\xff\xff\xff\x07" + GOOD[10:],
@@ -502,7 +502,7 @@ class TestRegistryFaults:
             pytest.param(500, b'{"message": "no leader"}', "answered 500 to /schemas/ids/1: .*no leader", id="refusal"),
             pytest.param(200, b"<html>", "did not answer to", id="not JSON"),
             pytest.param(200, b"[]", r"answered \[\]", id="no object"),
-            pytest.param(200, b"{}", "gave no schema", id="no schema"),
+            pytest.param(200, b"{}", "returned no schema", id="no schema"),
             pytest.param(200, b'{"schema": "x", "schemaType": "PROTOBUF"}', "a schema of PROTOBUF", id="other kind"),
             pytest.param(200, b'{"schema": "x", "references": [{}]}', "references to others", id="references"),
         ],
@@ -541,7 +541,7 @@ class TestRegistryFaults:
             (Confluent(SchemaFolder(str(tmp_path))), GOOD),
             (SingleObject(str(tmp_path)), single.encode(pa.array(FLIGHTS[:1]))[0].as_py()[:2] + b"12345678"),
         ):
-            with pytest.raises(InvalidConfigError, match=r"7\.avsc|is wrong"):
+            with pytest.raises(InvalidConfigError, match=r"7\.avsc|is invalid"):
                 AvroSerde(FLIGHT, framing).decode(pa.array([value]))
 
     def test_settings_that_are_wrong_in_themselves(self, tmp_path: Path) -> None:

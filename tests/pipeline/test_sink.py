@@ -523,7 +523,7 @@ BAD_ROWS = [
     pytest.param(
         "'k' as key, 'v' as value, 7 as partition",
         {},
-        "partition 7: column partition holds 7, and the topic has the partitions 0 to 1",
+        "partition 7: column partition is 7, but the topic has partitions 0 to 1",
         id="partition",
     ),
     pytest.param(
@@ -616,7 +616,7 @@ class TestSeveralTopics:
     def test_topic_of_none_of_the_names_is_a_row_that_cannot_be_written(
         self, spark: SparkSession, log_dir: str
     ) -> None:
-        for wrong, told in (("c", "topic c: it is none of a, b"), (None, "column topic is null")):
+        for wrong, told in (("c", "topic c: it is not one of a, b"), (None, "column topic is null")):
             with pytest.raises(InvalidRecordError, match=f"row 1 of task 0.*{told}"):
                 sink(log_dir, topic=None, topics=["a", "b"])(self.rows(spark, "a", wrong), 0)
         assert values(spark, log_dir, "a") == []
@@ -665,7 +665,7 @@ class TestProducerSettings:
         [
             ({"acks": "all"}, "unknown producer setting 'acks'"),
             ({"batch.sise": "1"}, "did you mean 'batch.size'"),
-            ({"compression.type": "producer"}, "a producer knows none, gzip, snappy, lz4, zstd"),
+            ({"compression.type": "producer"}, "must be one of none, gzip, snappy, lz4, zstd"),
             ({"compression.type": "zstd", "compression.zstd.level": "99"}, "compression.zstd.level"),
             ({"partitioner.class": "Mine"}, "partitioner.class = 'Mine'"),
         ],
@@ -706,7 +706,7 @@ class TestRefusals:
             pytest.param({"partitions": 0}, "at least one partition", id="no partition"),
             pytest.param({"topics": "a,b"}, "exactly one of topic .* and topics", id="topic and topics"),
             pytest.param({"topic": None, "topics": " , "}, "topics names no topic", id="no topic"),
-            pytest.param({"badRecords": "t"}, "could not go there again", id="bad records where they came from"),
+            pytest.param({"badRecords": "t"}, "would refuse the rows again", id="bad records where they came from"),
             pytest.param({"configs": {"batch.size": "7"}}, "is a setting of the producer", id="of the producer"),
         ],
     )

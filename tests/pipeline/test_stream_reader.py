@@ -373,7 +373,7 @@ def test_partition_that_came_after_the_first_micro_batch_was_planned_is_read_by_
     after = logs.reader(subscribe="t", startingOffsets="earliest")
     assert read(after, after.initialOffset(), end) == {"t-0": [0, 1, 2]}
     assert read(after, end, after.latestOffset(end, ALL)) == {"t-1": [0, 1]}
-    with pytest.raises(UnknownTopicOrPartitionError, match="no longer asked for: t-0"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="no longer subscribed: t-0"):
         planned(logs.reader(subscribe="a"), {"a": {"0": 70, "1": 30}, "t": {"0": 3}}, {"a": {"0": 70, "1": 30}})
 
 
@@ -467,12 +467,12 @@ def test_only_so_many_logs_keep_their_files_open(logs: Logs) -> None:
 
 def lose_by_retention(logs: Logs) -> tuple[str, dict[str, list[int]]]:
     logs.delete_below("a", 0, 68)
-    return r"a-0 begins at offset 68 by now: offsets 60 to 67 were not read", {"a-0": [68, 69], "a-1": [*range(30)]}
+    return r"a-0 now begins at offset 68: offsets 60 to 67 were not read", {"a-0": [68, 69], "a-1": [*range(30)]}
 
 
 def lose_topic(logs: Logs) -> tuple[str, dict[str, list[int]]]:
     logs.drop("a")
-    return r"are gone, or no longer asked for: a-0, a-1", {}
+    return r"no longer exist, or are no longer subscribed: a-0, a-1", {}
 
 
 def recreate_topic(logs: Logs) -> tuple[str, dict[str, list[int]]]:
@@ -500,7 +500,7 @@ def test_lost_records_stop_a_query_unless_it_may_go_on_without_them(
     with caplog.at_level(logging.WARNING):
         end = lenient.latestOffset(start, ALL)
         assert read(lenient, start, end) == left
-    assert "failOnDataLoss is false: going on with what is there" in caplog.text
+    assert "because failOnDataLoss is false" in caplog.text
     assert lenient.latestOffset(end, ALL) == end
     assert read(lenient, end, end) == {}
 
@@ -542,7 +542,7 @@ def test_records_lost_between_planning_and_reading_are_told(
     with caplog.at_level(logging.WARNING):
         found = [offset for batch in lenient.read(parts[0]) for offset in batch["offset"].to_pylist()]
     assert found == left.get("a-0", [])
-    assert "going on with what is there" in caplog.text
+    assert "continuing with the remaining records" in caplog.text
 
 
 def test_planned_end_that_a_cut_log_no_longer_reaches_is_told(logs: Logs) -> None:
@@ -568,7 +568,7 @@ def test_damage_stops_a_query_or_is_passed_over(logs: Logs, caplog: pytest.LogCa
         read(logs.reader(), start, end)
     with caplog.at_level(logging.WARNING):
         assert read(logs.reader(mode="dropmalformed"), start, end) == {"a-0": [70, 71, 72, 73, 74]}
-    assert "passed over, as option mode asks" in caplog.text
+    assert "skipped, because of option mode" in caplog.text
 
 
 # The group
@@ -719,7 +719,7 @@ def test_running_query_sees_what_is_appended_and_what_is_new_and_stops_when_a_to
         stream.batches.clear()
     assert found == [["0", "1"], ["2"], ["0", "1", "2"]]
     stream.logs.drop("b2")
-    with pytest.raises(StreamingQueryException, match=r"UnknownTopicOrPartitionError: .* are gone.*: b2-0"):
+    with pytest.raises(StreamingQueryException, match=r"UnknownTopicOrPartitionError: .* no longer exist.*: b2-0"):
         query.awaitTermination(120)
 
 

@@ -48,7 +48,7 @@ def test_new_checkpoint_under_a_known_name_is_refused_with_both_queries_and_anot
     run(one_by_one(topic), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "first")
     topic.append([(b"%d" % number, b"y") for number in range(3, 9)])
     starts = starting_offsets(topic.spark, path, topic.log_dir, "t")
-    with pytest.raises(PySparkException, match=r"it's.* wrote 3 batches to table .* as query .*, and this is query"):
+    with pytest.raises(PySparkException, match=r"it's.* wrote 3 batches to table .* as query .*, but this is query"):
         run(topic.stream(starts), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "second")
     assert offsets(topic, path) == [0, 1, 2]
     run(topic.stream(starts), table_sink(path=path, mode=mode, txnAppId="another"), tmp_path / "third")
@@ -62,7 +62,7 @@ def test_table_whose_query_nobody_noted_refuses_a_batch_below_its_last(
 ) -> None:
     for number in range(2):
         table_sink(path=path, mode=mode, txnAppId="x")(topic.batch_up_to({0: number + 1}), number)
-    with pytest.raises(PySparkException, match="has batch 1 of txnAppId 'x', and this is batch 0"):
+    with pytest.raises(PySparkException, match="has batch 1 of txnAppId 'x', but this is batch 0"):
         run(topic.stream(), table_sink(path=path, mode=mode, txnAppId="x"), tmp_path / "checkpoint")
     assert offsets(topic, path) == [0, 1]
 
@@ -88,7 +88,7 @@ def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_refused(
     run(topic.stream(), table_sink(path=path), checkpoint)
     lose_batch(checkpoint, 0)
     topic.append([(b"late", b"z")])
-    with pytest.raises(PySparkException, match="is another one now: the table lacks offset 3 of partition 0"):
+    with pytest.raises(PySparkException, match="has other records now: the table lacks offset 3 of partition 0"):
         run(topic.stream(), table_sink(path=path), checkpoint)
 
 
@@ -131,7 +131,7 @@ def test_two_calls_for_two_halves_of_a_batch_are_refused(topic: Topic, path: str
         return write
 
     sinks = [table_sink(path=path, mode=mode, txnAppId=name) for name in ("one", "one", "two")]
-    with pytest.raises(PySparkException, match=r"was written to table .* in this very run"):
+    with pytest.raises(PySparkException, match=r"was already written to table .* in this run"):
         run(topic.stream(), in_halves(*sinks[:2]), tmp_path / "checkpoint")
     run(topic.stream(), in_halves(*sinks[1:]), tmp_path / "checkpoint")
     assert offsets(topic, path) == [0, 1, 2]

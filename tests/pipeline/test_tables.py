@@ -148,7 +148,7 @@ class TestUpsert:
     def test_table_of_the_other_mode_is_refused(self, topic: Topic, path: str) -> None:
         topic.append([(b"a", b"1")])
         table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
-        with pytest.raises(InvalidConfigError, match="begun with mode 'append', not 'upsert'"):
+        with pytest.raises(InvalidConfigError, match="created with mode 'append', not 'upsert'"):
             table_sink(path=path, mode="upsert", txnAppId="export")(topic.next_batch(), 1)
 
 
