@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.session import spark_session
 from tests.pipeline.kafka_sources import Sources
+from tests.support import spark_jvm
 from tests.support.kafka import Broker
 from tests.support.spark_connector import connector_jars
 from tests.support.spark_kafka import PROMPT, fill
@@ -31,15 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = spark_session(
             "tests",
             master="local[2]",
-            settings={
-                "spark.ui.enabled": "false",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.driver.memory": "1g",
-                "spark.sql.warehouse.dir": str(warehouse),
-                "spark.databricks.delta.snapshotPartitions": "2",  # of 50, which cost more than any table here
-                "spark.jars": connector_jars(),
-                "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
-            },
+            settings=spark_jvm.SMALL | {"spark.sql.warehouse.dir": str(warehouse), "spark.jars": connector_jars()},
         )
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
     yield session

@@ -14,6 +14,7 @@ from pyspark_commitlog.pipeline.session import spark_session
 from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
 from tests.pipeline.inline_query import BeforeBatch, rows_of
 from tests.pipeline.inline_spark import TOPIC
+from tests.support import spark_jvm
 
 FIRST_MODIFIED_S = 1_700_000_000
 # What a query may end with: errors of ours, Spark's of an entry without bytes, and that of a plan that is missing.
@@ -84,7 +85,7 @@ class SparkQuery:
 
 
 def quiet_session(warehouse: Path) -> SparkSession:
-    settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(warehouse), "spark.driver.memory": "1g"}
+    settings = spark_jvm.SMALL | {"spark.sql.warehouse.dir": str(warehouse)}
     spark = spark_session("set back", master="local[2]", settings=settings)
     spark.sparkContext.setLogLevel("OFF")
     return spark

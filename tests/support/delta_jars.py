@@ -16,12 +16,7 @@ spark.sql.extensions                              io.delta.sql.DeltaSparkSession
 spark.sql.catalog.spark_catalog                   org.apache.spark.sql.delta.catalog.DeltaCatalog
 spark.databricks.delta.snapshotPartitions         2
 """
-_SMALL = f"""
-spark.master                                      local[2]
-spark.driver.memory                               1g
-spark.sql.shuffle.partitions                      2
-spark.python.authenticate.socketTimeout           120s
-{spark_jvm.DEFAULTS_LINES}"""
+_SMALL = spark_jvm.lines({"spark.master": "local[2]"} | spark_jvm.SMALL | spark_jvm.DEFAULTS)
 
 
 def delta_jars() -> str:

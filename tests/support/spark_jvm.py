@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -21,6 +22,9 @@ from tests.support import kafka_jvm
 
 CLASS_PATH = f"{Path(pyspark.__path__[0], 'jars')}/*"
 _ARCHIVE = "classes.jsa"
+# A session that lives for minutes compiles more than the 48 MB hold that the first compiler has by itself; then methods
+# are thrown out and compiled again, a third of the processor time of whatever comes later. It is taken as it fills.
+_ROOM = ("-XX:ReservedCodeCacheSize=256m", "-XX:MetaspaceSize=256m")
 
 # What most tests do: a session, a write, a query with its micro-batches, a read.
 _PROGRAM = """
@@ -48,7 +52,7 @@ def _recipe() -> str:
 def _options() -> str:
     archive = kafka_jvm.cache_place("spark-classes", _recipe()) / _ARCHIVE
     quiet = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive that is not there yet, or not for this program
-    return " ".join([*kafka_jvm.QUICK_START, shlex.quote(f"-XX:SharedArchiveFile={archive}"), quiet])
+    return " ".join([*kafka_jvm.QUICK_START, *_ROOM, shlex.quote(f"-XX:SharedArchiveFile={archive}"), quiet])
 
 
 OPTIONS = _options()
@@ -65,8 +69,23 @@ DEFAULTS = {
     "spark.executor.extraClassPath": CLASS_PATH,
     "spark.executor.extraJavaOptions": OPTIONS,
 }
+# For sessions whose tables have some rows, and whose machine does more than this.
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",  # of 50, which cost more than any table here
+    "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
+}
+
+
+def lines(settings: Mapping[str, str]) -> str:
+    """As spark-defaults.conf has them."""
+    return "".join(f"{name} {value}\n" for name, value in settings.items())
+
+
 # The same as lines of spark-defaults.conf, and as arguments of spark-submit.
-DEFAULTS_LINES = "".join(f"{name} {value}\n" for name, value in DEFAULTS.items())
+DEFAULTS_LINES = lines(DEFAULTS)
 DEFAULTS_ARGUMENTS = [argument for name, value in DEFAULTS.items() for argument in ("--conf", f"{name}={value}")]
 
 
