@@ -8,7 +8,7 @@ batch that is not whole. What is below it is never cut: see docs/compatibility.m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.format.checkpoints import EpochEntry
+from pyspark_commitlog.storage.format.checkpoints import EpochEntry, ProducerEntry
 from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.log_end import LogEnd, find_end
 from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snapshots
@@ -496,13 +496,23 @@ class LogLoader:
                 except (CorruptionError, FileNotFoundError) as error:
                     logger.warning("%s: %s; another one is taken", path, error)
                     continue
-                fault = None if self.context.writable else disagreement(entries, offset, segments)
+                fault = self._disagreement(entries, offset, segments)
                 if fault is not None:
                     logger.warning("%s: not what the log says: %s; another one is taken", path, fault)
                     continue
                 producers.load(entries, now_ms, offset)
                 break
         return producers
+
+    def _disagreement(self, entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+        if self.context.writable:
+            return None
+        try:
+            return disagreement(entries, offset, segments)
+        except CorruptionError:
+            if not self._passes_damage:
+                raise
+            return None
 
     def _write_snapshot(self, producers: ProducerStateManager) -> None:
         write_snapshot(self.context, producers)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
@@ -40,7 +39,10 @@ class _End(NamedTuple):
 
 
 def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
-    """What a snapshot at ``offset`` says otherwise than the batches before it; None where nothing is."""
+    """What a snapshot at ``offset`` says otherwise than the batches before it; None where nothing is.
+
+    Raises CorruptionError for damage among these batches, since a reader that goes by the snapshot may never reach it.
+    """
     told = {entry.producer_id: entry for entry in entries}
     for entry in told.values():
         if max(entry.last_offset, entry.current_txn_first_offset) >= offset:
@@ -50,8 +52,6 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
         return None
     try:
         end = _end_of(segment, offset)
-    except CorruptionError:
-        return None  # who reads there is told
     finally:
         if segment is not segments.active:
             segment.close()  # a log has more segments than a process may have open

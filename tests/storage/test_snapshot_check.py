@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.format import names, v2_header
 from pyspark_commitlog.storage.reader import Isolation
 from tests.support.logs import append, end_transaction, open_log, open_reader, rows, write_transactional
 from tests.torture.sound_logs import open_reader as open_sound
@@ -54,6 +55,25 @@ def test_a_snapshot_that_knows_nothing_of_an_open_transaction_opens_nothing(tmp_
     with open_reader(tmp_path) as reader:
         assert reader.last_stable_offset == 1
         assert rows(reader, Isolation.READ_COMMITTED) == [(0, b"plain")]
+
+
+def test_a_snapshot_behind_damage_is_not_believed(tmp_path: Path) -> None:
+    """One that was set back made a reader wait below the damage, which it so never reached."""
+    with open_log(tmp_path) as log:
+        write_transactional(log, 1, 0, b"first")
+        log.roll()
+        end_transaction(log, 1, commit=True)
+        append(log, b"plain")
+    first, last = sorted(tmp_path.glob(f"*{names.SNAPSHOT}"))
+    last.write_bytes(first.read_bytes())
+    log_file = max(tmp_path.glob(f"*{names.LOG}"))
+    data = bytearray(log_file.read_bytes())
+    data[v2_header.LAYOUT.itemsize + 3] ^= 1  # of the marker
+    log_file.write_bytes(data)
+    with open_reader(tmp_path) as reader, pytest.raises(CorruptRecordError):
+        rows(reader, Isolation.READ_COMMITTED)
+    with open_reader(tmp_path) as reader, reader.despite_damage():
+        assert reader.last_stable_offset == 0
 
 
 def test_snapshots_of_brokers_go_with_their_logs(caplog: pytest.LogCaptureFixture) -> None:
