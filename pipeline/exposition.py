@@ -1,6 +1,6 @@
 """A log directory as Prometheus metrics: lag under the names of kafka-lag-exporter, the rest as ``commitlog_...``.
 
-Nothing here knows of Spark: ``commitlog metrics`` serves the same. A look happens when somebody asks, never between.
+Does not depend on Spark, so that ``commitlog metrics`` can serve the same. Reads the directory only when asked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyspark_commitlog.storage import (
 logger = logging.getLogger(__name__)
 
 PORT = 9308
-NOBODY = "unknown"  # kafka-lag-exporter's word where a group has no members
+NOBODY = "unknown"  # kafka-lag-exporter's value if a group has no members
 
 Place = tuple[str, int]  # topic and partition
 
@@ -50,7 +50,7 @@ _PARTITION = ("cluster_name", "topic", "partition")
 _GROUP = ("cluster_name", "group")
 _GROUP_PARTITION = (*_GROUP, "topic", "partition", "member_host", "consumer_id", "client_id")
 
-# The names and labels of kafka-lag-exporter, for which dashboards and alerts are there.
+# The names and labels of kafka-lag-exporter, for which dashboards and alerts exist.
 GROUP_OFFSET = Gauge("kafka_consumergroup_group_offset", "The offset a group reads next", _GROUP_PARTITION)
 GROUP_LAG = Gauge(
     "kafka_consumergroup_group_lag", "Offsets up to the log end that a group has not read", _GROUP_PARTITION
@@ -96,14 +96,14 @@ _SINK_PREFIX = "__sink."
 
 
 class Gauges:
-    """Samples of one cluster, by metric."""
+    """Collects the samples of one cluster by metric."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
         self._families: dict[str, GaugeMetricFamily] = {}
 
     def set(self, gauge: Gauge, value: float, *labels: object) -> None:
-        """``labels``: those behind ``cluster_name``, in their order."""
+        """Adds a sample; ``labels`` are those after ``cluster_name``, in order."""
         if gauge.name not in self._families:
             self._families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
         self._families[gauge.name].add_metric([self._cluster_name, *map(str, labels)], value)
@@ -113,15 +113,15 @@ class Gauges:
 
 
 class Consumer(NamedTuple):
-    """Somebody who reads, and the next offset of each partition."""
+    """A reader with its next offset in each partition."""
 
     group: str
     offsets: Mapping[Place, int]
-    members: Mapping[Place, tuple[str, str, str]]  # host, consumer id and client id, where one is known
+    members: Mapping[Place, tuple[str, str, str]]  # host, consumer id and client id, if known
 
 
 class GroupPartition(NamedTuple):
-    """A consumer in a partition. ``lag_seconds`` None: not known."""
+    """A consumer's position in a partition. ``lag_seconds`` is None if it is not known."""
 
     group: str
     topic: str
@@ -133,14 +133,14 @@ class GroupPartition(NamedTuple):
 
     @classmethod
     def of(cls, consumer: Consumer, place: Place, end: int, lag_seconds: float | None) -> GroupPartition:
-        """``end``: the offset behind the last one there is to read."""
+        """Computes the lag; ``end`` is the offset after the last one to read."""
         offset = consumer.offsets[place]
         member = consumer.members.get(place, (NOBODY, NOBODY, NOBODY))
         return cls(consumer.group, *place, offset, max(0, end - offset), lag_seconds, member)
 
 
 def add_groups(gauges: Gauges, rows: Iterable[GroupPartition]) -> None:
-    """Every metric of groups."""
+    """Adds all metrics of groups."""
     lags: dict[str, list[GroupPartition]] = {}
     for row in rows:
         labels = (row.group, row.topic, row.partition, *row.member)
@@ -164,9 +164,10 @@ def _nobody_else() -> Sequence[Consumer]:
 
 
 class DirectoryMetrics(Collector):
-    """The metrics of one log directory, looked up when they are asked for; takes no lock.
+    """The metrics of one log directory, read when they are requested; takes no lock.
 
-    What cannot be read is told by a metric and in the log, and costs nothing else: a damaged partition hides no other.
+    Failures to read are reported by a metric and in the log, and affect nothing else: a damaged partition hides no
+    other.
     """
 
     def __init__(
@@ -175,18 +176,18 @@ class DirectoryMetrics(Collector):
         cluster_name: str | None = None,
         consumers: Callable[[], Iterable[Consumer]] = _nobody_else,
     ) -> None:
-        """``cluster_name``: the label, by default the name of the directory. ``consumers``: who reads besides groups.
+        """``cluster_name``: the label, by default the name of the directory. ``consumers``: readers besides groups.
 
-        Touches nothing: a directory that is not there yet may come. Raises InvalidConfigError as ``local_path``.
+        Opens nothing, so the directory may be created later. Raises InvalidConfigError as ``local_path`` does.
         """
         self._directory = local_path(directory)
         self.cluster_name = cluster_name or PurePath(self._directory).name or self._directory
         self._consumers = consumers
-        self._turn = threading.Lock()  # two may ask at once
+        self._turn = threading.Lock()  # two requests may come at once
         self._lags: GroupLags | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as it is now."""
+        """Reads all metrics as of now."""
         with self._turn:
             began_s = time.monotonic()
             gauges = Gauges(self.cluster_name)
@@ -200,7 +201,7 @@ class DirectoryMetrics(Collector):
             return iter([*gauges])
 
     def close(self) -> None:
-        """Give the files back; the next look opens them again."""
+        """Closes the files; the next request opens them again."""
         with self._turn:
             if self._lags is not None:
                 self._lags.manager.close()
@@ -208,7 +209,7 @@ class DirectoryMetrics(Collector):
 
 
 class _Look:
-    """One look at a log directory."""
+    """One reading of a log directory."""
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
@@ -216,7 +217,7 @@ class _Look:
 
     @contextmanager
     def at(self, what: str) -> Iterator[None]:
-        """What fails here is told, and the look goes on behind it."""
+        """Logs and counts a failure of the block, and continues after it."""
         try:
             yield
         except (LogStoreError, OSError) as error:

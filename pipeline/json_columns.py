@@ -1,4 +1,4 @@
-"""Whole columns of JSON at once, by Arrow's parser: values of the usual forms, which mean the same to Spark."""
+"""Decodes whole columns of JSON with Arrow's parser: values of the usual forms, which Spark reads the same way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 class ColumnReader:
-    """Reads values as structs of ``kind``; ``zone`` is that of times without one."""
+    """Reads values as structs of ``kind``; ``zone`` is for times without a zone."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
         self._kind = kind
@@ -29,11 +29,11 @@ class ColumnReader:
         self._read_as = pa.schema([pa.field(field.name, _read_type(field.type)) for field in kind])
 
     def read(self, values: list[bytes]) -> pa.Array:
-        """Raises ArrowInvalid unless each of ``values`` is an object, with fields of the usual forms.
+        """Reads the structs. Raises ArrowInvalid unless each value is one object with fields of the usual forms.
 
-        A value that begins and ends as an object does cannot end inside one that an earlier value opened: an opening
-        brace never follows a closing one there. So between values the parser is outside all objects, every value is
-        at least one, and as many objects as values means one each.
+        Every value begins with an opening brace and ends with a closing one, and in JSON an opening brace never follows
+        a closing one inside an object. So between values the parser is outside all objects, each value has at least one
+        object, and if there are as many objects as values, each value has exactly one.
         """
         if not values:
             return pa.nulls(0, self._kind)
@@ -52,11 +52,11 @@ class ColumnReader:
         if table.num_rows != len(values):
             raise pa.ArrowInvalid("a value holds several JSON objects")
         parsed = table.combine_chunks().to_struct_array().combine_chunks()
-        parsed.validate(full=True)  # the parser lets text pass that is not UTF-8
+        parsed.validate(full=True)  # the parser accepts text that is not UTF-8
         return self._typed(parsed, self._kind)
 
     def _typed(self, parsed: pa.Array, kind: pa.DataType) -> pa.Array:
-        """``parsed``, of :func:`_read_type`, as ``kind``. Raises ArrowInvalid."""
+        """Converts ``parsed``, which has the type of :func:`_read_type`, to ``kind``. Raises ArrowInvalid."""
         if pa.types.is_struct(kind):
             columns = [self._typed(parsed.field(index), field.type) for index, field in enumerate(kind)]
             return pa.StructArray.from_arrays(columns, fields=list(kind), mask=parsed.is_null())
@@ -81,7 +81,7 @@ class ColumnReader:
 
 
 def _one_by_one(texts: pa.Array, kind: pa.DataType, read: Convert) -> pa.Array:
-    """``texts`` of unusual forms, each of them once. Raises ArrowInvalid."""
+    """Converts ``texts`` of unusual forms, each distinct one once. Raises ArrowInvalid."""
     encoded = texts.dictionary_encode()
     try:
         return pa.array(map(read, encoded.dictionary.to_pylist()), kind).take(encoded.indices)
@@ -90,7 +90,7 @@ def _one_by_one(texts: pa.Array, kind: pa.DataType, read: Convert) -> pa.Array:
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:
-    """How the parser is to read ``kind``: dates and times as text, which has more forms than it knows."""
+    """Returns the type to parse ``kind`` as: text for dates and times, which have more forms than the parser knows."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _read_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -103,5 +103,5 @@ def _all_match(texts: pa.Array, form: str) -> bool:
 
 
 def _has_odd_number(data: bytes) -> bool:
-    """Whether NaN or Infinity stands where a number does: the parser spells them in other ways than Spark."""
+    """Whether NaN or Infinity stands in place of a number: the parser spells them differently from Spark."""
     return (b"NaN" in data or b"Inf" in data) and _ODD_NUMBER.search(data) is not None

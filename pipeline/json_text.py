@@ -1,4 +1,4 @@
-"""JSON as Spark's from_json takes it: names and numbers as they are written, and how a value becomes text again."""
+"""JSON as Spark's from_json reads it, with names and numbers as they are written, and values converted back to text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 
 
 class Whole(str):
-    """The text of a number without a fraction and an exponent."""
+    """The text of a number without fraction and exponent."""
 
 
 class Real(str):
-    """The text of another number, NaN, Infinity or -Infinity."""
+    """The text of any other number, including NaN, Infinity and -Infinity."""
 
 
 class Pairs(list[tuple[str, Any]]):
-    """The members of an object, in their order, names that come twice too."""
+    """The members of an object in order, including repeated names."""
 
 
 def parse(text: str) -> Any:
-    """Objects as Pairs, arrays as lists, numbers as Whole and Real, else as ``json`` has them. Raises ValueError.
+    """Parses objects as Pairs, arrays as lists, numbers as Whole and Real, all else as ``json`` does.
 
-    Beside JSON it takes what Spark takes: text in single quotes, NaN, Infinity and INF with a sign. Nothing but blanks
-    may follow.
+    Accepts what Spark accepts besides JSON: text in single quotes, NaN, Infinity, and INF with a sign. Raises
+    ValueError, also if anything but blanks follows.
     """
     try:
         return _DECODER.decode(text)
@@ -43,7 +43,7 @@ def parse(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value that is no text, as Spark writes it into a column of text: without blanks, floats as Java has them."""
+    """Converts a value that is not text to what Spark puts into a text column: without blanks, floats as in Java."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, Whole):
@@ -56,7 +56,7 @@ def as_text(value: Any) -> str:
 
 
 def java_double(number: float) -> str:
-    """``Double.toString`` (from Java 19 on): ``1.0E10``; in quotes where it is no finite number, as Jackson has it."""
+    """Formats as ``Double.toString`` (since Java 19): ``1.0E10``; quoted unless finite, as Jackson does."""
     if not math.isfinite(number):
         return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[repr(number)]
     sign, digits, exponent = _decimal_parts(number)
@@ -68,7 +68,7 @@ def java_double(number: float) -> str:
 
 
 def _decimal_parts(number: float) -> tuple[str, str, int]:
-    """Sign, shortest digits, and the exponent of ten of the first; of one digit two where that is nearer (4.9E-324)."""
+    """Returns sign, shortest digits, and the first digit's exponent; two digits if that is more exact (4.9E-324)."""
     text = repr(number)
     if len(_digits(text)) == 1 and float(f"{number:.1e}") == number:
         text = f"{number:.1e}"
@@ -88,7 +88,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(character: str) -> str:
-    """Beyond U+FFFF two of UTF-16's, as Jackson writes them."""
+    """Escapes a character; one beyond U+FFFF as two UTF-16 surrogates, as Jackson does."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     units = character.encode("utf-16-be", "surrogatepass").hex().upper()
@@ -96,7 +96,7 @@ def _escape(character: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """``text`` with double quotes for single ones, and with one spelling of Infinity, that of ``json``."""
+    """Replaces single quotes by double ones, and all spellings of Infinity by that of ``json``."""
 
     def replace(found: re.Match[str]) -> str:
         double, single, between, _ = found.groups()

@@ -1,6 +1,7 @@
-"""Values of JSON as columns have them, by the rules of Spark's from_json (JacksonParser), one at a time.
+"""Decodes single JSON values by the rules of Spark's from_json (JacksonParser).
 
-It knows more than the parser for whole columns in :mod:`pyspark_commitlog.pipeline.serdes`, and says why it refuses.
+Accepts more than the parser of whole columns in :mod:`pyspark_commitlog.pipeline.json_columns`, and says why it rejects
+a value.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pyspark_commitlog.pipeline.json_text import Pairs, Real, Whole, as_text, pa
 Convert = Callable[[Any], Any]
 
 _LONG_MAX = 2**63
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")  # as Java's BigDecimal reads it
-_NOT_UTF8 = re.compile(r"[\udc80-\udcff]|\\uDC[89A-F]")  # what surrogateescape makes of such bytes, escaped or not
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")  # what Java's BigDecimal accepts
+_NOT_UTF8 = re.compile(r"[\udc80-\udcff]|\\uDC[89A-F]")  # how surrogateescape decodes such bytes, escaped or not
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_FINITE = {"NaN": "nan"} | dict.fromkeys(("+INF", "+Infinity", "Infinity"), "inf")
 _NOT_FINITE |= dict.fromkeys(("-INF", "-Infinity"), "-inf")
@@ -29,7 +30,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Reader:
-    """Reads values as rows of ``kind``; ``zone`` is that of times without one."""
+    """Reads values as rows of ``kind``; ``zone`` is for times without a zone."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
         self._zone = zone
@@ -37,10 +38,10 @@ class Reader:
         self._convert = self._struct(kind)
 
     def read(self, value: bytes) -> dict[str, Any]:
-        """The row, with the fields that the object has. Raises ValueError, which says why."""
+        """Returns a row with the fields that the object has. Raises ValueError with the reason."""
         try:
             text, self._is_utf8 = value.decode(), True
-        except UnicodeDecodeError:  # perhaps in a field that is not read
+        except UnicodeDecodeError:  # maybe only in a field that is not read
             text, self._is_utf8 = value.decode(errors="surrogateescape"), False
         found = parse(text)
         if not isinstance(found, Pairs):
@@ -63,7 +64,7 @@ class Reader:
         text = value if type(value) is str else as_text(value)
         if not self._is_utf8 and _NOT_UTF8.search(text):
             raise ValueError("its text is not UTF-8")
-        return _SURROGATE.sub("?", text)  # halves of a character, as Java writes them
+        return _SURROGATE.sub("?", text)  # lone surrogates, as Java writes them
 
     def _struct(self, kind: pa.StructType) -> Convert:
         fields = {field.name: self._of(field.type) for field in kind}
@@ -96,12 +97,12 @@ def _at(name: str, convert: Convert, value: Any) -> Any:
 
 
 def _check(value: Any, what: str, *kinds: type) -> None:
-    if type(value) not in kinds:  # numbers are text of their own kinds
+    if type(value) not in kinds:  # not isinstance, because numbers are subclasses of str
         raise ValueError(f"{_named(value)} instead of {what}")
 
 
 def _named(value: Any) -> str:
-    """``value`` for messages."""
+    """Formats ``value`` for messages."""
     return f"text {value!r:.100}" if type(value) is str else f"{as_text(value):.100}"
 
 
@@ -138,13 +139,13 @@ def _floating(kind: pa.DataType) -> Convert:
 
 
 def _rounded(text: str, kind: pa.DataType) -> float:
-    """What ``text`` is in fewer bits, rounded once."""
+    """Converts ``text`` to a float of fewer bits, rounding only once."""
     with np.errstate(over="ignore"):
         near = np.dtype(kind.to_pandas_dtype()).type(text)
         candidates = [float(each) for each in (near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf))]
     if not np.isfinite(near) or candidates[0] == float(text):
         return candidates[0]
-    # Of two that are as near, the first is right: it was rounded to even from a number that is as near.
+    # Of two equally near ones, the first is right: it was rounded to even, from a number that was equally near.
     finite = [each for each in candidates if np.isfinite(each)]
     return min(finite, key=lambda each: abs(Decimal(each) - Decimal(text)))
 
@@ -167,7 +168,7 @@ def _decimal(kind: pa.DataType) -> Convert:
 
 
 def date_reader(kind: pa.DataType) -> Convert:
-    """Text to what a column of ``kind`` counts; raises ValueError."""
+    """Returns a converter of text to the number that a column of ``kind`` stores; it raises ValueError."""
 
     def convert(value: Any) -> int:
         _check(value, "a date as text", str)
@@ -180,7 +181,10 @@ def date_reader(kind: pa.DataType) -> Convert:
 
 
 def time_reader(kind: pa.TimestampType, zone: tzinfo) -> Convert:
-    """Text, or of times with a zone whole seconds, to what a column of ``kind`` counts; raises ValueError."""
+    """Returns a converter to the number that a column of ``kind`` stores; it raises ValueError.
+
+    It takes text, and whole seconds if the column has a time zone.
+    """
     ns_per_step = 10**9 // _PER_SECOND[kind.unit]
     has_zone = kind.tz is not None
 
@@ -201,7 +205,7 @@ def time_reader(kind: pa.TimestampType, zone: tzinfo) -> Convert:
 
 
 def _or_without_gmt(read: Callable[[str], int], text: str) -> int:
-    """Spark tries text that it cannot read again without GMT, which its first versions wrote before an offset."""
+    """Reads text, again without GMT if that fails, as Spark does: its first versions wrote GMT before an offset."""
     try:
         return read(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Options that a query brings along from Spark's Kafka source and sink: those that only a broker needs may stay.
+"""Options from Spark's Kafka source and sink that have no effect here, because only a broker needs them.
 
-They pass with one notice that they change nothing. Names are compared without regard to case, as Spark does.
+They are accepted, with one notice that they change nothing. Names are compared ignoring case, as in Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.storage import InvalidConfigError
 
-KAFKAS = "kafka."  # stands before the settings of a consumer or producer
+KAFKAS = "kafka."  # the prefix of a consumer's or producer's settings
 # Options of Spark's Kafka source that say how to talk to brokers.
 BROKERS = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix")
 # Options that Spark reads itself and passes to every source and sink as well.
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 
 def check_names(options: Iterable[str], ours: Collection[str], user: str, *passed: str) -> None:
-    """Raises InvalidConfigError for a name that neither we nor Spark know; Kafka's own pass, and those of ``passed``.
+    """Raises InvalidConfigError for an option that neither we nor Spark know; Kafka's and ``passed`` are accepted.
 
-    ``user``: what knows ``ours``, for the message.
+    ``user`` names in the message what knows the options ``ours``.
     """
     known = {name.lower() for name in (*ours, *BROKERS, *_SPARKS, *passed)}
     for name in options:
@@ -33,12 +33,12 @@ def check_names(options: Iterable[str], ours: Collection[str], user: str, *passe
 
 
 def notice_of(unused: Iterable[str]) -> list[str]:
-    """The notice that these options change nothing, or none where there are none."""
+    """Returns a notice that these options change nothing; an empty list if there are none."""
     names = ", ".join(sorted(unused))
     return [f"options that only a broker needs change nothing here: {names}"] if names else []
 
 
 @cache
 def log_once(notice: str) -> None:
-    """Log a notice, once per process."""
+    """Logs a notice once per process."""
     logger.warning(notice)

@@ -1,8 +1,8 @@
-"""Short rows go into the sink's tasks as Arrow's messages, with a step less than by ``mapInArrow``.
+"""Sends short rows to the sink's tasks as Arrow messages, which saves a step that ``mapInArrow`` takes.
 
-Spark bounds a message by the number of its rows alone. So each column of bytes or text is cut behind the bytes that a
-short row has; a task that finds one cut gives up, and all rows come again by ``mapInArrow``
-(docs/decisions/handing_over_rows.md). For a classic session only, as ``classic``.
+Spark limits a message only by its number of rows. So each column of bytes or text is cut just after the length allowed
+for a short row; a task that finds a cut one gives up, and all rows are sent again by ``mapInArrow``
+(docs/decisions/handing_over_rows.md). Only for a classic session, like ``classic``.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ from pyspark_commitlog.pipeline.arrow import LongRowError, OverMessages
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
 
-UNBOUNDED = 2**31 - 1  # spark.sql.execution.arrow.maxBytesPerBatch at which Spark adds up no bytes
-MESSAGE_BYTES_MAX = 16 * 2**20  # the JVM has a message several times in its memory while it makes it
-SHORT_BYTES = 256  # of a key, or of the name of a topic; a value has what they leave of a row
+UNBOUNDED = 2**31 - 1  # the value of spark.sql.execution.arrow.maxBytesPerBatch that means no limit
+MESSAGE_BYTES_MAX = 16 * 2**20  # the JVM has several copies of a message in memory while it builds it
+SHORT_BYTES = 256  # the limit for a key or a topic's name; a value may have the rest of a row
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 Limits = Mapping[str, int]  # bytes, by column
 
 
 def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
-    """How long the strings of a row may be that goes by :func:`collect_over_messages`; of columns that are not named
-    any. None: rows with ``schema`` do not go this way.
+    """Returns the limits for strings of a row sent by :func:`collect_over_messages`; columns not named have none.
 
-    Calls back from the JVM must come in the thread that called it, as they do by default (PYSPARK_PIN_THREAD): what
-    Spark knows of a query, it knows by its thread.
+    None: rows with ``schema`` cannot be sent that way. Callbacks from the JVM must arrive in the calling thread, as
+    they do by default (PYSPARK_PIN_THREAD), because Spark associates a query with its thread.
     """
     if not isinstance(session.sparkContext._gateway, ClientServer):
         return None
     conf = session._jsparkSession.sessionState().conf()
     bytes_max, rows_max = int(conf.arrowMaxBytesPerBatch()), int(conf.arrowMaxRecordsPerBatch())
-    if bytes_max == UNBOUNDED:  # somebody said so
+    if bytes_max == UNBOUNDED:  # set by the user
         return {}
     if rows_max <= 0 or any(isinstance(field.dataType, ArrayType) for field in schema.fields):
         return None
@@ -53,7 +52,7 @@ def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
 
 
 def _shared_out(row_bytes: int, schema: StructType) -> Limits | None:
-    """The bytes of a row, among its columns; None where there are too few."""
+    """Divides the bytes of a row among its columns; None if there are too few."""
     strings = [field.name for field in schema.fields if isinstance(field.dataType, BinaryType | StringType)]
     limits = dict.fromkeys(strings, SHORT_BYTES)
     limits["value"] = row_bytes - SHORT_BYTES * (len(strings) - 1)
@@ -61,13 +60,13 @@ def _shared_out(row_bytes: int, schema: StructType) -> Limits | None:
 
 
 def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterable[T]], limits: Limits) -> list[T]:
-    """What ``function`` answers for the Arrow batches of each task, as ``mapInArrow`` would hand them to it.
+    """Applies ``function`` to the Arrow batches of each task, as ``mapInArrow`` would, and returns all results.
 
-    Spark makes of each row one of a single struct for ``mapInArrow``, and adds up bytes row by row. It does neither
-    where it makes messages for itself (``Dataset.toArrowBatchRdd``). It is one SQL execution, like any query: settings
-    of the session reach its tasks, and its listeners hear of it.
+    For ``mapInArrow``, Spark wraps each row in a struct and adds up bytes row by row. It does neither for its own
+    messages (``Dataset.toArrowBatchRdd``). This is one SQL execution, like any query: the session's settings reach its
+    tasks, and listeners are notified.
 
-    Raises LongRowError where a row has more than ``limits``; what ``function`` did in the tasks counts for nothing.
+    Raises LongRowError if a row has more bytes than ``limits``; then discard what ``function`` did in the tasks.
     """
     session, cut = rows.sparkSession, _cut(rows, limits)
     zone, large = session.conf.get("spark.sql.session.timeZone"), session.conf.get(_LARGE_TYPES) == "true"
@@ -85,7 +84,7 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
 
 
 def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
-    """Rows whose strings are cut behind the first byte too many, so that one is seen to be; of text, the character."""
+    """Cuts strings after the first byte (for text: character) above the limit, which shows that they were cut."""
 
     def told(name: str) -> str:
         if name not in limits:
@@ -97,7 +96,7 @@ def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T]:
-    """Call ``collect`` from within Spark's record of an execution of ``rows``, in this very thread."""
+    """Calls ``collect`` in this thread, recorded by Spark as an execution of ``rows``."""
     gateway = rows.sparkSession.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
@@ -107,20 +106,20 @@ def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T
         executions.withNewExecutionId(rows._jdf.queryExecution(), name, body)
     except Py4JJavaError:
         if body.error is not None:
-            raise body.error from None  # as Python had it, not as it went through the JVM
+            raise body.error from None  # the Python error itself, not the JVM's wrapper
         raise
     return body.result
 
 
 @lru_cache(maxsize=1)
 def _executions(gateway: ClientServer) -> tuple[Any, Any]:
-    """Spark's object that records executions, and what ours are called: names that the JVM takes 6 ms to look up."""
+    """Returns Spark's recorder of executions and the name of ours; cached, as the JVM takes 6 ms to look them up."""
     jvm = gateway.jvm
     return jvm.org.apache.spark.sql.execution.SQLExecution, jvm.scala.Option.apply("collect")
 
 
 class _Body(Generic[T]):
-    """A function for the JVM to call; what it returned or raised stays here."""
+    """A function for the JVM to call; keeps what it returned or raised."""
 
     result: T
 

@@ -1,7 +1,7 @@
-"""CommitLogMetrics: a StreamingQueryListener that serves what running queries do as Prometheus metrics.
+"""CommitLogMetrics: a StreamingQueryListener that serves the progress of running queries as Prometheus metrics.
 
-Spark tells the listener of a micro-batch on a thread of its own, and the listener only keeps what it was told; what it
-means is worked out when Prometheus asks. So no query waits for either.
+Spark calls the listener in a separate thread, and the listener only stores the progress; metrics are computed when
+Prometheus asks. So no query waits for either.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "Rows that arrived p
 PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "Rows that were processed per second", _QUERY)
 BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
 
-# What sinks of this process wrote; a sink is a group of its own, as in commitlog_sink_batches, in its log directory.
+# What sinks of this process wrote. As in commitlog_sink_batches, a sink is a group of its own in its log directory.
 _SINK = (*_QUERY, "log_dir")
 _SINK_TOPIC = (*_SINK, "topic")
 SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
@@ -63,17 +63,17 @@ SINK_COMMIT_SECONDS = Gauge(
     "commitlog_sink_commit_seconds", "How long the commit of a sink's last micro-batch took", _SINK
 )
 
-# Spark calls every source that is written in Python so; ours is told from others by the form of its offsets.
+# The prefix of every source written in Python; ours is recognized by the format of its offsets.
 _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
 
 
 class CommitLogMetrics(StreamingQueryListener):
     """Lag, rows and rates of the queries of a session: ``spark.streams.addListener(CommitLogMetrics(port=9308))``.
 
-    A query is a group: its name, else its id. How far it read is what its checkpoint says, so that no
-    ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag is up to the log end and in
-    seconds as well, and sizes and open transactions are served too (``exposition``); without it, lag is up to where a
-    query could have read when its last micro-batch began.
+    Each query is a group, called by the query's name or else its id. Its position is that of its checkpoint, so no
+    ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag counts up to the log end
+    and is also given in seconds, and sizes and open transactions are served too (``exposition``). Without it, lag
+    counts up to where a query could have read when its last micro-batch began.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class CommitLogMetrics(StreamingQueryListener):
         cluster_name: str | None = None,
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
-        """Answers at ``address:port`` until :meth:`close`; ``port`` 0: a free one, then :attr:`port`.
+        """Serves at ``address:port`` until :meth:`close`; with ``port`` 0, at a free one, which is :attr:`port`.
 
-        None: the metrics are in ``registry`` only, for whoever serves that. ``cluster_name``: the label, by default the
-        name of the directory, or "spark". Raises OSError where the port is taken.
+        With ``port`` None, the metrics are only in ``registry``, for the caller to serve. ``cluster_name`` is the
+        label, by default the name of the directory, or "spark". Raises OSError if the port is taken.
         """
         queries = _Queries(cluster_name or CLUSTER_NAME, with_lag=log_dir is None)
         self._collectors: list[DirectoryMetrics | _Queries] = [queries]
@@ -114,7 +114,7 @@ class CommitLogMetrics(StreamingQueryListener):
         self.port = self._server.server_port
 
     def close(self) -> None:
-        """Answer no more; the listener may still be told of micro-batches."""
+        """Stops serving; the listener may still be called."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -124,23 +124,23 @@ class CommitLogMetrics(StreamingQueryListener):
             collector.close()
         self._collectors.clear()
 
-    # What Spark tells
+    # Called by Spark
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name, and so below
-        """Nothing to tell before the first micro-batch."""
+        """Does nothing: there is no progress before the first micro-batch."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self._queries.keep(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """What the last micro-batch said still holds."""
+        """Does nothing: the last progress still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._queries.forget(event.runId)
 
 
 class _Queries(Collector):
-    """What queries said last, by run."""
+    """The last progress of each query, by run."""
 
     def __init__(self, cluster_name: str, *, with_lag: bool) -> None:
         self.cluster_name = cluster_name
@@ -157,14 +157,14 @@ class _Queries(Collector):
             self._progress.pop(run_id, None)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def _newest(self) -> list[StreamingQueryProgress]:
         with self._turn:
             return list(self._progress.values())
 
     def consumers(self) -> list[Consumer]:
-        """Queries as those who read a log directory."""
+        """Returns the queries as readers of a log directory."""
         return [_consumer(progress) for progress in self._newest()]
 
     def collect(self) -> Iterator[Metric]:
@@ -190,7 +190,7 @@ def _add_query(gauges: Gauges, progress: StreamingQueryProgress) -> None:
     gauges.set(INPUT_RATE, progress.inputRowsPerSecond, group)
     gauges.set(PROCESSED_RATE, progress.processedRowsPerSecond, group)
     gauges.set(BATCH_SECONDS, progress.batchDuration / 1000, group)
-    if progress.sink.numOutputRows >= 0:  # foreachBatch does not tell
+    if progress.sink.numOutputRows >= 0:  # foreachBatch does not report it
         gauges.set(OUTPUT_ROWS, progress.sink.numOutputRows, group)
 
 
@@ -220,7 +220,7 @@ def _lags(progress: StreamingQueryProgress) -> Iterator[GroupPartition]:
 
 
 def _offsets(progress: StreamingQueryProgress) -> tuple[dict[Place, int], dict[Place, int]]:
-    """How far a query read, and how far it could have; where two sources read a partition, the one that is behind."""
+    """Returns how far a query read, and could have read; if two sources read a partition, the one with more lag."""
     ends: dict[Place, int] = {}
     latest: dict[Place, int] = {}
     for source in progress.sources:
@@ -233,7 +233,7 @@ def _offsets(progress: StreamingQueryProgress) -> tuple[dict[Place, int], dict[P
 
 
 def _parsed(offsets: str) -> dict[TopicPartition, int]:
-    """Nothing where the offsets are those of another source, or there are none."""
+    """Parses offsets; empty if they are missing or another source's."""
     try:
         return offsets_from_json(offsets, "of the query")
     except InvalidConfigError:

@@ -1,6 +1,6 @@
 """Offsets of several partitions: their JSON, as in Spark's Kafka source, and the bounds of a read.
 
-``{"flights": {"0": 23, "1": -2}}``: offset 23 of partition 0, the earliest of partition 1.
+``{"flights": {"0": 23, "1": -2}}`` means offset 23 of partition 0 and the earliest offset of partition 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark_commitlog.storage import InvalidConfigError, LogStoreError, OffsetO
 
 logger = logging.getLogger(__name__)
 
-# Kafka's numbers for the two ends of a log (ListOffsetsRequest), as they stand in the JSON.
+# Kafka's numbers for the two ends of a log (ListOffsetsRequest), as used in the JSON.
 LATEST = -1
 EARLIEST = -2
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
@@ -23,7 +23,7 @@ _LONG_MAX = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic; text as in file names: ``flights-0``."""
+    """A partition of a topic; ``str`` gives the name of its directory: ``flights-0``."""
 
     topic: str
     partition: int
@@ -37,35 +37,35 @@ Timestamps = dict[TopicPartition, int]  # milliseconds since 1970
 
 
 class Ends(NamedTuple):
-    """What a partition holds for this reader: offsets from ``first`` up to, not including, ``next``."""
+    """The offsets of a partition that this reader may read: from ``first`` up to, not including, ``next``."""
 
     first: int
     next: int  # the latest
-    most: int | None = None  # the largest offset that may be named, where that is more than the latest
+    most: int | None = None  # the largest offset that an option may name, if that is more than the latest
 
     def holds(self, offset: int) -> bool:
-        """Whether a read may begin or end there."""
+        """Whether a read may begin or end at ``offset``."""
         return self.first <= offset <= (self.next if self.most is None else self.most)
 
 
 @dataclass(frozen=True)
 class DataLoss:
-    """What to do where records that were to be read are gone: the option ``failOnDataLoss``."""
+    """What to do if records to be read no longer exist: the option ``failOnDataLoss``."""
 
     fails: bool = True
 
     def report(self, kind: type[LogStoreError], message: str) -> None:
-        """Raise ``kind``, or warn and return: the caller goes on with what is there."""
+        """Raises ``kind``, or logs a warning and returns; the caller then continues with the remaining records."""
         if self.fails:
             raise kind(f"{message} (set option failOnDataLoss=false to continue with the remaining records)")
         logger.warning("%s; continuing with the remaining records, because failOnDataLoss is false", message)
 
 
 class Logs(NamedTuple):
-    """The partitions of a read, as a bound asks about them."""
+    """What a bound needs to know of the partitions of a read."""
 
     ends: Mapping[TopicPartition, Ends]
-    # The first offset with a record to be read that is not older than a time in ms, never a marker's; None without.
+    # Returns the offset of the first readable record (never a marker) at or after a time in ms, or None.
     offset_at: Callable[[TopicPartition, int], int | None]
     loss: DataLoss = DataLoss()
 
@@ -80,21 +80,21 @@ class Bound(Protocol):
 
     @property
     def drifts(self) -> bool:
-        """Whether it means another offset while the log grows."""
+        """Whether it resolves to another offset while the log grows."""
         ...
 
     def resolve(self, logs: Logs) -> Offsets:
-        """The offset for each partition of ``logs``.
+        """Returns the offset for each partition of ``logs``.
 
-        Raises InvalidConfigError where the option names other partitions than those read or a time has no record,
-        OffsetOutOfRangeError for an offset outside a log.
+        Raises InvalidConfigError if the option names other partitions than those read, or no record is at or after its
+        time, and OffsetOutOfRangeError for an offset outside a log.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AtEnd:
-    """``earliest`` or ``latest`` everywhere."""
+    """``earliest`` or ``latest`` in every partition."""
 
     option: str
     end: int  # LATEST or EARLIEST
@@ -109,7 +109,7 @@ class AtEnd:
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """An offset for each partition, or an end."""
+    """An offset for each partition, or one end of it."""
 
     option: str
     offsets: Offsets
@@ -138,7 +138,7 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record whose own time is not older than a time, the same everywhere."""
+    """The first record at or after a time, the same time in every partition."""
 
     option: str
     timestamp_ms: int
@@ -156,7 +156,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """The first record whose own time is not older than a time, for each partition."""
+    """The first record at or after a time, with a time for each partition."""
 
     option: str
     timestamps: Timestamps
@@ -184,7 +184,7 @@ class AtTimestamps:
 
 
 def bound_at_offsets(option: str, text: str, *, refused: int | None = None) -> Bound:
-    """``text`` is ``earliest``, ``latest`` or JSON. ``refused`` is the end that makes no sense for ``option``.
+    """Parses ``earliest``, ``latest`` or JSON. ``refused`` is the end that makes no sense for ``option``.
 
     Raises InvalidConfigError.
     """
@@ -197,10 +197,9 @@ def bound_at_offsets(option: str, text: str, *, refused: int | None = None) -> B
 
 
 def check_order(starting: Bound, ending: Bound) -> None:
-    """Raise InvalidConfigError where two bounds of one kind name different partitions, or start behind their end.
+    """Raises InvalidConfigError if two bounds of one kind name different partitions, or a start is after its end.
 
-    What can be told without looking at a log; ends and times against offsets are told by :func:`check_start_before_end`
-    once they are resolved.
+    Checks what needs no log; :func:`check_start_before_end` checks bounds of different kinds once they are resolved.
     """
     match starting, ending:
         case AtOffsets(offsets=starts), AtOffsets(offsets=ends):
@@ -219,7 +218,7 @@ def check_order(starting: Bound, ending: Bound) -> None:
 
 
 def check_start_before_end(starting: Bound, ending: Bound, starts: Offsets, ends: Offsets) -> None:
-    """Raise InvalidConfigError where a partition's resolved start lies behind its end."""
+    """Raises InvalidConfigError if a partition's resolved start is after its end."""
     _check_each(starting, ending, starts, ends)
 
 
@@ -232,7 +231,7 @@ def _check_each(starting: Bound, ending: Bound, starts: Mapping[TopicPartition, 
 
 
 def check_same_partitions(option: str, given: Iterable[TopicPartition], read: Iterable[TopicPartition]) -> None:
-    """Raise InvalidConfigError unless ``option`` names exactly the partitions that are read."""
+    """Raises InvalidConfigError unless ``option`` names exactly the partitions that are read."""
     missing, extra = sorted({*read} - {*given}), sorted({*given} - {*read})
     if missing or extra:
         parts = [("has no value for", missing), ("names partitions that are not read:", extra)]
@@ -241,7 +240,7 @@ def check_same_partitions(option: str, given: Iterable[TopicPartition], read: It
 
 
 def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As the JSON has them: by topic, then by partition as text; sorted, so that equal offsets are equal text."""
+    """Nests offsets by topic and partition as in the JSON; sorted, so that equal offsets give equal text."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -249,19 +248,19 @@ def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[s
 
 
 def offsets_from_json(text: str, option: str) -> Offsets:
-    """Raises InvalidConfigError naming ``option`` where ``text`` is not of this form."""
+    """Parses ``{topic: {partition: number}}``. Raises InvalidConfigError naming ``option`` for any other text."""
     nested = json_object(text, option, '{"flights": {"0": 23, "1": -2}}, "earliest" or "latest"')
     return offsets_from_nested(nested, option, least=EARLIEST)
 
 
 def timestamps_from_json(text: str, option: str) -> Timestamps:
-    """Raises InvalidConfigError naming ``option`` where ``text`` is not of this form."""
+    """Parses ``{topic: {partition: number}}``. Raises InvalidConfigError naming ``option`` for any other text."""
     nested = json_object(text, option, '{"flights": {"0": 1357041600000}}, a time in milliseconds for each partition')
     return offsets_from_nested(nested, option, least=0)
 
 
 def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -> dict[TopicPartition, int]:
-    """Numbers by partition out of ``{topic: {partition: number}}``; numbers are ``least`` and more."""
+    """Converts ``{topic: {partition: number}}`` to numbers by partition; numbers must be ``least`` or more."""
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
@@ -280,7 +279,7 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
 
 
 def json_object(text: str, option: str, form: str) -> dict[str, Any]:
-    """The JSON object in ``text``; InvalidConfigError shows ``form`` where it is none."""
+    """Parses a JSON object; for other text, raises InvalidConfigError that shows ``form``."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The warning for history that is loaded into a topic which keeps records no longer than they are old."""
+"""A warning if the records written to a topic are already older than its retention time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyspark_commitlog.storage import LogManager, instant
 
 logger = logging.getLogger(__name__)
 
-_warned: set[tuple[str, str]] = set()  # directories and topics, by this process
+_warned: set[tuple[str, str]] = set()  # directories and topics that this process warned of
 
 
 def warn_if_old(manager: LogManager, what: str, written: Iterable[Written]) -> None:
-    """Say once for a topic, and to whoever runs the write, that retention may delete what ``what`` wrote."""
+    """Warns once per topic that retention may delete the records that ``what`` wrote."""
     newest: dict[str, int] = {}
     for each in written:
         newest[each.topic] = max(newest.get(each.topic, -1), each.newest_ms)

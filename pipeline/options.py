@@ -1,7 +1,7 @@
 """The options of the data source, checked in one place.
 
-Names, defaults, JSON forms, precedence and refusals are those of Spark's Kafka source (KafkaSourceProvider), but for
-the isolation level: ``read_committed``, the safe one, where Spark's reads uncommitted.
+Names, defaults, JSON formats, precedence and rejections are those of Spark's Kafka source (KafkaSourceProvider), except
+the isolation level: the default is ``read_committed``, which is safe; Spark's source reads uncommitted records.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _OURS = (
     "groupIdPrefix",
     MAX_DECOMPRESSED_BYTES,
 )
-# Settings of a consumer that Spark's source refuses, and why.
+# Settings of a consumer that Spark's source rejects too, and why.
 _REFUSED = {
     "kafka.auto.offset.reset": "set the option startingOffsets instead",
     "kafka.key.deserializer": "keys are read as bytes; cast the column key",
@@ -87,24 +87,24 @@ _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 _FLAG = {"true": True, "false": False}
 _ISOLATION = {level.value: level for level in Isolation}
-# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, ms where there is none.
+# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
 _TIME = re.compile(r"([0-9]+)([a-z]+)?")
 _UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 
 class Use(Enum):
-    """What options are for: defaults and what is refused differ."""
+    """The use of the options, on which defaults and rejected options depend."""
 
     BATCH = "batch"
     STREAM = "streaming"
 
 
 class Mode(Enum):
-    """What to do with a batch that is corrupt, or a time that no column holds: ``mode``, by Spark's names elsewhere."""
+    """What to do with a corrupt batch, or a time that no column can hold: ``mode``, with Spark's usual names."""
 
-    FAIL_FAST = "failfast"  # raise
-    DROP_MALFORMED = "dropmalformed"  # pass over corrupt batches; raise for a time
-    PERMISSIVE = "permissive"  # raise for corrupt batches; a time is null
+    FAIL_FAST = "failfast"  # raise for both
+    DROP_MALFORMED = "dropmalformed"  # skip corrupt batches; raise for a time
+    PERMISSIVE = "permissive"  # raise for corrupt batches; read a time as null
 
 
 class Columns(NamedTuple):
@@ -116,7 +116,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Columns:
-        """Raises InvalidConfigError for an unknown option, too: all that a DataFrame's schema depends on."""
+        """Parses the options that a DataFrame's schema depends on. Raises InvalidConfigError, also for unknown ones."""
         given = Given.of(options)
         text = given.text("columns")
         names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -130,14 +130,14 @@ class Columns(NamedTuple):
         return cls(given.flag("includeHeaders", False), names, decode)
 
     def schema(self) -> StructType:
-        """Of the DataFrame."""
+        """Returns the schema of the DataFrame."""
         if self.decode is not None:
             columns = self.decode.columns
             return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
         return read_schema(self.include_headers) if self.names is None else schema_with(self.names)
 
     def arrow_schema(self, schema: StructType) -> pa.Schema:
-        """Of the batches, for a DataFrame's ``schema``; raises InvalidConfigError for columns there are not."""
+        """Returns the schema of the batches for a DataFrame's ``schema``; InvalidConfigError for an unknown column."""
         if self.decode is None:
             return arrow_schema(schema)
         columns = self.decode.columns
@@ -155,10 +155,10 @@ class Columns(NamedTuple):
 class ReadOptions:
     """The options of a read, parsed."""
 
-    directory: str  # absolute: the workers may run elsewhere
+    directory: str  # absolute, since workers may have another working directory
     subscription: Subscription
     starting: Bound
-    ending: Bound  # of a batch read; the latest for a stream
+    ending: Bound  # of a batch read; latest for a stream
     loss: DataLoss  # failOnDataLoss
     tasks: TaskLimits
     limits: TriggerLimits  # of a stream
@@ -167,12 +167,12 @@ class ReadOptions:
     group_id: str | None  # of kafka.group.id: a stream's progress is committed for it
     push_filters: bool
     mode: Mode
-    overrides: tuple[tuple[str, str], ...] = ()  # settings that count before those of the topics
-    notices: tuple[str, ...] = ()  # options that are taken and change nothing
+    overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
+    notices: tuple[str, ...] = ()  # about options that have no effect
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
-        """Names without regard to case. Raises InvalidConfigError naming the option, and the nearest known one."""
+        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
         given = Given.of(options)
         path = given.text("path")
         if path is None:
@@ -196,7 +196,7 @@ class ReadOptions:
         )
 
     def tell_notices(self) -> None:
-        """Log each notice, once a process."""
+        """Logs each notice, once per process."""
         for notice in self.notices:
             log_once(notice)
 
@@ -209,7 +209,7 @@ class Given:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Given:
-        """Raises InvalidConfigError for an option that is unknown, or known and refused."""
+        """Raises InvalidConfigError for an option that is unknown or rejected."""
         check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():
@@ -218,12 +218,12 @@ class Given:
         return cls(values)
 
     def text(self, option: str) -> str | None:
-        """The value without blanks around it."""
+        """Returns the value without surrounding blanks, or None."""
         value = self.values.get(option.lower())
         return None if value is None else value.strip()
 
     def whole(self, option: str, largest: int, least: int = 1) -> int | None:
-        """A whole number; InvalidConfigError where it is none, or outside ``least`` to ``largest``."""
+        """Returns a whole number, or None; InvalidConfigError unless it is from ``least`` to ``largest``."""
         text = self.text(option)
         if text is None:
             return None
@@ -238,7 +238,7 @@ class Given:
         return self.choice(option, default, _FLAG)
 
     def choice(self, option: str, default: T, values: Mapping[str, T]) -> T:
-        """One of ``values``, in any case of letters."""
+        """Returns one of ``values``, ignoring case."""
         text = self.text(option)
         if text is None:
             return default
@@ -248,12 +248,12 @@ class Given:
 
 
 def local_directory(path: str) -> str:
-    """``storage.local_path`` made absolute, since workers run elsewhere. Raises InvalidConfigError as that does."""
+    """Returns ``storage.local_path``, made absolute for the workers. Raises InvalidConfigError as that does."""
     return os.path.abspath(local_path(path))
 
 
 def time_string_ms(text: str, option: str) -> int:
-    """Milliseconds of a time as Spark writes it: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
+    """Parses a time in Spark's format into milliseconds: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
     found = _TIME.fullmatch(text.strip().lower())
     unit = found and (found[2] or "ms")
     if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > _LONG_MAX:
@@ -284,7 +284,7 @@ def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
 
 
 def _bound(given: Given, side: str, *, refused: int | None, latest_without_match: bool) -> Bound | None:
-    """The first that is given of one time, a time for each partition, and offsets; None for none of them."""
+    """Returns the bound from the first option given: one time, times per partition, or offsets; None if none is."""
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     timestamp_ms = given.whole(one, _LONG_MAX, least=0)
     if timestamp_ms is not None:

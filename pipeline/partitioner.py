@@ -1,4 +1,4 @@
-"""Rows to partitions."""
+"""Assigns rows to partitions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pyspark_commitlog.pipeline.topics import Partitioner
 from pyspark_commitlog.storage import BinaryColumn, Refused, partitions_of
 
 Partitions = npt.NDArray[np.int32]
-UNKNOWN = -1  # what partitions_of answers for a null key, and what a row has that names no partition
+UNKNOWN = -1  # returned by partitions_of for a null key; also stands for a row that names no partition
 
 
 class Chooser:
-    """The partitions of rows that come batch by batch, for one topic.
+    """Chooses the partitions of one topic for rows that arrive in batches.
 
-    A row goes where its column ``partition`` says, whatever the partitioner; the others as ``Partitioner`` tells. Tasks
-    begin at different partitions, so that what goes round goes round evenly.
+    A row's column ``partition`` has precedence over any partitioner; other rows are assigned by the ``Partitioner``.
+    Tasks begin at different partitions, so that round robin spreads rows evenly.
     """
 
     def __init__(self, partitioner: Partitioner, count: int, *, first: int) -> None:
@@ -26,7 +26,7 @@ class Chooser:
         self._turn = first
 
     def choose(self, keys: BinaryColumn, asked: pa.Array | None) -> Partitions:
-        """The partition of each row; one outside the topic's where the row is :meth:`refused`."""
+        """Returns the partition of each row; a row to be :meth:`refused` has one outside the topic's range."""
         rows = len(keys)
         if asked is not None and asked.null_count == 0:
             named: Partitions = asked.to_numpy()
@@ -37,14 +37,14 @@ class Chooser:
         return np.where(asked.is_valid().to_numpy(zero_copy_only=False), asked.fill_null(UNKNOWN).to_numpy(), chosen)
 
     def refused(self, chosen: Partitions) -> list[Refused]:
-        """Rows whose partition the topic does not have."""
+        """Returns the rows whose partition the topic does not have."""
         if not len(chosen) or 0 <= chosen.min() <= chosen.max() < self._count:  # the usual case
             return []
         wrong = np.flatnonzero((chosen < 0) | (chosen >= self._count)).tolist()
         return [Refused(row, self._reason(int(chosen[row]))) for row in wrong]
 
     def move_on(self) -> None:
-        """Rows without a key stayed together, as those of a batch of Kafka's producer do; now they go elsewhere."""
+        """Moves to the next partition for rows without a key, which share one per batch, as in Kafka's producer."""
         if self._partitioner is Partitioner.DEFAULT:
             self._turn += 1
 

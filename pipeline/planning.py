@@ -1,6 +1,6 @@
-"""Offset ranges into tasks, as Spark's Kafka source does it (KafkaOffsetRangeCalculator of Spark 4.2), and by bytes.
+"""Splits offset ranges into tasks, as Spark's Kafka source does (KafkaOffsetRangeCalculator of Spark 4.2), or by bytes.
 
-A plan carries offsets, never positions: a segment may be replaced between planning and reading.
+A plan has offsets, never file positions: a segment may be replaced between planning and reading.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_commitlog.pipeline.offsets import TopicPartition
 
-# Bytes of log that one task reads where nothing else is asked for: what spark.sql.files.maxPartitionBytes gives a task
-# that reads files. A partition below it is one task, as with Spark's Kafka source.
+# Bytes of log that one task reads by default, the same as spark.sql.files.maxPartitionBytes for tasks that read files.
+# A smaller partition is one task, as with Spark's Kafka source.
 TASK_BYTES = 128 * 1024 * 1024
 
 
 @dataclass
 class OffsetRange(InputPartition):
-    """One task's part: records of ``source`` with ``start`` <= offset < ``end``."""
+    """The records that one task reads: those of ``source`` with ``start`` <= offset < ``end``."""
 
     source: TopicPartition
     start: int
@@ -28,13 +28,13 @@ class OffsetRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """Offsets in it: at least as many as records."""
+        """The number of offsets, at least the number of records."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class TaskLimits:
-    """What a query asks of its tasks: the options ``minPartitions`` and ``maxRecordsPerPartition``, both above 0."""
+    """A query's limits for its tasks: the options ``minPartitions`` and ``maxRecordsPerPartition``, both above 0."""
 
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -45,11 +45,11 @@ def plan(
     limits: TaskLimits,
     bytes_of: Callable[[OffsetRange], int] | None = None,
 ) -> list[OffsetRange]:
-    """The ranges of all tasks, in the order of ``ranges``; one without offsets is no task.
+    """Returns the ranges of all tasks, in the order of ``ranges``, without empty ones.
 
-    ``maxRecordsPerPartition`` comes first: every range is parted evenly until none is larger. Then, while there are
-    fewer than ``minPartitions``, large ranges are parted in proportion to their size, so that there are about as many.
-    Where neither is given and ``bytes_of`` tells how much log a range is, none reads much more than ``TASK_BYTES``.
+    First, every range above ``maxRecordsPerPartition`` is split evenly until none is larger. Then, if there are fewer
+    than ``minPartitions``, large ranges are split in proportion to their size to get about that many. If neither limit
+    is given, and ``bytes_of`` returns the size of a range in bytes, no task reads much more than ``TASK_BYTES``.
     """
     found = [each for each in ranges if each.size > 0]
     if limits.max_records_per_partition is not None:
@@ -63,10 +63,10 @@ def plan(
 
 
 def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """About ``wanted`` tasks. Small ranges stay whole, and what they hold does not count when the others are parted."""
+    """Returns about ``wanted`` tasks. Small ranges stay whole, and do not count when the others are split."""
     total = sum(each.size for each in ranges)
     whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
-    stay_whole = {each.source for each in whole}  # by partition, as Spark does, also where its ranges differ
+    stay_whole = {each.source for each in whole}  # by partition, as Spark does, even if its ranges differ
     left = total - sum(each.size for each in whole)
     tasks_left = max(wanted - len(whole), 1)
     return [
@@ -77,12 +77,12 @@ def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
 
 
 def _share(size: int, total: int, tasks: int) -> int:
-    """How many of ``tasks`` a range of ``size`` offsets gets: rounded half up, as Java does, and never none."""
+    """Returns how many of ``tasks`` a range of ``size`` offsets gets: at least 1, rounded half up, as in Java."""
     return max(math.floor(size / total * tasks + 0.5), 1)
 
 
 def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """``whole`` in about equal parts; no part without offsets."""
+    """Splits ``whole`` into about equal parts, none of them empty."""
     found, start = [], whole.start
     for left in range(max(parts, 1), 0, -1):
         end = start + (whole.end - start) // left

@@ -1,8 +1,8 @@
-"""Compile the modules in ``pyspark.zip``, once: ``python -m pyspark_commitlog.pipeline.precompile``.
+"""Compiles the modules in ``pyspark.zip`` once: ``python -m pyspark_commitlog.pipeline.precompile``.
 
-Each Python process that Spark starts imports ``pyspark`` from ``python/lib/pyspark.zip`` in Spark's home, even where
-it is installed besides. Python keeps no compiled code for modules in a zip, so each process compiles 200 of them anew:
-0.6 to 0.9 s of a core, before its first row. Compiled modules that lie in the zip beside them it takes (PEP 273).
+Each Python process that Spark starts imports ``pyspark`` from ``python/lib/pyspark.zip`` in Spark's home, even if it is
+installed as a package too. Python stores no compiled code for modules in a zip, so each process compiles 200 of them
+again: 0.6 to 0.9 s of a core, before its first row. It does use compiled modules that are in the zip already (PEP 273).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-# PEP 552: known by a hash of the source, which is not looked at. A time would be that of the zip's entry, which Python
-# takes for local time: in another time zone none would hold.
+# PEP 552: a hash of the source that Python does not check. A timestamp would be that of the zip's entry, which Python
+# takes for local time: it would never match in another time zone.
 _UNCHECKED_HASH = 0b01.to_bytes(4, "little")
 
 
 def compile_archive(archive: Path) -> int:
-    """Add what is not compiled for this Python yet; how many modules that were.
+    """Adds what is not compiled for this Python yet. Returns the number of modules compiled.
 
-    On the disk: a copy beside the archive, which grows, is synced and takes its name; until then all is as it was. What
-    was in the archive keeps its positions in it, so processes that have it open go on with what they know of it.
+    Appends to a copy beside the archive, which is synced and then renamed over it; until then nothing changes. Existing
+    entries keep their positions, so processes that have the archive open can continue to use it.
 
-    Raises OSError where the archive's directory cannot be written to, BadZipFile where it is none, and SyntaxError for
-    a module that this Python does not understand.
+    Raises OSError if the archive's directory cannot be written to, BadZipFile if it is not a zip, and SyntaxError for a
+    module that this Python cannot compile.
     """
     with ZipFile(archive) as found:
         missing = [name for name in found.namelist() if name.endswith(".py") and not _is_compiled(found, name)]
         if not missing:
             return 0
     with _replacing(archive) as copy, ZipFile(copy, "a", ZIP_DEFLATED) as grown, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Duplicate name")  # of another Python's: the later one counts
+        warnings.filterwarnings("ignore", "Duplicate name")  # compiled by another Python; the later entry counts
         for name in missing:
             grown.writestr(f"{name}c", _compiled(grown.read(name), f"{archive}{os.sep}{name}"))
     return len(missing)
@@ -59,7 +59,7 @@ def _compiled(source: bytes, path: str) -> bytes:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A copy of a file, with its rights, that takes its place when the block ends well."""
+    """Yields a copy of a file, with its permissions, that replaces the file if the block succeeds."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         os.close(descriptor)
@@ -74,7 +74,7 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def archives_of_spark() -> list[Path]:
-    """The zips that Spark puts on the path of its Python: those of SPARK_HOME, else of the installed pyspark."""
+    """Returns the zips that Spark puts on the path of its Python: of SPARK_HOME, or else of the installed pyspark."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         pyspark = find_spec("pyspark")
@@ -85,7 +85,7 @@ def archives_of_spark() -> list[Path]:
 
 
 def main() -> int:
-    """The exit code is 1 where a zip is as it was: it is none, may not be written, or is not there."""
+    """Compiles the zips. The exit code is 1 if one was not changed: it is missing, not a zip, or not writable."""
     parser = argparse.ArgumentParser(description="Compile the Python modules in zips, once.")
     parser.add_argument(
         "archives", nargs="*", type=Path, help="zips (default: those of SPARK_HOME or of the installed pyspark)"

@@ -1,8 +1,8 @@
-"""What a query's ``where`` says of topic, partition, offset and timestamp: which parts of the logs it needs.
+"""Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset and timestamp needs.
 
-Spark gives filters as a list, all of which must hold. Each narrows what is read; those that are then true of every row
-need no second look, the others Spark applies again: times, since records lie by offset and not by time, and whatever
-says nothing about these columns.
+Spark passes filters as a list, all of which must hold. Each narrows what is read. Spark applies a filter again unless
+it then holds for every row: that is so for times, since records are ordered by offset and not by time, and for filters
+on other columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _US_PER_MS = 1000
 
 
 class Interval(NamedTuple):
-    """Whole numbers, both ends included."""
+    """An interval of integers, including both ends."""
 
     first: int = _LEAST
     last: int = _MOST
@@ -45,15 +45,15 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The part of the logs that filters leave."""
+    """The part of the logs that the filters select."""
 
-    names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # values of a column, where they were listed
+    names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # values of a column, if filters list them
     bounds: Mapping[str, Interval] = field(default_factory=dict)  # of numbers, and of times in us
 
     def narrow(self, part: OffsetRange, offset_at: Callable[[TopicPartition, int], int | None]) -> OffsetRange:
-        """What is needed of a range; without offsets where that is nothing.
+        """Returns the part of a range that is needed, which may be empty.
 
-        ``offset_at`` gives the first offset whose record is not older than a time in ms: all before it are.
+        ``offset_at`` returns the first offset whose record is at or after a time in ms; all before it are older.
         """
         if not self._includes(part.source):
             return OffsetRange(part.source, part.end, part.end)
@@ -72,7 +72,7 @@ class Wanted:
 
     @property
     def timespan(self) -> Timespan:
-        """The times, in ms: a record of a part of a millisecond is none."""
+        """The times in whole milliseconds, since records have no fractions of one."""
         first, last = self.bounds.get("timestamp", Interval())
         return Timespan(
             _LEAST if first == _LEAST else -(-first // _US_PER_MS), _MOST if last == _MOST else last // _US_PER_MS
@@ -80,7 +80,7 @@ class Wanted:
 
 
 def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """What the filters leave, and those of them that Spark must apply all the same."""
+    """Returns what the filters select, and the filters that Spark must still apply."""
     wanted, left = Wanted(), list[Filter]()
     for each in filters:
         wanted, is_exact = _with(wanted, each)
@@ -90,7 +90,7 @@ def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
 
 
 def _with(wanted: Wanted, each: Filter) -> tuple[Wanted, bool]:
-    """``wanted`` narrowed by a filter, and whether every row of it then fulfils the filter."""
+    """Returns ``wanted`` narrowed by a filter, and whether all its rows then satisfy the filter."""
     column = _column(each)
     if isinstance(each, IsNotNull):
         return wanted, column in _NEVER_NULL
@@ -114,9 +114,9 @@ def _column(each: Filter) -> str:
 
 
 def _values(each: Filter, column: str) -> list[Any]:
-    """What the filter compares with; nothing where one of the values is not of the column's kind."""
+    """Returns the values the filter compares with; empty if one does not have the column's type."""
     value = getattr(each, "value", None)
-    # In a list, null fulfils nothing.
+    # A null in a list matches nothing.
     given = [one for one in value if one is not None] if isinstance(each, In) and value is not None else [value]
     values = [_NUMBER_OF[column](one) for one in given]
     return [] if None in values else values
@@ -141,7 +141,7 @@ _NUMBER_OF: Mapping[str, Callable[[object], Any]] = {
     "offset": _whole,
     "timestamp": _microseconds,
 }
-_NEVER_NULL = ("topic", "partition", "offset", "timestampType")  # a timestamp may be: mode permissive
+_NEVER_NULL = ("topic", "partition", "offset", "timestampType")  # a timestamp may be null with mode permissive
 
 _BOUNDS: Mapping[type[Filter], Callable[[list[int]], Interval]] = {
     EqualTo: lambda values: Interval(values[0], values[0]),

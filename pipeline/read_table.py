@@ -1,4 +1,4 @@
-"""A topic as a pyarrow Table, without Spark: for notebooks and tools."""
+"""Reads a topic into a pyarrow Table without Spark, for notebooks and tools."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def read_table(
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     mode: TimeMode = "failfast",
 ) -> pa.Table:
-    """The records of a topic, by partition and then by offset, with the columns of the data source.
+    """Returns the records of a topic, by partition and then by offset, with the columns of the data source.
 
-    ``path`` is the log directory. ``start`` and ``end`` (not included) hold for every partition; without them, from the
-    first record to the last. With ``by="offset"`` they are offsets; those the log does not hold, or no longer, are not
-    in the table. With ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, as in the column
-    ``timestamp``: from the first record that is not older than ``start`` up to the first that is not older than
-    ``end``. Where records are out of order by time, some between these may be older or younger. The ends of
-    transactions do not count, as they do for a broker.
+    ``path`` is the log directory. ``start`` and ``end`` (exclusive) apply to every partition; the default is all
+    records. With ``by="offset"`` they are offsets; offsets that the log does not have are missing in the table. With
+    ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, compared with the column
+    ``timestamp``: the table begins with the first record at or after ``start``, and ends before the first one at or
+    after ``end``. If records are not in order of time, some in between may be older or younger. Unlike with a broker,
+    transaction markers do not count.
 
     ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
-    timestampType and headers, in this order or another; all but the headers if not given. Others are not even built.
-    ``isolation``: ``read_committed`` or ``read_uncommitted``. ``mode``: a time of a record that no timestamp in
-    microseconds holds is TimeBeyondSparkError, or with ``permissive`` null.
+    timestampType and headers, in any order; the default is all but headers. Other columns are not even built.
+    ``isolation``: ``read_committed`` or ``read_uncommitted``. ``mode``: a record's time that does not fit a timestamp
+    in microseconds raises TimeBeyondSparkError, or is null with ``permissive``.
 
-    The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an argument that
-    cannot be right, NotALogDirError, UnknownTopicOrPartitionError, and as LogReader.records does for damage.
+    The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid argument,
+    NotALogDirError, UnknownTopicOrPartitionError, and the errors of LogReader.records for damage.
 
     >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
     """
@@ -83,7 +83,7 @@ def tail(
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     mode: TimeMode = "failfast",
 ) -> pa.Table:
-    """The last ``n`` records of each partition, or all where it has fewer; else as :func:`read_table`."""
+    """Returns the last ``n`` records of each partition, or all if it has fewer; otherwise like :func:`read_table`."""
     if n < 0:
         raise InvalidConfigError(f"n is {n}; it must be 0 or more")
     level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
@@ -103,7 +103,7 @@ def _null_times(mode: str) -> bool:
 
 
 def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) -> list[Records]:
-    """The last ``n`` records. Offsets have gaps: where too few are found, twice as many offsets are looked at."""
+    """Returns the last ``n`` records. Because offsets have gaps, doubles the range of offsets until it has enough."""
     end, span = reader.end_offset(isolation), n
     while n:
         start, found = max(end - span, reader.log_start_offset), list[Records]()
@@ -121,7 +121,7 @@ def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) ->
 def _records(
     reader: LogReader, start: int | None, end: int | None, isolation: Isolation, schema: pa.Schema
 ) -> Iterator[Records]:
-    """All there is from ``start`` to ``end``, where None and what lies outside the log are its own ends."""
+    """Yields the records from ``start`` to ``end``; None, or an offset outside the log, means the log's own end."""
     first = max(start or 0, reader.log_start_offset)
     behind = reader.end_offset(isolation) if end is None else end
     asked = [name for name in schema.names if name in IN_RECORDS]
@@ -129,7 +129,7 @@ def _records(
 
 
 def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation) -> int | None:
-    """Of the first record that is not older, the end where there is none; None where no time was asked for."""
+    """Returns the offset of the first record at or after a time, or the end; None if no time is given."""
     if timestamp_ms is None:
         return None
     found = reader.offset_for_timestamp(timestamp_ms, isolation)
@@ -137,7 +137,7 @@ def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation
 
 
 def _bounds(start: Bound, end: Bound, by: str) -> tuple[int | None, int | None]:
-    """Offsets, or milliseconds."""
+    """Checks the bounds and returns them as offsets or milliseconds."""
     if by not in ("offset", "timestamp"):
         raise InvalidConfigError(f"by is {by!r}; it must be 'offset' or 'timestamp'")
     first, behind = (_number(name, bound, by) for name, bound in (("start", start), ("end", end)))

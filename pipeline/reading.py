@@ -1,4 +1,4 @@
-"""One task's records: a range of offsets, as the options want it read, whatever happened to the log since planning."""
+"""Reads the range of offsets of one task as the options say, even if the log has changed since planning."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ ALL_TIMES = Timespan()
 def batches_of(
     log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of ``schema``, in batches as the log has them; raises and tells as :func:`records_of`, and raises
-    InvalidRecordError for a null in a column that is NOT NULL, and TimeBeyondSparkError for a time that no column holds
-    (``mode`` permissive: it is null).
+    """Yields the columns of ``schema``, in batches as they are in the log.
+
+    Raises and warns as :func:`records_of`. Also raises InvalidRecordError for a null in a NOT NULL column, and
+    TimeBeyondSparkError for a time that no column can hold (with ``mode`` permissive, it is null).
     """
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
@@ -50,10 +51,10 @@ def records_of(
     columns: Collection[str],
     timespan: Timespan = ALL_TIMES,
 ) -> Iterator[Records]:
-    """The records of ``part`` that ``options`` show, in pieces, in order; batches without any of ``timespan`` left out.
+    """Yields the records of ``part`` that ``options`` select, in order; skips batches without times in ``timespan``.
 
-    Retention may delete what was planned, before the read and while it goes on, and a log may be cut: what is gone is
-    told (``failOnDataLoss``). Damage raises CorruptionError, or is logged and passed over (``mode``).
+    Retention may delete planned records before or during the read, and a log may be truncated: lost records are
+    reported (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped (``mode``).
     """
     start = part.start
     while start < part.end:
@@ -80,7 +81,7 @@ def records_of(
 
 
 def readable_end(log: LogReader, options: ReadOptions) -> int:
-    """Up to where ``options`` show a log, as far as what is damaged lets tell where its records are to be left out."""
+    """Returns the end of what ``options`` select of a log; if damage is to be skipped, as far as damage allows."""
     if options.mode is not Mode.DROP_MALFORMED:
         return log.end_offset(options.isolation)
     with log.despite_damage():
@@ -88,10 +89,9 @@ def readable_end(log: LogReader, options: ReadOptions) -> int:
 
 
 def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
-    """The first record that ``options`` show and that is not older than a time; None where there is none.
+    """Returns the offset of the first record at or after a time that ``options`` select, or None.
 
-    Raises CorruptionError where what must be passed over is damaged; ``mode=dropmalformed`` finds the first that can be
-    read.
+    Raises CorruptionError if the search meets damage; with ``mode=dropmalformed``, finds the first readable record.
     """
     try:
         found = log.offset_for_timestamp(timestamp_ms, options.isolation)
@@ -124,7 +124,7 @@ def _pieces(
 def _salvaged(
     log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
 ) -> Iterator[Records]:
-    """What is right of a damaged log; every batch that is not is logged, and how many there were."""
+    """Yields the sound records of a damaged log; logs every corrupt batch, and their number at the end."""
     passed_over = 0
 
     def tell(damage: CorruptionError) -> None:
