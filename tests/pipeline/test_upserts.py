@@ -44,12 +44,10 @@ def test_newer_record_counts_in_whichever_order_the_partitions_of_its_key_are_re
     topic.append([(b"at once", b"1")], partition=1, at_ms=NOW_MS)
     topic.append([(b"moved", b"new"), (b"deleted", None)], partition=1, at_ms=NOW_MS + 60_000)
     write = table_sink(path=path, mode="upsert", txnAppId="export")
-    if read_first is not None:
-        write(topic.batch_up_to({read_first: 5 if read_first == 0 else 3, 1 - read_first: 0}), 0)
+    if read_first is not None:  # of the old partition all but the last record
+        write(topic.batch_up_to({read_first: 4 if read_first == 0 else 3, 1 - read_first: 0}), 0)
     write(topic.next_batch(), 1)
-    topic.append([(b"stays", b"3")], at_ms=NOW_MS - 2000)
-    write(topic.next_batch(), 2)
-    assert held(topic, path) == [(b"stays", b"3", 0), (b"at once", b"1", 1), (b"moved", b"new", 1)]
+    assert held(topic, path) == [(b"stays", b"2", 0), (b"at once", b"1", 1), (b"moved", b"new", 1)]
 
 
 def test_deleted_key_does_not_come_back_with_what_is_read_again(topic: Topic, path: str) -> None:
