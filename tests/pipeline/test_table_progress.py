@@ -33,8 +33,9 @@ def numbered(count: int) -> list[Pair]:
     return [(b"%d" % number, b"x") for number in range(count)]
 
 
-def one_by_one(topic: Topic, starting: str = "earliest") -> DataFrame:
-    return topic.stream(starting, maxOffsetsPerTrigger="1")
+def two_by_two(topic: Topic) -> DataFrame:
+    """The three records in two micro-batches."""
+    return topic.stream(maxOffsetsPerTrigger="2")
 
 
 def offsets(topic: Topic, path: str) -> list[int]:
@@ -45,10 +46,10 @@ def offsets(topic: Topic, path: str) -> list[int]:
 def test_new_checkpoint_under_a_known_name_is_refused_with_both_queries_and_another_name_goes_on(
     topic: Topic, path: str, tmp_path: Path, mode: str
 ) -> None:
-    run(one_by_one(topic), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "first")
+    run(two_by_two(topic), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "first")
     topic.append([(b"%d" % number, b"y") for number in range(3, 9)])
     starts = starting_offsets(topic.spark, path, topic.log_dir, "t")
-    with pytest.raises(PySparkException, match=r"it's.* wrote 3 batches to table .* as query .*, but this is query"):
+    with pytest.raises(PySparkException, match=r"it's.* wrote 2 batches to table .* as query .*, but this is query"):
         run(topic.stream(starts), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "second")
     assert offsets(topic, path) == [0, 1, 2]
     run(topic.stream(starts), table_sink(path=path, mode=mode, txnAppId="another"), tmp_path / "third")
@@ -104,10 +105,10 @@ def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_merged(topic: To
 @MODES
 def test_batch_whose_commit_was_lost_is_passed_over(topic: Topic, path: str, tmp_path: Path, mode: str) -> None:
     checkpoint = tmp_path / "checkpoint"
-    run(one_by_one(topic), table_sink(path=path, mode=mode), checkpoint)
-    lose(checkpoint / "commits" / "2")
+    run(two_by_two(topic), table_sink(path=path, mode=mode), checkpoint)
+    lose(checkpoint / "commits" / "1")
     topic.append([(b"late", b"z")])
-    run(one_by_one(topic), table_sink(path=path, mode=mode), checkpoint)
+    run(two_by_two(topic), table_sink(path=path, mode=mode), checkpoint)
     assert offsets(topic, path) == [0, 1, 2, 3]
 
 

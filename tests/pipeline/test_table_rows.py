@@ -60,21 +60,18 @@ def test_new_fields_are_added_and_are_null_in_the_rows_that_are_there(
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-@pytest.mark.parametrize(
-    ("field", "told"),
-    [
-        pytest.param(pa.field("w", pa.string()), "has the columns v, which the schema of", id="dropped"),
-        pytest.param(pa.field("v", pa.int64()), "column v is string, but in the values it is bigint", id="type"),
-        pytest.param(pa.field("v", pa.list_(pa.string())), "column v is string, but .* array<string>", id="list"),
-    ],
-)
 def test_field_that_is_dropped_or_has_another_type_is_refused_and_nothing_changes(
-    topic: Topic, path: str, mode: str, field: pa.Field, told: str
+    topic: Topic, path: str, mode: str
 ) -> None:
     topic.append([(b"a", b'{"v":"1"}')])
     table_sink(path=path, mode=mode, serde=json_of(pa.field("v", pa.string())), txnAppId="export")(topic.read(), 0)
-    with pytest.raises(InvalidConfigError, match=told):
-        table_sink(path=path, mode=mode, serde=json_of(field), txnAppId="export")(topic.read(), 1)
+    for field, told in (
+        (pa.field("w", pa.string()), "has the columns v, which the schema of"),
+        (pa.field("v", pa.int64()), "column v is string, but in the values it is bigint"),
+        (pa.field("v", pa.list_(pa.string())), "column v is string, but .* array<string>"),
+    ):
+        with pytest.raises(InvalidConfigError, match=told):
+            table_sink(path=path, mode=mode, serde=json_of(field), txnAppId="export")(topic.read(), 1)
     assert [tuple(row) for row in rows(topic.spark, path, "_offset", "v")] == [(0, "1")]
 
 
