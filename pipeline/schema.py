@@ -1,4 +1,4 @@
-"""The columns: those of Spark's Kafka source to read, those of its Kafka sink (and a timestamp) to write."""
+"""The schemas: to read, that of Spark's Kafka source; to write, that of its Kafka sink and a timestamp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyspark_commitlog.storage import InvalidConfigError
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-# What columns.READ_TYPES has, in Spark's types.
+# The same as columns.READ_TYPES, in Spark's types.
 _READ: dict[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
@@ -36,7 +36,7 @@ _READ: dict[str, DataType] = {
     "headers": HEADERS_TYPE,
 }
 
-# What a row to be written may have. Only ``value`` must be there; text becomes its UTF-8 bytes.
+# The columns that a row to be written may have. Only ``value`` is required; text is written as UTF-8.
 _WRITE: dict[str, tuple[DataType, ...]] = {
     "key": (BinaryType(), StringType()),
     "value": (BinaryType(), StringType()),
@@ -48,19 +48,19 @@ _WRITE: dict[str, tuple[DataType, ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """The columns a read gives; ``headers`` only when asked for."""
+    """Returns the schema of a read."""
     return schema_with(read_names(include_headers))
 
 
 def schema_with(names: Iterable[str]) -> StructType:
-    """Some columns of the source, in the order given. Raises InvalidConfigError as ``columns.schema_of`` does."""
+    """Returns the schema of some columns, in the given order; InvalidConfigError as ``columns.schema_of``."""
     return StructType([StructField(name, _READ[name]) for name in schema_of(names).names])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema Spark expects for ``schema``, whose columns must be some of the source's, NOT NULL or not.
+    """Returns the Arrow schema Spark expects for ``schema``, a selection of the source's columns, NOT NULL or not.
 
-    Raises InvalidConfigError for a column the source does not have, or another type than it has.
+    Raises InvalidConfigError for a column that the source does not have, or has with another type.
     """
     for field in schema.fields:
         check_known(field.name)
@@ -74,22 +74,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def nullable_as(schema: StructType, columns: pa.Schema) -> pa.Schema:
-    """The same columns, each NOT NULL where ``schema`` says so of the column in its place."""
+    """Returns the columns, each NOT NULL if the column of ``schema`` at the same position is."""
     return pa.schema([each.with_nullable(field.nullable) for each, field in zip(columns, schema.fields, strict=True)])
 
 
 @dataclass(frozen=True)
 class WriteColumns:
-    """The columns of a DataFrame that go into records, checked."""
+    """The columns of a DataFrame that are written to records, checked."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: StructType, target: str, *, by_topic: bool = False) -> WriteColumns:
-        """Those of a DataFrame with ``schema``; ``target`` is what errors call the place they go to.
+        """Checks the columns of ``schema``; ``target`` names the destination in errors.
 
-        ``by_topic``: rows say in their column ``topic`` where they go, which else is left out. Raises
-        InvalidConfigError where ``value`` is missing or a column has a type that no record field takes.
+        ``by_topic``: the column ``topic`` names each row's topic; otherwise it is ignored. Raises InvalidConfigError if
+        ``value`` is missing, or a column has a type that cannot be written.
         """
         types = {field.name: field.dataType for field in schema.fields}
         for name in ["value", *["topic"] * by_topic]:

@@ -1,4 +1,4 @@
-"""Where the schemas of values are kept: a folder, or a registry with Confluent's HTTP interface."""
+"""Stores of the schemas of values: a folder, or a registry with Confluent's HTTP interface."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _MEDIA_TYPES = tuple((name, "application/vnd.schemaregistry.v1+json") for name i
 
 
 class SchemaRegistryError(LogStoreError):
-    """A registry that cannot be reached, refuses, or answers what nobody can read: not the value's fault."""
+    """A registry cannot be reached, refuses, or sends an unreadable answer; the value is not to blame."""
 
 
 class SchemaStore(Protocol):
-    """Schemas by number. Values travel to Spark's workers with their store, which is compared and hashed by value."""
+    """Schemas by number. A store is sent to Spark's workers, and is compared and hashed by value."""
 
     def schema(self, schema_id: int) -> str | None:
-        """The schema as JSON text, None where no schema has this id."""
+        """Returns the schema with this id as JSON text, or None."""
 
     def id_of(self, subject: str, schema: str) -> int:
-        """The id to write with. Raises InvalidConfigError where the store does not have ``schema``."""
+        """Returns the id to write with. Raises InvalidConfigError if the store does not have ``schema``."""
 
 
 def schema_in(file: Path) -> str:
-    """The JSON in a file. Raises InvalidConfigError, with its path, where it cannot be read or is none."""
+    """Returns the JSON in a file. Raises InvalidConfigError, with the path, if it is unreadable or not JSON."""
     try:
         text = file.read_text(encoding="utf-8")
         json.loads(text)
@@ -52,7 +52,7 @@ def schema_in(file: Path) -> str:
 
 @dataclass(frozen=True)
 class SchemaFolder:
-    """Files ``<id>.avsc``; subjects make no difference. Put there by hand: nothing is ever written."""
+    """A folder of files ``<id>.avsc``, for any subject. Save them by hand: this class never writes."""
 
     path: str
 
@@ -75,16 +75,17 @@ class SchemaFolder:
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry at ``url``, which may be ``https://user:password@host``. ``headers`` are (name, value).
+    """A registry at ``url``, which may be ``https://user:password@host``.
 
-    They go with every request to this host, and travel with the query's plan to Spark's workers. ``headers_file`` is
-    the path of a file with lines ``Name: value``, which each worker reads when it asks: what it holds is in no plan.
-    With ``register`` a schema that is written with for the first time is registered under its subject; without, it
-    must have been. Failures that may pass are tried again within ``timeout_s``; then, and at once where the registry
-    refuses, SchemaRegistryError is raised. Credentials are in no error and no repr.
+    ``headers`` are pairs of name and value, sent with every request to this host; they are sent to Spark's workers as
+    part of the query's plan. ``headers_file`` is the path of a file with lines ``Name: value``, which each worker reads
+    when it makes a request: its content is in no plan. With ``register``, a schema is registered under its subject when
+    it is first used to write; without, it must be registered already. Temporary failures are retried within
+    ``timeout_s``; after that, or at once if the registry refuses, raises SchemaRegistryError. No error and no repr
+    shows credentials.
     """
 
-    url: str  # user and password, if given, become a header
+    url: str  # a user and password in it become a header
     register: bool = False
     headers: Headers = field(default=(), repr=False)
     timeout_s: float = 10
@@ -125,7 +126,7 @@ class SchemaRegistry:
         return f"schema registry {self.url}"
 
     def _ask(self, path: str, body: dict[str, str] | None = None) -> dict[str, Any] | None:
-        """The answer; None for 404, which says that there is no such schema or subject."""
+        """Returns the answer; None for 404, which means that the schema or subject does not exist."""
         credentials = (*self.headers, *_headers_of(self.headers_file))
         sent = None if body is None else json.dumps(body).encode()
         answer = ask(Question(self.url.rstrip("/") + path, sent, _MEDIA_TYPES, credentials, self.timeout_s))
@@ -160,7 +161,7 @@ def _told(answer: Answer, path: str, timeout_s: float) -> str:
 
 
 def _headers_of(file: str | None) -> Headers:
-    """The headers in a file, a line each. Raises InvalidConfigError, without their values, where it cannot be read."""
+    """Reads headers from a file, one per line. Raises InvalidConfigError, without their values, if that fails."""
     if file is None:
         return ()
     try:

@@ -1,7 +1,7 @@
-"""Values of records as columns: bytes to structs and back, on Arrow arrays, with or without Spark.
+"""Serdes: convert values of records to structs and back, as Arrow arrays, with or without Spark.
 
-A serde (:class:`JsonSerde` here, ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.avro`) knows the struct its values
-hold. A null value is a null struct, both ways: a tombstone stays one. In Spark columns take a serde through
+A serde (:class:`JsonSerde` here, ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.avro`) knows the struct of its
+values. A null value is a null struct, both ways: a tombstone stays one. For Spark's columns, use a serde with
 :mod:`pyspark_commitlog.pipeline.values`.
 """
 
@@ -21,42 +21,47 @@ from pyspark_commitlog.storage import InvalidConfigError, LogStoreError
 
 T = TypeVar("T")
 
-# As Spark's from_avro and from_json name them: raise at the first value that does not decode, or make it null.
+# Named as in Spark's from_avro and from_json: raise for a value that does not decode, or read it as null.
 Mode = Literal["failfast", "permissive"]
 
 
-_CONFLUENT_MAGIC = b"\0"  # no JSON begins with it
-_ONE_BY_ONE_MAX = 256  # about as many as take as long as the parser of columns needs to begin
+_CONFLUENT_MAGIC = b"\0"  # JSON cannot begin with it
+_ONE_BY_ONE_MAX = 256  # decoding this many takes about as long as starting the parser of columns
 _SAMPLE, _PIECES = 64, 16
 
 
 class SerializationError(LogStoreError):
-    """A value that does not decode, or a row that does not fit the schema it is to be written with."""
+    """A value cannot be decoded, or a row does not fit the schema to write it with."""
 
 
 class Serde(Protocol):
-    """Whole columns to and from values. Both take a ``pyarrow.Array`` or ``ChunkedArray`` and answer the same."""
+    """Converts whole columns. Both methods take a ``pyarrow.Array`` or ``ChunkedArray`` and return the same kind."""
 
     type: pa.StructType
     mode: Mode
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Binary or string to structs of ``type``.
+        """Converts binary or string values to structs of ``type``.
 
-        Raises SerializationError naming the row (its index in ``values``); with mode ``permissive`` it is null.
+        A bad value raises SerializationError naming the row (its index in ``values``), or is null with mode
+        ``permissive``.
         """
 
     def encode(self, rows: pa.Array) -> pa.Array:
-        """Structs to binary. Raises SerializationError naming the row, whatever the mode: a null would delete."""
+        """Converts structs to binary values.
+
+        A bad row raises SerializationError naming it, in any mode: a null value would delete.
+        """
 
 
 class JsonSerde:
-    """A JSON object a value, UTF-8. Fields the schema does not have are passed over, missing ones are null.
+    """Serde for values that are one JSON object in UTF-8. Ignores unknown fields; missing fields are null.
 
-    Values are read as Spark's from_json reads them; docs/values.md says where not. Dates and timestamps are written as
-    ISO 8601 text, decimals as text. ``confluent_header``: values may begin with Confluent's header, 00 and a schema's
-    id of 4 bytes, which is passed over; such a serde only reads. ``timezone`` is that of timestamps in UTC whose text
-    has none. Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and maps.
+    Values are read as by Spark's from_json; docs/values.md lists the exceptions. Dates and timestamps are written as
+    ISO 8601 text, decimals as text. ``confluent_header``: values may begin with Confluent's header, 00 and a schema id
+    of 4 bytes, which is skipped; such a serde only reads. ``timezone`` applies to text without a time zone in columns
+    of timestamps in UTC. Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and
+    maps.
     """
 
     def __init__(
@@ -91,10 +96,10 @@ class JsonSerde:
         return objects.take(where)
 
     def _parts(self, values: pa.Array, rows: pa.Array) -> list[pa.Array]:
-        """All at once; where that fails, in pieces, or one by one, by the rules that the parser does not know.
+        """Decodes all values at once; if that fails, in pieces or one by one, by rules that the parser lacks.
 
-        One by one takes about five times as long. So a few bad values in a column must cost little more than none,
-        and values of which most are read one by one must not be tried again and again at once.
+        One by one takes about five times as long. So a few bad values must cost little more than none, and if most
+        values have to be read one by one, the parser must not be tried again and again.
         """
         if (found := self._at_once(values)) is not None:
             return [found]
@@ -135,7 +140,7 @@ class JsonSerde:
 
 
 def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> list[T | None]:
-    """``decode`` of each value; it raises SerializationError for a bad one."""
+    """Applies ``decode``, which raises SerializationError for a bad value, to each value."""
     found: list[T | None] = []
     for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
         try:
@@ -148,7 +153,7 @@ def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> l
 
 
 def encode_rows(rows: pa.Array, encode: Callable[[dict[str, Any]], bytes]) -> pa.Array:
-    """``encode`` of each row; what it raises is told with the row."""
+    """Applies ``encode`` to each row; its errors become SerializationError naming the row."""
 
     def values() -> Iterable[bytes | None]:
         for index, row in enumerate(rows.to_pylist()):
@@ -161,7 +166,7 @@ def encode_rows(rows: pa.Array, encode: Callable[[dict[str, Any]], bytes]) -> pa
 
 
 def cast_rows(rows: pa.Array, type: pa.StructType) -> pa.Array:
-    """``rows`` with the fields of ``type``, found by name. Raises SerializationError where a field is missing."""
+    """Returns ``rows`` with the fields of ``type``, by name. Raises SerializationError if a field is missing."""
     try:
         if missing := [field.name for field in type if rows.type.get_field_index(field.name) < 0]:
             raise SerializationError(f"the rows to encode lack the fields {', '.join(missing)}")
@@ -172,7 +177,7 @@ def cast_rows(rows: pa.Array, type: pa.StructType) -> pa.Array:
 
 
 def by_chunk(convert: Callable[[pa.Array], pa.Array], column: pa.Array, type: pa.DataType) -> pa.Array:
-    """``convert``, which takes an Array, for a ChunkedArray as well."""
+    """Applies ``convert``, which takes an Array, to an Array or ChunkedArray."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([convert(chunk) for chunk in column.chunks], type)
     return convert(column)
@@ -208,7 +213,7 @@ def _at(row: int, what: str, why: object, value: bytes) -> SerializationError:
 
 
 def _to_text(value: object) -> str:
-    """What JSON has no form for: dates and timestamps as ISO 8601, decimals by their digits."""
+    """Converts what JSON has no form for to text: dates and timestamps in ISO 8601, decimals as digits."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

@@ -1,6 +1,6 @@
-"""A Spark session for Python programs, and conf/*.toml.
+"""A Spark session for Python programs, and the settings in conf/*.toml.
 
-Under ``spark-submit`` the settings come from conf/spark-defaults.conf: a jar asked for here would come too late.
+Under ``spark-submit``, Spark's settings come from conf/spark-defaults.conf: jars set here would be loaded too late.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.storage import InvalidConfigError
 
-# Half the time that any query with Python in it takes however little it does (docs/decisions/worker_daemon.md).
+# Saves half the time of a short query with Python (docs/decisions/worker_daemon.md).
 WORKER_SETTINGS = {
     "spark.python.daemon.module": "pyspark_commitlog.pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-# Arrow checks no bounds, and no nulls that Spark has asked for already; and an Arrow message is no large object to the
-# garbage collector (docs/tuning.md).
+# Turns off Arrow's checks of bounds, and of nulls that Spark checks already; and makes regions so large that an Arrow
+# message is not a large object to the garbage collector (docs/tuning.md).
 _JAVA_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
 )
@@ -34,16 +34,16 @@ SETTINGS = WORKER_SETTINGS | {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    # Rows a task gets at once: few enough to begin and to end soon. The writer takes many together.
+    # The rows a task gets at once: few enough that it starts and stops soon. The writer combines many of these.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
-    # A user's own options, the extra ones, stay beside these.
+    # The default options, so that the extra ones, which are the user's, are kept.
     "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
     "spark.executor.defaultJavaOptions": _JAVA_OPTIONS,
 }
 
 
 def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with Delta's jar (fetched from Maven Central once), whose workers run this very Python."""
+    """Returns a session with Delta's jar (fetched from Maven Central once), whose workers run this Python."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (SETTINGS | dict(settings or {})).items():
@@ -54,8 +54,10 @@ def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
 
 @contextmanager
 def _no_python_in_jars() -> Iterator[None]:
-    """Spark takes the jars it fetches, Delta's and what they need, for packages of Python too: they would come first on
-    the path, and be named to every task (docs/tuning.md).
+    """Keeps the jars that Spark fetches off Python's path.
+
+    Spark treats Delta's jars and their dependencies as Python packages too: they would come first on the path, and be
+    listed for every task (docs/tuning.md).
     """
     extensions = SparkContext.PACKAGE_EXTENSIONS
     SparkContext.PACKAGE_EXTENSIONS = [each for each in extensions if each != ".jar"]
@@ -67,7 +69,7 @@ def _no_python_in_jars() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """What a file in conf/ says of a topic: partitions, and Kafka's settings by name, of the topic and of producers."""
+    """A topic in a settings file: partitions, and settings of the topic and of producers, by Kafka's names."""
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class TopicSettings:
 
     @classmethod
     def parse(cls, table: Mapping[str, Any]) -> TopicSettings:
-        """A table ``[topics.<name>]``: ``partitions``, a table ``producer``, and the topic's settings."""
+        """Parses a table ``[topics.<name>]``: ``partitions``, a table ``producer``, and the topic's settings."""
         configs = {key: str(value) for key, value in table.items() if key not in ("partitions", "producer")}
         producer = {key: str(value) for key, value in table.get("producer", {}).items()}
         return cls(table.get("partitions"), configs, producer)
@@ -83,7 +85,7 @@ class TopicSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """conf/local.toml or one like it. Paths are as seen from the working directory."""
+    """The settings in conf/local.toml or a similar file. Paths are relative to the working directory."""
 
     log_dir: str
     checkpoints: str
@@ -91,7 +93,7 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:
-        """Raises InvalidConfigError naming the file where it is missing, is not TOML or lacks a key."""
+        """Reads a file. Raises InvalidConfigError naming it if it is missing, is not TOML or lacks a key."""
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             topics = {name: TopicSettings.parse(table) for name, table in found.get("topics", {}).items()}
@@ -102,5 +104,5 @@ class Settings:
             raise InvalidConfigError(f"settings file {path}: {error} is missing") from None
 
     def topic(self, name: str) -> TopicSettings:
-        """Kafka's defaults for a topic the file does not name."""
+        """Returns the settings of a topic, which are Kafka's defaults if the file does not name it."""
         return self.topics.get(name, TopicSettings())

@@ -1,4 +1,4 @@
-"""Dates and times as Spark reads them from text (``SparkDateTimeUtils``), for years beyond Python's too."""
+"""Parses dates and times as Spark does (``SparkDateTimeUtils``), including years that Python does not support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIME = re.compile(
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
 _OFFSET_S_MAX = 18 * 3600
 _DAY_S = 86_400
-_CYCLE_S = 146_097 * _DAY_S  # 400 years, after which days of a week fall on the same dates
+_CYCLE_S = 146_097 * _DAY_S  # 400 years, after which weekdays fall on the same dates again
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_S, _LAST_S = ((each - _EPOCH) // timedelta(seconds=1) for each in (datetime.min, datetime.max))
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -36,8 +36,9 @@ _SHORT_IDS = {
 
 
 def days_of(text: str) -> int:
-    """Days since 1970 of ``[+-]yyyy[-[m]m[-[d]d]]``, with up to seven digits of a year; after a day, a blank or T,
-    anything may follow. Raises ValueError.
+    """Returns the days since 1970 of ``[+-]yyyy[-[m]m[-[d]d]]``; the year may have up to seven digits.
+
+    After a day and a blank or T, anything may follow. Raises ValueError.
     """
     found = _DATE.fullmatch(text.strip(_BLANKS))
     if found is None:
@@ -47,9 +48,10 @@ def days_of(text: str) -> int:
 
 
 def nanoseconds_of(text: str, zone: tzinfo | None) -> int:
-    """Nanoseconds since 1970 of ``date[( |T)[h]h[:[m]m[:[s]s[.fraction][zone]]]]``; digits beyond nine are dropped.
+    """Returns the nanoseconds since 1970 of ``date[( |T)[h]h[:[m]m[:[s]s[.fraction][zone]]]]``.
 
-    ``zone`` is that of text without one; None: it must have none, and the time is local. Raises ValueError.
+    Drops digits beyond nine. ``zone`` applies to text without one; if it is None, the text must not have one, and the
+    time is local. Raises ValueError.
     """
     found = _TIME.fullmatch(text.strip(_BLANKS))
     if found is None:
@@ -69,7 +71,7 @@ def nanoseconds_of(text: str, zone: tzinfo | None) -> int:
 
 @lru_cache(maxsize=1000)
 def zone_of(name: str) -> tzinfo:
-    """A zone by its name in Java: ``Z``, ``+01:00``, ``UTC+1``, ``Europe/Paris``, ``PST``. Raises ValueError."""
+    """Returns a zone by its Java name: ``Z``, ``+01:00``, ``UTC+1``, ``Europe/Paris``, ``PST``. Raises ValueError."""
     name = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", name)
     name = re.sub(r"([+-][0-9]{2}):([0-9])$", r"\1:0\2", name)
     name = _SHORT_IDS.get(name, name)
@@ -93,7 +95,7 @@ def _region(name: str) -> tzinfo:
 
 
 def _offset_s(zone: tzinfo, local_s: int) -> int:
-    """Of a gap the offset before it, of an overlap the earlier one, as Java has it."""
+    """Returns the offset at a local time: in a gap the one before it, in an overlap the earlier one, as in Java."""
     moment = None  # a fixed offset is the same at any time
     if not isinstance(zone, timezone):
         late, early = max(0, local_s - _LAST_S), max(0, _FIRST_S - local_s)
@@ -105,7 +107,7 @@ def _offset_s(zone: tzinfo, local_s: int) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar. Raises ValueError for a day there is not."""
+    """Returns the days since 1970-01-01 in the proleptic Gregorian calendar. Raises ValueError for an invalid date."""
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1] or (month == 2 and day == 29 and not is_leap):
         raise ValueError(f"{year}-{month}-{day} is not a date")

@@ -1,7 +1,7 @@
-"""``spark.readStream.format("commitlog")``: what Spark asks of a source between and within micro-batches.
+"""``spark.readStream.format("commitlog")``: the streaming source.
 
-Offsets are those of Spark's Kafka source, also in the checkpoint: ``{"flights": {"0": 23}}``, the next offset to read.
-A checkpoint of ``format("kafka")`` is read on, and the other way round.
+Offsets have the format of Spark's Kafka source, also in the checkpoint: ``{"flights": {"0": 23}}``, the next offset to
+read. A query can continue from a checkpoint of ``format("kafka")``, and the other way round.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from pyspark_commitlog.storage import (
     UnknownTopicOrPartitionError,
 )
 
-Nested = dict[str, Any]  # {topic: {partition: offset}}, as Spark hands it on and writes it into the checkpoint
+Nested = dict[str, Any]  # {topic: {partition: offset}}, as Spark passes it and writes it to the checkpoint
 
-# The initial offset where the latest one is asked for. Never in a checkpoint, which holds ends of micro-batches only.
+# The initial offset if the query starts at the latest one. Never in a checkpoint, which only has ends of micro-batches.
 UNDECIDED: Nested = {"startingOffsets": "latest"}
 
 KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
 
 
 class Sight(NamedTuple):
-    """A partition as a look found it."""
+    """The state of a partition when it was last read."""
 
     first: int  # the log start offset
     next: int  # the log end offset
     end: int  # up to where a micro-batch may read
 
     def begin(self, start: int | None) -> int:
-        """Where reading on from ``start`` begins: at the first record where it is new, deleted, or another log's."""
+        """Returns where to continue from ``start``: at the first record if that is None, deleted, or above the end."""
         return self.first if start is None or start > self.next else max(start, self.first)
 
     def latest(self, start: int | None) -> int:
-        """Where reading on from ``start`` may end. Never below it, unless the log itself ends below."""
+        """Returns up to where to read from ``start``: never below it, unless the log ends below."""
         return self.end if start is None or start > self.next else max(start, self.end)
 
 
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query's view of the logs it reads; lives in a process beside the driver as long as the query."""
+    """The reader of one streaming query; lives as long as the query, in a process beside the driver."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, now_ms: Callable[[], int] | None = None) -> None:
         self._options = options
@@ -82,14 +82,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._committed: Offsets | None = None  # for the group, by this run
         self._target: dict[TopicPartition, Sight] | None = None  # under AvailableNow
 
-    # Where to begin, and how far it goes
+    # Where a query and its micro-batches begin and end
 
     def initialOffset(self) -> Nested:  # noqa: N802  Spark's name
-        """Of a query without a checkpoint; raises as the options' bounds do.
+        """Returns the offset where a query without a checkpoint begins; raises as the options' bounds do.
 
-        Spark writes no initial offset down, and asks for it again when the first micro-batch failed. One that is
-        another by then, because the log grew, would leave out or repeat records: it is UNDECIDED, and what it comes to
-        is the end of a first micro-batch without records.
+        Spark does not store the initial offset, and asks for it again if the first micro-batch failed. If the log has
+        grown by then, another offset would skip or repeat records. So an offset that may change is UNDECIDED, and is
+        resolved as the end of a first micro-batch without records.
         """
         self._begin()
         return UNDECIDED if self._options.starting.drifts else offsets_to_nested(self._initial_offsets())
@@ -100,16 +100,16 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             sights = self._all_sights(wanted) if self._target is None else self._target
             ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
-            self._committed = self._initial  # nothing was read yet: nothing to commit
+            self._committed = self._initial  # nothing was read yet, so there is nothing to commit
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._look()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells Spark that there is a limit: where it then asks for all (Trigger.Once), there is none.
+        """Tells Spark that there is a limit; if Spark then asks for all records (Trigger.Once), none applies.
 
-        Spark's limits for Python cannot be combined and know no delay; :meth:`latestOffset` applies what was asked for.
+        Spark's limits for Python cannot be combined and have no delay; :meth:`latestOffset` applies the options' own.
         """
         limits = self._options.limits
         if limits.max_offsets is not None:
@@ -140,14 +140,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offsets_to_nested(self._latest) if self._latest else None
 
     def _look(self) -> dict[TopicPartition, Sight]:
-        """All partitions that are there to be read."""
+        """Reads the state of all existing partitions of the subscription."""
         return self._sights(self._options.subscription.partitions_there(self._watchers.manager))
 
     def _sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
         return {each: self._sight(log) for each, log in self._watchers.look(partitions).items()}
 
     def _sight(self, log: LogWatcher) -> Sight:
-        """Raises CorruptionError where damage hides how far the log goes, unless it is to be passed over."""
+        """Reads the state of a log. Raises CorruptionError if damage hides its end, unless damage is to be skipped."""
         first, behind, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
         if self._options.mode is not Mode.DROP_MALFORMED:
             log.check_readable_to(behind)
@@ -166,14 +166,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return offset_at(self._watchers.seen(partition), timestamp_ms, self._options)
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
-        """Where a micro-batch ends in the partitions that have something, by every limit there is."""
+        """Returns where a micro-batch ends, by all limits, in the partitions that have new offsets."""
         ends = {each: begins[each] + lag for each, lag in waiting.items()}
         if limits.max_offsets is not None:
             most = shares(limits.max_offsets, waiting)
             ends = {each: min(end, begins[each] + most[each]) for each, end in ends.items()}
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
-            logs = self._watchers.look(ends)  # again: what was seen first under AvailableNow may be long ago, and gone
+            logs = self._watchers.look(ends)  # again: under AvailableNow, files seen at first may be deleted by now
             ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
 
@@ -184,7 +184,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # A micro-batch
 
     def partitions(self, start: Nested, end: Nested) -> Sequence[InputPartition]:
-        """The tasks; here it is told what is gone of what was to be read (``failOnDataLoss``)."""
+        """Returns the tasks; reports lost records (``failOnDataLoss``)."""
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
@@ -196,8 +196,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return plan(ranges, self._options.tasks, self._bytes_of)
 
     def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
-        """Partitions that came when the first micro-batch was planned, which failed and is done again: Spark asked once
-        more where to begin. They are read by the next one, as new ones.
+        """Returns partitions that are not in the plan of a first micro-batch which is repeated after a failure.
+
+        They were created after it was planned, and are in its start because Spark asks for the initial offset again.
+        The next micro-batch reads them, as new ones.
         """
         if begun.keys() <= ended.keys():
             return set()
@@ -233,7 +235,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._watchers.seen(part.source).bytes_between(part.start, part.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker; logs that it has read before are open there."""
+        """Reads a task's range in a worker, which keeps logs open between tasks."""
         assert isinstance(partition, OffsetRange)
         watchers = watchers_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
         log = watchers.look([partition.source]).get(partition.source)
@@ -246,13 +248,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # Afterwards
 
     def commit(self, end: Nested) -> None:
-        """Called when Spark goes on behind ``end``: not for the last micro-batch of a run."""
+        """Called when Spark continues after ``end``, so not for the last micro-batch of a run."""
         self._commit(_offsets(end))
 
     def _commit(self, ended: Offsets) -> None:
-        """Commit for the group, so that Kafka's tools show how far the query got. What counts is the checkpoint.
+        """Commits for the group, so that Kafka's tools show the query's progress; only the checkpoint counts.
 
-        Also where a micro-batch would start: by then Spark has all before it behind itself, and nothing may follow.
+        Also called with the start of the next micro-batch: Spark is done with everything before it, and there may never
+        be a next one.
         """
         group = self._options.group_id
         if group is not None and ended != self._committed:
@@ -263,9 +266,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._committed = ended
 
     def _begin(self) -> None:
-        """Say what is to be said before the first micro-batch, in the process that lives as long as the query.
+        """Logs notices before the first micro-batch, in the process that lives as long as the query.
 
-        Raises LogDirLockedError where nothing can be committed for a group: not only when a micro-batch is done.
+        Raises LogDirLockedError now, rather than after a micro-batch, if nothing can be committed for the group.
         """
         self._options.tell_notices()
         if self._options.group_id is not None:
@@ -276,7 +279,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 def _asked(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
-    """The options' limits, with what Spark asks for."""
+    """Returns the options' limits, replaced by what Spark asks for."""
     match limit:
         case ReadMaxRows(max_rows=most):
             return replace(limits, max_offsets=most)

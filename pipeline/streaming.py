@@ -1,4 +1,4 @@
-"""Running a query to its end, and stopping it between two micro-batches when asked to."""
+"""Runs a query to its end, or stops it between two micro-batches on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST_WORDS_S = 10
 
 
 class BatchGate:
-    """A foreachBatch function that can be closed: the batch in flight ends well, no further one begins."""
+    """A foreachBatch function that can be closed: the current batch completes, and no further one begins."""
 
     def __init__(self, write: Callable[[DataFrame, int], T], on_batch: Callable[[int, T], None]) -> None:
         self._write = write
@@ -42,7 +42,7 @@ class BatchGate:
             self._on_batch(batch_id, self._write(frame, batch_id))
 
     def close(self) -> None:
-        """Return when no batch is in flight and none will begin."""
+        """Waits for the current batch to complete; no further one begins."""
         with self._turn:
             self.closed = True
 
@@ -55,14 +55,14 @@ def run_available(
     *,
     every: str | None = None,
 ) -> bool:
-    """Run ``stream`` through the foreachBatch function ``write`` until its input of now is used up.
+    """Runs ``stream`` through the foreachBatch function ``write`` until all current input is processed.
 
-    With ``every``, such as ``10 seconds``, it goes on with what comes, a micro-batch every so often, until stopped.
+    With ``every``, such as ``10 seconds``, continues with new input, one micro-batch per interval, until stopped.
 
-    ``on_batch`` gets the batch id and what ``write`` answered. SIGTERM and SIGINT, sent to this process or to the JVM
-    around it, end the query when the batch in flight is whole: what was written and the checkpoint agree. Answers
-    whether the query came to its end; False: it was stopped, and another run goes on. Raises CorruptionError for a
-    checkpoint that a power cut left without content (``check_readable``).
+    ``on_batch`` gets the batch id and the result of ``write``. SIGTERM and SIGINT, sent to this process or to the JVM
+    around it, stop the query after the current batch, so that the output and the checkpoint agree. Returns True if the
+    query ended, False if it was stopped and another run will continue. Raises CorruptionError for a checkpoint that a
+    power cut left without content (``check_readable``).
     """
     if not urlsplit(checkpoint).scheme:
         check_readable(checkpoint)
@@ -83,7 +83,7 @@ def run_available(
 
 
 class ProgressLines:
-    """Prints a line a micro-batch, for a source that gives a file a micro-batch."""
+    """Prints one line per micro-batch, for a source with one file per micro-batch."""
 
     def __init__(self) -> None:
         self._since_s = time.monotonic()
@@ -95,7 +95,7 @@ class ProgressLines:
 
 
 class _Stop:
-    """Ends a query between two batches, once, however many signals ask for it."""
+    """Stops a query between two batches, only once, no matter how many signals arrive."""
 
     def __init__(self, gate: BatchGate, query: StreamingQuery) -> None:
         self._gate = gate
@@ -111,22 +111,22 @@ class _Stop:
                 self._over = True
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """In a thread of its own: a handler must not wait for a batch that its own thread may be writing."""
+        """Stops in a separate thread: a handler must not wait for a batch that its own thread may be writing."""
         threading.Thread(target=self.now, daemon=True).start()
 
     def before_the_jvm_ends(self) -> None:
-        """And let the program say so and close what it has open: what it prints goes through the JVM."""
+        """Stops, then lets the program close files and print its last lines, which go through the JVM."""
         self.now()
         threading.main_thread().join(_LAST_WORDS_S)
 
     def settle(self) -> None:
-        """The query has ended: return when nobody is about to stop it."""
+        """Called when the query has ended; waits if it is just being stopped."""
         with self._turn:
             self._over = True
 
 
 class _Runnable:
-    """A Python function as a java.lang.Runnable."""
+    """Wraps a Python function as a java.lang.Runnable."""
 
     def __init__(self, function: Callable[[], None]) -> None:
         self._function = function
@@ -139,7 +139,7 @@ class _Runnable:
 
 
 def _on_jvm_shutdown(spark: SparkSession, function: Callable[[], None]) -> None:
-    """Under spark-submit the JVM is the process that gets the signal: do ``function`` before Spark stops itself."""
+    """Calls ``function`` before Spark stops itself: under spark-submit it is the JVM that gets the signal."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
