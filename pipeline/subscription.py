@@ -1,4 +1,4 @@
-"""Which partitions a read is about: the options ``subscribe``, ``assign`` and ``subscribePattern``."""
+"""The partitions to read: the options ``subscribe``, ``assign`` and ``subscribePattern``."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ logger = logging.getLogger(__name__)
 
 
 class Subscription(NamedTuple):
-    """Which partitions to read: ``how`` is the option that says so, ``text`` its value."""
+    """The partitions to read: ``how`` is the option that names them, ``text`` its value."""
 
     how: str
     text: str
 
     def check(self) -> None:
-        """Raise InvalidConfigError where the text alone tells that it is wrong."""
+        """Raises InvalidConfigError if the text itself is invalid, without reading the logs."""
         WAYS[self.how].check(self.text)
 
     def partitions(self, manager: LogManager) -> list[TopicPartition]:
-        """Sorted. A pattern may match no topic: there may be one later.
+        """Returns the partitions, sorted; none if a pattern matches no topic, since one may be created later.
 
         Raises UnknownTopicOrPartitionError, with the nearest name.
         """
         return sorted(WAYS[self.how].find(self.text, manager, True))
 
     def partitions_there(self, manager: LogManager) -> list[TopicPartition]:
-        """Sorted, without those that are missing: for a query that runs while topics come and go."""
+        """Returns the existing partitions, sorted, for a query that runs while topics are created and deleted."""
         return sorted(WAYS[self.how].find(self.text, manager, False))
 
 
@@ -87,7 +87,7 @@ def _assigned(text: str, manager: LogManager, strict: bool) -> list[TopicPartiti
 
 def _matching(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
     pattern, topics = _pattern(text), manager.topics()
-    # Anywhere in the name, as Spark's source looks for it. Only subscribe may name internal topics.
+    # The pattern may match anywhere in the name, as in Spark's source. Only subscribe may name internal topics.
     names = [name for name in topics if pattern.search(name) and name not in INTERNAL_TOPICS]
     if not names and strict:
         logger.warning(
@@ -106,10 +106,10 @@ def _partitions_of(topic: str, manager: LogManager, strict: bool) -> tuple[int, 
 
 
 class _Way(NamedTuple):
-    """A way to say which partitions: its text checked without a look at the logs, and its partitions found."""
+    """How an option names partitions: ``check`` parses its text without the logs, ``find`` finds the partitions."""
 
     check: Callable[[str], object]
-    find: Callable[[str, LogManager, bool], list[TopicPartition]]  # the flag: what is missing is an error
+    find: Callable[[str, LogManager, bool], list[TopicPartition]]  # the flag: whether a missing one is an error
 
 
 WAYS = {

@@ -1,10 +1,10 @@
-"""How far a query got with a Delta table, and whether it may go on.
+"""The progress of a query with a Delta table, and whether the query may continue.
 
-Delta keeps with each commit the query's name (``txnAppId``) and its micro-batch (``txnVersion``), and passes over in
-silence what is not above the last one. So a query that is another one than its name says, or whose checkpoint was set
-back, would lose rows: it is refused. Which query a ``txnAppId`` stands for is a property of the table.
+Delta stores the query's name (``txnAppId``) and micro-batch (``txnVersion``) with each commit, and silently skips a
+micro-batch that is not above the last one. So a query that is not the one its name stands for, or whose checkpoint was
+set back, would lose rows: it is refused. The table has a property that says which query a ``txnAppId`` stands for.
 
-Outside a classic streaming query nobody knows the query, and nothing is refused.
+Outside a classic streaming query, the query is not known, and nothing is refused.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pyspark.sql import functions as F
 from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.storage import InvalidConfigError, ProgressMismatchError
 
-_QUERY = "commitlog.query."  # and the txnAppId: a property of the table, the query's id
+_QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
 # What this process committed: by table and txnAppId, the query's run and the version.
 _committed: dict[tuple[str, str], tuple[str, int]] = {}
 
 
 def properties_of(session: SparkSession, path: str) -> dict[str, str]:
-    """The properties of the Delta table at ``path``."""
+    """Returns the properties of the Delta table at ``path``."""
     details = DeltaTable.forPath(session, path).detail().select("properties").head()
     return dict(details[0]) if details else {}
 
 
 def set_properties(session: SparkSession, path: str, properties: Mapping[str, str]) -> None:
-    """A commit of its own; none where there is nothing to set."""
+    """Sets properties in a separate commit, unless there are none to set."""
     if properties:
         pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
         escaped = path.replace("`", "``")
@@ -45,12 +45,12 @@ def _quoted(text: str) -> str:
 
 
 def query_property(run: Run) -> dict[str, str]:
-    """What the table is to remember of the query; nothing where its name is its id."""
+    """Returns the table property that identifies the query; none if the query's name is its id."""
     return {} if run.app_id == run.query_id or not run.query_id else {_QUERY + run.app_id: run.query_id}
 
 
 class TableProgress:
-    """A micro-batch of a query, and the table at ``path`` that it is for."""
+    """Checks a micro-batch of a query against the progress stored in the table at ``path``."""
 
     def __init__(self, session: SparkSession, path: str, run: Run, version: int) -> None:
         self._path = path
@@ -63,13 +63,13 @@ class TableProgress:
 
     @property
     def is_there(self) -> bool:
-        """Whether the table has this very micro-batch, which came again since Spark did not hear that it was done."""
+        """Whether the table has this micro-batch, which Spark repeats if it does not know that it was committed."""
         return self._done == self._version
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Raises where Delta would pass over rows that are not in the table.
+        """Raises if Delta would skip rows that are not in the table.
 
-        InvalidConfigError for another query under this name, or a second write of the version in one run;
+        Raises InvalidConfigError for another query with this name, or a second write of the version in one run;
         ProgressMismatchError for a version below the table's.
         """
         run, done = self._run, self._done
@@ -93,7 +93,7 @@ class TableProgress:
             )
 
     def note(self) -> None:
-        """The table has this micro-batch now."""
+        """Stores that this process has written the micro-batch to the table."""
         _committed[self._id] = (self._run.run_id, self._version)
 
     @property
@@ -101,7 +101,7 @@ class TableProgress:
         return self._path, self._run.app_id
 
     def check_there(self, rows: DataFrame) -> None:
-        """Raises ProgressMismatchError where some of ``rows``, a micro-batch that came again, are not in the table."""
+        """Raises ProgressMismatchError if the table lacks some of ``rows``, a repeated micro-batch."""
         ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
         if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
             raise ProgressMismatchError(
@@ -113,7 +113,7 @@ class TableProgress:
 
 
 def ends_of(rows: DataFrame) -> dict[int, int]:
-    """The largest offset of each partition among rows of a table."""
+    """Returns the largest offset of each partition among the rows of a table."""
     return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
 
 

@@ -1,4 +1,4 @@
-"""The rows of an exported table: records as rows, the schema of these, and how a table takes new fields."""
+"""The rows of an exported table: converting records, their schema, and adding new fields to a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_commitlog.pipeline.undecodable import DECODED
 from pyspark_commitlog.pipeline.values import decoded
 from pyspark_commitlog.storage import InvalidConfigError
 
-# What a row has beside its value, and the column of the record that it comes from.
+# The columns of a row besides its value, and the columns of the record that they come from.
 COORDINATES = {
     "_key": "key",
     "_partition": "partition",
@@ -19,11 +19,11 @@ COORDINATES = {
     "_timestamp": "timestamp",
     "_headers": "headers",
 }
-DELETED = "_deleted"  # beside them while a micro-batch is merged
+DELETED = "_deleted"  # an additional column while a micro-batch is merged
 
 
 def to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
-    """Records as rows of a table; ``more`` may name the column that tells tombstones."""
+    """Converts records to rows of a table; ``more`` may name a column that marks tombstones."""
     coordinates = [F.col(source).alias(name) for name, source in COORDINATES.items()]
     coordinates += [F.col("value").isNull().alias(name) for name in more]
     if serde is None:
@@ -33,7 +33,7 @@ def to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
 
 
 def nullable(schema: StructType) -> StructType:
-    """``schema`` with nulls allowed everywhere, as in a table: a tombstone has no values."""
+    """Returns ``schema`` with nulls allowed everywhere, as in a table: a tombstone has no values."""
     return StructType([StructField(each.name, _nullable(each.dataType)) for each in schema.fields])
 
 
@@ -50,10 +50,10 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def in_table(session: SparkSession, path: str, rows: DataFrame) -> DataFrame:
-    """``rows`` with the columns of the Delta table at ``path``, in its order.
+    """Returns ``rows`` with the columns of the Delta table at ``path``, in the table's order.
 
-    Fields that it lacks are added to it first, whatever the session is set to: its own rows have nulls in them. Raises
-    InvalidConfigError where ``rows`` lack a column, or have it with another type.
+    First adds fields that the table lacks, whatever the session's settings; they are null in its existing rows. Raises
+    InvalidConfigError if ``rows`` lack a column, or have it with another type.
     """
     found, given = session.read.format("delta").load(path).schema, _without_deleted(rows.schema)
     if _brings_fields(found, given, path):
@@ -68,13 +68,13 @@ def _without_deleted(schema: StructType) -> StructType:
 
 
 def _add_fields(session: SparkSession, path: str, schema: StructType) -> None:
-    """A commit without rows."""
+    """Adds fields with a commit without rows."""
     writer = session.createDataFrame([], schema).write.format("delta").option("mergeSchema", "true")
     writer.mode("append").save(path)
 
 
 def _brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> bool:
-    """Whether ``rows`` have fields that ``table`` lacks; names are compared without regard to case, as Spark does."""
+    """Whether ``rows`` have fields that ``table`` lacks; compares names ignoring case, as Spark does."""
     match table, rows:
         case StructType(), StructType():
             return _struct_brings_fields(table, rows, path, at)

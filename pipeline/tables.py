@@ -1,7 +1,7 @@
-"""Topics as Delta tables, and the changes of a table as records: docs/tables.md.
+"""Copies topics to Delta tables, and the changes of a table to records: docs/tables.md.
 
 A row has the columns of the decoded value, or ``value``, and those of ``COORDINATES``, which say where it comes from. A
-micro-batch is one commit of Delta's under ``txnAppId`` and ``txnVersion``; one that is in the table is passed over.
+micro-batch is one Delta commit with ``txnAppId`` and ``txnVersion``; one that is already in the table is skipped.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of
 
 
 class Mode(Enum):
-    """What a table holds of a topic."""
+    """The records of a topic that a table has."""
 
-    APPEND = "append"  # a row a record
-    UPSERT = "upsert"  # the newest record of each key, none where that is a tombstone
+    APPEND = "append"  # one row per record
+    UPSERT = "upsert"  # the newest record of each key, unless that is a tombstone
 
 
 def table_sink(
@@ -53,19 +53,19 @@ def table_sink(
     txnAppId: str | None = None,  # noqa: N803  Spark's name for it, as in Delta's writer
     badRecords: str | None = None,  # noqa: N803  as in commitlog_sink
 ) -> TableSink:
-    """The function for ``writeStream.foreachBatch`` that writes records to the Delta table at ``path``, each once.
+    """Returns a function for ``writeStream.foreachBatch`` that writes each record once to the Delta table at ``path``.
 
-    The stream has the columns of ``format("commitlog")`` with ``includeHeaders``. ``serde`` decodes values to columns;
-    without, the column ``value`` has their bytes. A field that the table lacks is added to it; rows that are there have
-    null in it. With ``mode="upsert"`` the table holds the newest record of each key (``upserts`` says which that is):
-    tombstones delete, and a record without a key fails the query.
+    The stream must have the columns of ``format("commitlog")`` with ``includeHeaders``. ``serde`` decodes values to
+    columns; without it, the column ``value`` has their bytes. A field that the table lacks is added to it, and is null
+    in existing rows. With ``mode="upsert"`` the table has the newest record of each key (see ``upserts``): tombstones
+    delete, and a record without a key fails the query.
 
-    A value that does not decode fails the query; with ``badRecords``, the path of another Delta table, it goes there
-    with its bytes and the reason, and so does a record without a key in mode upsert.
+    A value that does not decode fails the query. With ``badRecords``, the path of another Delta table, it is written
+    there with its bytes and the reason instead, as is a record without a key in mode upsert.
 
     ``txnAppId`` names the writer, by default the query's id; the batch id is the ``txnVersion``. Two queries need two
-    names. Raises InvalidConfigError for an unknown mode, and for values with fields of the names in ``COORDINATES``;
-    the function itself raises it for a table of the other mode, for one that lacks a column or has it with another type
+    names. Raises InvalidConfigError for an unknown mode, and for values with fields named as in ``COORDINATES``. The
+    function raises it for a table of the other mode, or with columns that the values lack or have with another type
     (``table_rows``), and for a ``txnAppId`` of another query or a checkpoint that was set back (``table_progress``).
     """
     modes = [each.value for each in Mode]
@@ -82,13 +82,13 @@ def table_sink(
 
 
 def absolute(path: str) -> str:
-    """``path`` as Delta must have it: a relative one it takes for the name of a table. Those with a scheme stay."""
+    """Makes ``path`` absolute, since Delta takes a relative one for a table's name. Keeps one with a scheme."""
     return path if urlsplit(path).scheme else os.path.abspath(path)
 
 
 @dataclass(frozen=True)
 class TableSink:
-    """What :func:`table_sink` returns: call it with records and a batch id."""
+    """The function that :func:`table_sink` returns: call it with records and a batch id."""
 
     path: str
     mode: Mode
@@ -97,10 +97,10 @@ class TableSink:
     bad_records: str | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Commit the records; nothing happens where this version was committed before.
+        """Commits the records; does nothing if this version was committed before.
 
-        On disk after a crash: of the bad records all or none, then of the others all or none; Spark repeats the
-        micro-batch, and what is there already is passed over.
+        After a crash, the bad records are on disk all or not at all, and likewise, after them, the others. Spark
+        repeats the micro-batch, and records that are there already are skipped.
         """
         run = Run.of(records.sparkSession, self.app_id)
         if self.bad_records is None:
@@ -131,7 +131,7 @@ class TableSink:
         progress.note()
 
     def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
-        """The table is there, and knows the query. Raises InvalidConfigError where it is not for this query."""
+        """Creates the table if needed, and stores the query in it. Raises InvalidConfigError for another's table."""
         session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
         if not DeltaTable.isDeltaTable(session, self.path):
             builder = DeltaTable.createIfNotExists(session).location(self.path)
@@ -151,9 +151,9 @@ class TableSink:
 
 
 def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str) -> str:
-    """The option ``startingOffsets`` that begins where the table ends: after the largest offsets of its rows.
+    """Returns the option ``startingOffsets`` to begin where the table ends: after the largest offsets of its rows.
 
-    Give it at every start: it counts until a micro-batch is committed, and Spark asks again if the first one failed.
+    Set it at every start: it applies until a micro-batch is committed, and Spark asks again if the first one failed.
     Tombstones and bad records after the last row are read again, and change nothing.
     """
     with LogManager.open(log_dir) as manager:
@@ -167,15 +167,16 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
 def changes_to_records(
     changes: DataFrame, *, serde: Serde | None = None, key: str | None = None, keep_partitions: bool = False
 ) -> DataFrame:
-    """The change feed of a table as rows for ``commitlog_sink``: a deleted row is a tombstone.
+    """Converts the change feed of a table to rows for ``commitlog_sink``; a deleted row becomes a tombstone.
 
-    A table of :func:`table_sink` has keys and, without ``serde``, values; of any other ``key`` names the column with
-    the key. ``serde`` encodes the columns of its schema. What a row was before an update is passed over, so a key must
-    not change. With ``keep_partitions`` a record goes where the column ``_partition`` says. Records of a key, and of a
-    partition, are in the order of Delta's versions and then of their offsets; between partitions, where a key lies in
-    several, of their times. (Without ``keep_partitions`` such a key is taken out of the order of all but one of them.)
+    A table of :func:`table_sink` has keys and, without ``serde``, values; for any other table, ``key`` names the column
+    with the key. ``serde`` encodes the columns of its schema. The old row of an update is skipped, so a key must not
+    change. With ``keep_partitions``, a record is written to the partition in its column ``_partition``. Records of a
+    key, and of a partition, are in the order of Delta's versions and then of their offsets. The records of a key that
+    is in several partitions are in the order of their times. (Without ``keep_partitions``, the order of a partition
+    holds for such a key in only one of its partitions.)
 
-    Raises InvalidConfigError where a column is missing.
+    Raises InvalidConfigError if a column is missing.
     """
     key = key or "_key"
     names = [*(["value"] if serde is None else [field.name for field in serde.type]), key, *_CHANGE_COLUMNS]
@@ -199,10 +200,10 @@ def changes_to_records(
 
 
 def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions: bool) -> DataFrame:
-    """What was deleted goes before what was inserted at once: a row may be replaced so.
+    """Sorts changes, in each version deletions before insertions, because a row may be replaced that way.
 
-    A key's records are sorted by one task, which has all of the others of a partition too; times count as if they never
-    went back within a partition, so that sorting by them keeps its order.
+    One task sorts all records of a key, and all others of their partition. Times count as if they never decreased
+    within a partition, so that sorting by time keeps the partition's order.
     """
     after = changes.where("_change_type <> 'update_preimage'")
     if "_offset" not in changes.columns or "_timestamp" not in changes.columns:
@@ -216,7 +217,7 @@ def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions:
 
 
 def _encoded(serde: Serde) -> Column:
-    """A row without a value is a tombstone in a table of mode append."""
+    """Encodes values; in a table of mode append, a row without any value is a tombstone."""
     fields = [F.col(f"`{field.name}`") for field in serde.type]
     value = encoded(F.struct(*fields), serde)
     return F.when(F.coalesce(*[field.isNotNull() for field in fields]), value)

@@ -1,4 +1,4 @@
-"""The topics that rows are written to: asked for with settings, made where they are missing, never changed."""
+"""The topics that rows are written to: created with the given settings if they are missing, but never changed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pyspark_commitlog.storage import (
     target_compression,
 )
 
-# Bytes of records in a batch (a producer's batch.size), or what a topic takes, which by default is as much. Kafka's
-# 16 KiB is for producers that wait for records one by one; here whole tables arrive. Each batch costs whoever appends
-# beside its writer a read of its header: 2,000,000 rows of 116 bytes in batches of 256 KiB took 50 ms longer of 1,000.
-# Ten records by offset are found in 2.2 ms instead of 1.7.
+# The bytes of records in a batch (a producer's batch.size), unless the topic accepts less; by default, it accepts as
+# much. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive. Other writers have to
+# read the header of each batch: with batches of 256 KiB, writing 2,000,000 rows of 116 bytes took 50 ms more of about
+# 1,000 ms. The price of larger batches: finding ten records by offset takes 2.2 ms instead of 1.7 ms.
 BATCH_SIZE_BYTES = 1 << 20
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
@@ -36,23 +36,23 @@ _IGNORE_KEYS = "partitioner.ignore.keys"
 PRODUCER_SETTINGS = (
     *("batch.size", "compression.type", *_LEVELS, "partitioner.class", _IGNORE_KEYS, "transaction.timeout.ms"),
 )
-# Settings of a producer that would change what is written, and that nothing here heeds.
+# Settings of a producer that would change what is written, and have no effect here.
 _REFUSED = {
-    "key.serializer": "keys are written as bytes; cast the column key",  # refused by Spark's Kafka sink, too
+    "key.serializer": "keys are written as bytes; cast the column key",  # Spark's Kafka sink rejects it too
     "value.serializer": "values are written as bytes; cast the column value",
     "interceptor.classes": "there is no producer to intercept",
     "transactional.id": "set txnAppId instead",
 }
-# The broker's transaction.max.timeout.ms: what is still open when one takes the directory over must suit it.
+# The broker's transaction.max.timeout.ms: a broker that takes over the directory must accept open transactions.
 TRANSACTION_TIMEOUT_MS = 900_000
 
 logger = logging.getLogger(__name__)
 
 
 class Partitioner(Enum):
-    """How a row that names no partition finds one; the values are those of ``partitioner.class``."""
+    """How to choose a partition for a row that names none: the values of ``partitioner.class``."""
 
-    DEFAULT = "default"  # murmur2 of the key, else where all rows without a key of a table go
+    DEFAULT = "default"  # by murmur2 of the key; all rows of a table without a key get the same one
     ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key
     COLUMN = "column"  # not at all: each row must name its partition
 
@@ -64,15 +64,17 @@ class ProducerSettings:
     batch_bytes: int
     compression: Compression
     partitioner: Partitioner
-    transaction_timeout_ms: int  # how old a transaction of a driver that is gone may become
+    transaction_timeout_ms: int  # the maximum age of a transaction whose driver died
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Self:
-        """``batch.size`` (1048576), ``compression.type`` (``none``) and its levels, ``partitioner.class``
-        (``default``), ``partitioner.ignore.keys`` (``false``), ``transaction.timeout.ms`` (900000).
+        """Parses the settings of a producer.
 
-        ``kafka.`` may stand before a name, as Spark's Kafka sink has it; then other settings of a producer pass, with
-        one notice that they change nothing. Raises InvalidConfigError naming the setting that is unknown or wrong.
+        These are, with defaults, ``batch.size`` (1048576), ``compression.type`` (``none``) and its levels,
+        ``partitioner.class`` (``default``), ``partitioner.ignore.keys`` (``false``) and ``transaction.timeout.ms``
+        (900000). Names may begin with ``kafka.``, as in Spark's Kafka sink; then other settings of a producer are
+        accepted, with one notice that they change nothing. Raises InvalidConfigError naming an unknown or invalid
+        setting.
         """
         settings = _by_kafkas_names(given)
         return cls(
@@ -83,7 +85,7 @@ class ProducerSettings:
         )
 
     def compression_in(self, topic: LogConfig) -> Compression:
-        """What batches are compressed with: as the topic says, or, where it leaves that to producers, as they say."""
+        """Returns the topic's compression, or the producer's if the topic leaves it to producers."""
         if topic.compression_type == "producer":
             return self.compression
         return target_compression(topic, Codec.NONE)
@@ -91,12 +93,12 @@ class ProducerSettings:
 
 @dataclass(frozen=True)
 class Targets:
-    """The topics of a sink in a directory, and what was asked of them."""
+    """The topics that a sink writes to, and their settings."""
 
     directory: str
     names: tuple[str, ...]
-    by_column: bool  # rows say in their column topic where they go; else all go to the only topic
-    partitions: int | None  # None: as they are, one for a new topic
+    by_column: bool  # the column topic names each row's topic; otherwise there is only one topic
+    partitions: int | None  # None: the existing ones, or one for a new topic
     configs: dict[str, str]  # Kafka's topic settings by name
     producer: ProducerSettings
     bad_records: str | None  # the topic for rows that the others refuse; None: such a row fails the write
@@ -113,8 +115,9 @@ class Targets:
         producer: Mapping[str, object] | None = None,
         bad_records: str | None = None,
     ) -> Self:
-        """Raises InvalidConfigError naming what is wrong in itself, PolicyViolationError for an internal topic: nothing
-        is looked at on the disk.
+        """Checks the arguments without reading the disk.
+
+        Raises InvalidConfigError naming an invalid argument, PolicyViolationError for an internal topic.
         """
         names = _names(topic, topics)
         for name in (*names, bad_records or ""):
@@ -138,11 +141,11 @@ class Targets:
         return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
 
     def prepare(self, manager: LogManager) -> dict[str, TopicDescription]:
-        """The topics as they are, or newly made, with that for bad records; nothing is written where one is wrong.
+        """Returns the topics, including the one for bad records; creates missing ones.
 
-        Raises TopicExistsError where one has other settings than asked, LogDirLockedError where a broker runs on the
-        directory, InvalidConfigError for a topic of bad records that is compacted, UnknownTopicOrPartitionError for one
-        of which a broker has partitions elsewhere.
+        Raises TopicExistsError if one has other settings than requested, LogDirLockedError if a broker runs on the
+        directory, InvalidConfigError if the topic for bad records is compacted, and UnknownTopicOrPartitionError if a
+        broker has partitions of a topic elsewhere.
         """
         manager.check_writable()
         found = {
@@ -161,10 +164,10 @@ class Targets:
 
 
 def manager_for(directory: str, topics: Mapping[str, TopicDescription]) -> LogManager:
-    """The manager this process keeps for ``directory``; for tasks, which come to a worker one after the other.
+    """Returns the manager that this process keeps for ``directory``, for tasks, which a worker runs one by one.
 
-    Opening a log to write means reading its tail, so it stays open as long as the process; but a topic that was deleted
-    and made again, or has other settings now, is opened anew.
+    Opening a log for writing means reading its tail, so logs stay open as long as the process; but a topic that was
+    deleted and created again, or has other settings now, is opened again.
     """
     return _shared_manager(directory, tuple((each.topic_id, *sorted(each.configs.items())) for each in topics.values()))
 
@@ -185,7 +188,7 @@ def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) 
 
 
 def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
-    """The settings of ``PRODUCER_SETTINGS`` among those given."""
+    """Returns the given settings that are in ``PRODUCER_SETTINGS``, without prefix."""
     found: dict[str, object] = {}
     unused = []
     for name, value in given.items():
@@ -215,7 +218,7 @@ def _whole(given: Mapping[str, object], name: str, default: int) -> int:
 
 
 def _compression(given: Mapping[str, object]) -> Compression:
-    """The levels mean in a producer what they mean in a topic, so the topic's rules check them."""
+    """Parses codec and levels; a level means the same as in a topic, so the topic's rules check it."""
     name = str(given.get("compression.type", "none")).lower()
     if name not in _CODECS:
         raise InvalidConfigError(f"compression.type = {name!r}: must be one of {', '.join(_CODECS)}")
@@ -224,7 +227,7 @@ def _compression(given: Mapping[str, object]) -> Compression:
 
 
 def _partitioner(given: Mapping[str, object]) -> Partitioner:
-    """Kafka's classes by their names, with or without the package; its older ones did what is the default here."""
+    """Parses the name of one of Kafka's classes, with or without package; its older ones are the default here."""
     text = str(given.get("partitioner.class", Partitioner.DEFAULT.value))
     known = {each.value.lower(): each for each in Partitioner} | {
         "defaultpartitioner": Partitioner.DEFAULT,

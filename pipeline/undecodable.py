@@ -1,6 +1,6 @@
-"""Records that a table does not take, as the table they go to has them: their bytes, where they lie, and the reason.
+"""Bad records that a table rejects, in a table of their own: their bytes, position in the log, and the reason.
 
-A value that its serde does not decode is one, and, where rows are found by their key, a record without a key.
+A record is bad if its serde cannot decode the value, or, in mode upsert, if it has no key.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_commitlog.pipeline.serdes import Serde, SerializationError
 
-DECODED, REASON = "decoded", "reason"  # columns beside those of the records
+DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
 NO_KEY = "has no key, which a table of mode upsert needs"
-# The columns of the table, and those that they come from.
+# The columns of the table, and the columns of records that they come from.
 COLUMNS = {
     "_topic": "topic",
     "_partition": "partition",
@@ -32,13 +32,13 @@ COLUMNS = {
     "value": "value",
     "_reason": REASON,
 }
-_SAME = ("_topic", "_partition", "_offset", "_timestamp")  # of one and the same record, though its topic was made again
+_SAME = ("_topic", "_partition", "_offset", "_timestamp")  # identify a record, even if its topic was recreated
 
 logger = logging.getLogger(__name__)
 
 
 def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> DataFrame:
-    """``records`` with the columns ``decoded``, where there is a serde, and ``reason``: null where a record is good."""
+    """Adds the columns ``decoded``, if there is a serde, and ``reason``, which is null for a good record."""
     reason = F.lit(None).cast("string")
     if serde is not None:
         judged = records.withColumn("judged", _decoded_or_reason(F.col("value"), serde))
@@ -50,7 +50,7 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
 
 
 def keep_bad(records: DataFrame, path: str, version: int) -> None:
-    """Add the records that have a reason to the Delta table at ``path``; those that it has change nothing."""
+    """Adds the records with a reason to the Delta table at ``path``, unless it has them already."""
     bad = records.where(F.col(REASON).isNotNull()).select(*[F.col(old).alias(new) for new, old in COLUMNS.items()])
     count = bad.count()
     if not count:
@@ -77,9 +77,9 @@ def _decoded_or_reason(values: Column, serde: Serde) -> Column:
 
 
 def decoded_or_reasons(serde: Serde, values: pa.Array) -> list[tuple[pa.Array, str | None]]:
-    """The structs of ``values`` in pieces, in their order; one that does not decode is a null, with the reason.
+    """Decodes ``values`` into structs, in pieces, in order; a value that does not decode is a null with the reason.
 
-    All at once; where that fails, each half: a few bad values cost little more than none.
+    Tries all at once and, if that fails, each half, so that a few bad values cost little more than none.
     """
     try:
         return [(serde.decode(values), None)]

@@ -1,11 +1,11 @@
-"""The newest record of each key: which one that is, and a table that holds it.
+"""Tables with the newest record of each key, and which record that is.
 
-Within a partition the larger offset is the newer record, as for compaction. Between partitions, of which a key lies in
-several when a topic got more of them, offsets say nothing: the later time does, and for the same time the larger number
-of the partition.
+Within a partition, the record with the larger offset is newer, as for compaction. A key may be in several partitions if
+the topic was enlarged; between partitions, the record with the later time is newer, and for equal times the one with
+the larger partition number.
 
-A key whose newest record is a tombstone has no row. An older record of it may still come, from another partition or
-when records are read again. So a second table, ``_commitlog_deleted`` in the folder of the first, remembers the newest
+A key whose newest record is a tombstone has no row. An older record of the key may still arrive, from another partition
+or when records are read again. So a second table, ``_commitlog_deleted`` in the folder of the first, has the newest
 tombstone of each key that had one.
 """
 
@@ -24,16 +24,19 @@ from pyspark_commitlog.pipeline.undecodable import NO_KEY
 
 _DELETED_PROPERTY = "commitlog.deleted"  # of a table that has had a tombstone
 _PLACE = ("_key", "_partition", "_offset", "_timestamp")
-_TXN = "spark.databricks.delta.write."  # what the options of Delta's writer are called for commands, which take none
+_TXN = "spark.databricks.delta.write."  # the prefix of Delta's writer options as session settings, for commands
 
 
 def _deleted_keys(path: str) -> str:
-    """Where the tombstones of the table at ``path`` are; Delta leaves folders alone whose names begin so."""
+    """Returns the path of the tombstones of the table at ``path``; Delta ignores folders that begin with ``_``."""
     return f"{path.rstrip('/')}/_commitlog_deleted"
 
 
 def newest_of_each_key(records: DataFrame) -> DataFrame:
-    """Of each partition the newest, and of these. Raises in the query for a record without a key."""
+    """Returns the newest record of each key: the newest one per partition first, then the newest of these.
+
+    The query fails for a record without a key.
+    """
     told = F.format_string(f"offset %d of partition %d {NO_KEY}", "offset", "partition")
     key = F.when(F.col("key").isNull(), F.raise_error(told).cast("binary")).otherwise(F.col("key"))
     of_partition = F.max_by(F.struct(*records.columns), "offset").alias("record")
@@ -43,10 +46,10 @@ def newest_of_each_key(records: DataFrame) -> DataFrame:
 
 
 def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str, version: int | None) -> None:
-    """Merge the newest record of each key into the table at ``path``; a version that is there changes nothing.
+    """Merges the newest record of each key into the table at ``path``; a version it has already changes nothing.
 
-    Without a ``version`` it is merged in any case: what the table has already changes nothing either. On disk after a
-    crash: the tombstones are remembered, and the table lacks the records or has them all.
+    Without ``version``, merges in any case; records that the table has already change nothing either. After a crash,
+    the tombstones may be stored, and the table has either all the records or none.
     """
     session, newest = rows.sparkSession, rows.persist()
     try:
@@ -84,7 +87,7 @@ def _not_deleted_since(rows: DataFrame, deleted: DataFrame) -> DataFrame:
 
 
 def _merge(rows: DataFrame, path: str) -> None:
-    """A row that is there knows where it comes from: a record that is not newer changes nothing."""
+    """Merges rows. A row has the coordinates of its record, so a record that is not newer changes nothing."""
     columns = {name: f"new.`{name}`" for name in rows.columns if name != DELETED}
     merge = _table(rows.sparkSession, path).merge(rows.alias("new"), "old._key = new._key")
     is_newer = _is_newer("new", "old")
@@ -97,7 +100,7 @@ def _merge(rows: DataFrame, path: str) -> None:
 
 
 def _is_newer(one: str, other: str) -> str:
-    """Whether the record of one alias is newer than that of the other."""
+    """Returns the SQL condition that the record of one alias is newer than that of the other."""
     time = "struct({0}._timestamp, {0}._partition)"
     return (
         f"(CASE WHEN {one}._partition = {other}._partition THEN {one}._offset > {other}._offset "
@@ -111,7 +114,7 @@ def _table(session: SparkSession, path: str) -> DeltaTable:
 
 @contextmanager
 def _transaction(session: SparkSession, app_id: str, version: int | None) -> Iterator[None]:
-    """What a merge inside is committed as."""
+    """Makes merges inside commit with this ``txnAppId`` and ``txnVersion``."""
     settings = {} if version is None else {f"{_TXN}txnAppId": app_id, f"{_TXN}txnVersion": str(version)}
     for name, value in settings.items():
         session.conf.set(name, value)

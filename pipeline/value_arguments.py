@@ -1,4 +1,4 @@
-"""The arguments of the export job that say what values hold."""
+"""The arguments of the export job that describe the format of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_commitlog.pipeline.schema_stores import SchemaFolder, SchemaRegistr
 from pyspark_commitlog.pipeline.serdes import JsonSerde, Mode, Serde
 from pyspark_commitlog.storage import InvalidConfigError
 
-# What each format takes; another argument would have no effect, and is refused.
+# The arguments of each format; others would have no effect, and are rejected.
 _TAKEN = {
     "raw": (),
     "json": ("schema", "confluent_header", "serde_mode"),
@@ -46,7 +46,10 @@ def add_value_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def serde_of(options: argparse.Namespace) -> Serde | None:
-    """None for ``--format raw``. Raises InvalidConfigError for arguments that miss, or would have no effect."""
+    """Returns the serde, or None for ``--format raw``.
+
+    Raises InvalidConfigError for missing arguments, and for those that would have no effect.
+    """
     _check(options)
     if options.format == "raw":
         return None

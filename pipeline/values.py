@@ -1,4 +1,4 @@
-"""Serdes in Spark: a column of bytes as a column of structs, and back."""
+"""Serdes in Spark: convert a column of bytes to a column of structs, and back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark_commitlog.pipeline.serdes import Mode, Serde, SerializationError
 
 
 def decoded(values: Column, serde: Serde) -> Column:
-    """The structs in ``values``: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
+    """Decodes ``values`` to structs: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
 
-    A value that does not decode, or has a time that Spark's microseconds do not hold, fails the query with
+    A value that does not decode, or has a time that does not fit Spark's microseconds, fails the query with
     SerializationError, or is null (mode ``permissive``).
     """
     spark_type = from_arrow_type(serde.type, prefer_timestamp_ntz=True)
@@ -33,7 +33,7 @@ def decoded(values: Column, serde: Serde) -> Column:
 
 
 def encoded(rows: Column, serde: Serde) -> Column:
-    """The bytes of the structs in ``rows``: ``frame.select(encoded(F.struct("*"), serde).alias("value"))``."""
+    """Encodes structs to bytes: ``frame.select(encoded(F.struct("*"), serde).alias("value"))``."""
 
     def encode(column: pa.Array) -> pa.Array:
         return serde.encode(column)
@@ -42,7 +42,7 @@ def encoded(rows: Column, serde: Serde) -> Column:
 
 
 def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
-    """``rows`` as ``kind``, null for those that do not fit, which with ``mode`` failfast are a SerializationError."""
+    """Casts ``rows`` to ``kind``; one that does not fit is null, or with ``mode`` failfast a SerializationError."""
     found = []
     for row in range(len(rows)):
         try:

@@ -1,4 +1,4 @@
-"""The logs that one process reads again and again: opened once, brought up to date at every look."""
+"""The logs that a process reads repeatedly: opened once, and updated before each read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Overrides = tuple[tuple[str, str], ...]
 
 
 class _Known(NamedTuple):
-    """A log, and what it was opened as: another directory, or other settings, are another log."""
+    """A log, and the directory and settings it was opened with; if these change, it is another log."""
 
     watcher: LogWatcher
     inode: int
@@ -25,25 +25,25 @@ class _Known(NamedTuple):
 
 
 class Watchers:
-    """Logs of one directory, to read. Belongs to one thread."""
+    """Logs of one directory, for reading. For one thread only."""
 
     def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
-        """Opens nothing, and may be pickled as long as nothing was asked for. ``overrides``: as ``LogManager.open``."""
+        """Opens nothing, and can be pickled until it is first used. ``overrides``: as for ``LogManager.open``."""
         self._directory = directory
         self._overrides = overrides
         self._kept = kept
         self._known: dict[TopicPartition, _Known] = {}
-        self._with_files: dict[TopicPartition, None] = {}  # the one used last comes last
+        self._with_files: dict[TopicPartition, None] = {}  # in order of last use
 
     @cached_property
     def manager(self) -> LogManager:
-        """Raises NotALogDirError."""
+        """The manager, opened on first use. Raises NotALogDirError."""
         return LogManager.open(self._directory, overrides=dict(self._overrides))
 
     def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
-        """Those of ``partitions`` that are there, as they are now; theirs to read until the next look, not to close.
+        """Returns the existing logs of ``partitions``, updated. Read them until the next call, but do not close them.
 
-        What lies at the root is read once for all of them. A partition that goes meanwhile is not there.
+        Reads the files at the root once for all of them. A partition that is deleted during the call is left out.
         """
         marks, configs, found = self.manager.all_marks(), dict[str, Mapping[str, str] | None](), {}
         for partition in partitions:
@@ -56,13 +56,15 @@ class Watchers:
         return found
 
     def seen(self, partition: TopicPartition) -> LogWatcher:
-        """A partition as the last look found it."""
+        """Returns a log as of the last :meth:`look`."""
         self._use(partition)
         return self._known[partition].watcher
 
     def rest(self) -> None:
-        """Give all files back, and keep what was seen. The next look finds out, as a first one does, what is there now:
-        whether the directory is, and of each log that is as it was, what was appended.
+        """Closes all files, but keeps what is known of the logs.
+
+        The next look checks, like the first one, that the directory exists, and of each log that is still the same it
+        reads what was appended.
         """
         for partition in self._with_files:
             self._known[partition].watcher.close()
@@ -72,7 +74,7 @@ class Watchers:
             manager.close()
 
     def close(self) -> None:
-        """Give everything back; the next look opens it again."""
+        """Closes everything; the next look opens it again."""
         self.rest()
         self._known.clear()
 
@@ -100,7 +102,7 @@ class Watchers:
         if inode is None:
             return None
         if known is not None:
-            self._use(partition)  # first: a look that fails may have opened files
+            self._use(partition)  # first, because an update that fails may have opened files
             known.watcher.catch_up(marks)
             return known.watcher
         watcher = self.manager.open_watcher(*partition)
@@ -109,7 +111,7 @@ class Watchers:
         return watcher
 
     def _inode(self, partition: TopicPartition) -> int | None:
-        """Of the directory; None where there is none: of a topic that is deleted, some partitions go before others."""
+        """Returns the inode of the directory, or None: a topic's partitions are deleted one by one."""
         status = self.manager.filesystem.status(self.manager.path(str(partition)))
         return None if status is None else status.inode
 
@@ -126,14 +128,14 @@ class Watchers:
         self._with_files.pop(partition, None)
 
 
-_of_this_process: dict[tuple[str, Overrides, int], Watchers] = {}  # the one used last comes last
+_of_this_process: dict[tuple[str, Overrides, int], Watchers] = {}  # in order of last use
 
 
 def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> Watchers:
-    """For what Spark does again and again in the same process: planning of queries, tasks of a stream.
+    """Returns the watchers of this process, for what Spark repeats in one process: planning queries, tasks of a stream.
 
-    What they saw of a log before makes the next look cheap. A few directories are known, so that a process that meets
-    many does not grow. For one thread, as Spark's workers have.
+    What is known of a log makes the next look cheap. Keeps only a few directories, so that a process that uses many
+    does not grow. For one thread, as in Spark's workers.
     """
     asked = (directory, overrides, kept)
     watchers = _of_this_process.pop(asked, None) or Watchers(*asked)

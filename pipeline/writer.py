@@ -1,4 +1,4 @@
-"""The task's side of a write: Arrow batches in, record batches in the log, a row a partition out."""
+"""The part of a write in tasks: appends Arrow batches as record batches, and returns one row per partition."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Written(NamedTuple):
     topic: str
     partition: int
     first_offset: int
-    last_offset: int  # other tasks' records may lie between first and last
+    last_offset: int  # other tasks' records may be in between
     records: int
     bytes: int
-    newest_ms: int  # the largest time of the records; -1: none has one
+    newest_ms: int  # the largest time of the records; -1 if none has one
 
     def plus(self, later: Written) -> Written:
         return self._replace(
@@ -61,7 +61,7 @@ class Written(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A row that a task gives back: what it wrote to a partition, or why it wrote nothing that counts."""
+    """A row that a task returns: what it wrote to a partition, or why its writes do not count."""
 
     topic: str | None = None
     partition: int | None = None
@@ -70,8 +70,8 @@ class Answer(NamedTuple):
     records: int | None = None
     bytes: int | None = None
     newest_ms: int | None = None
-    refused: str | None = None  # the task was not to write: it came late, or again
-    unwritable: str | None = None  # a row of its input that no topic takes
+    refused: str | None = None  # the task must not write: it is late, or a second attempt
+    unwritable: str | None = None  # a row of its input that no topic accepts
 
 
 ANSWER = StructType(
@@ -97,28 +97,28 @@ _ARROW_ANSWER = pa.schema(
     ]
 )
 
-# Of rows that a task takes, encodes and appends at once. Nearly half of what an append of some megabytes takes is the
-# same for any size, so a task with many rows takes many; but what is not appended is not on its way to the disk either,
-# for which everybody waits behind the last row.
+# The bytes of rows that a task encodes and appends at once. Nearly half the time of an append of some megabytes does
+# not depend on its size, so a task with many rows appends many at once. But rows that are not appended yet are not on
+# their way to disk either, and everybody waits for that after the last row.
 TABLE_BYTES_MIN = 16 * 2**20
-TABLE_BYTES_MAX = 24 * 2**20  # to wait for; half as much again may be there, and one Arrow batch more
-PART_BYTES_MIN = 2**15  # or for each partition so much, on average: else its record batches are small; but
-PARTS_BYTES_MAX = 32 * 2**20  # for all of them no more
+TABLE_BYTES_MAX = 24 * 2**20  # the most to wait for; half as much again may arrive, and one more Arrow batch
+PART_BYTES_MIN = 2**15  # wait for at least this much per partition on average, or record batches get small; but
+PARTS_BYTES_MAX = 32 * 2**20  # for no more than this in all partitions
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
-NOWHERE = -1  # in place of a partition
+NOWHERE = -1  # instead of a partition: the row is not written
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """All that a task must know; travels to the workers."""
+    """All that a task has to know; sent to the workers."""
 
     directory: str
-    topics: dict[str, TopicDescription]  # by name; with that for bad records
-    only: str | None  # where all rows go; None: where their column topic says
-    done: frozenset[str]  # topics that have their rows of this version already: those are passed over
+    topics: dict[str, TopicDescription]  # by name; including the one for bad records
+    only: str | None  # the topic of all rows; None: the column topic names it
+    done: frozenset[str]  # topics that have their rows of this version already, which are skipped
     bad_records: str | None
     producer: ProducerSettings
     transaction: Transaction
@@ -135,7 +135,7 @@ class WritePlan:
         version: int,
         left: Mapping[tuple[str, int], int],
     ) -> Self:
-        """``topics``: of the targets those that are not done, with that for bad records."""
+        """``topics``: those of the targets that are not done, and the one for bad records."""
         return cls(
             directory=targets.directory,
             topics=dict(topics),
@@ -154,29 +154,32 @@ class WritePlan:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Topics that rows may go to."""
+        """The topics that rows may be written to."""
         return frozenset(self.topics) - {self.bad_records}
 
     def settings_for(self, topic: str) -> ProducerSettings:
-        """Bad records find a partition by themselves: a partition asked for was meant in another topic."""
+        """Returns the settings for a topic; bad records always get the default partitioner.
+
+        A partition that a row names is one of the topic it was meant for.
+        """
         if topic == self.bad_records:
             return replace(self.producer, partitioner=Partitioner.DEFAULT)
         return self.producer
 
 
 class UnwritableRowError(InvalidRecordError):
-    """A row that no topic takes; the message names the row, where it should have gone, and why it cannot."""
+    """A row that no topic accepts; the message names the row, its topic and partition, and the reason."""
 
 
 @dataclass(frozen=True)
 class TaskWriter:
-    """The function for ``mapInArrow``, and with :meth:`answers` for any other way; travels to the workers.
+    """The function for ``mapInArrow``; other ways into a task call :meth:`answers`. Sent to the workers.
 
-    Appends whenever enough rows came, so that a task needs memory for no more, and syncs every partition it touched
-    before it answers, but for what the plan leaves to the driver: on the disk is then all of the answer.
+    Appends whenever enough rows have arrived, which limits the memory of a task. Before it returns, syncs all
+    partitions it wrote to, except segments that the plan leaves to the driver: all that the answer reports is on disk.
 
-    Only a first attempt writes. A later one cannot know what an earlier one left, or still does, so it says so, and the
-    driver begins anew; so does a task whose transaction is over.
+    Only the first attempt of a task writes. A later one cannot know what an earlier one wrote, or is still writing, so
+    it refuses, and the driver starts again; the same happens if the transaction is over.
     """
 
     plan: WritePlan
@@ -185,7 +188,7 @@ class TaskWriter:
         yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=_ARROW_ANSWER)
 
     def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
-        """Write all rows; one answer a partition, or a single one that says why they do not count."""
+        """Writes all rows. Returns one answer per partition, or a single one that says why they do not count."""
         context = TaskContext.get()
         task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
         if attempt:
@@ -208,13 +211,13 @@ class TaskWriter:
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> None:
-    """Take what is left: a worker that leaves input unread is not used again."""
+    """Reads the remaining input: Spark does not reuse a worker that leaves input unread."""
     for _ in batches:
         pass
 
 
 def table_bytes(partitions: int) -> tuple[int, int]:
-    """The least and the most that a task whose rows go to so many partitions waits for, if more rows come."""
+    """Returns the least and the most bytes that a task collects before it appends to this many partitions."""
     parts = min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX)
     return max(TABLE_BYTES_MIN, parts), max(TABLE_BYTES_MAX, parts)
 
@@ -223,14 +226,14 @@ _kept = threading.local()
 
 
 def _kept_memory(size: int) -> Bytes:
-    """For all topics of all tasks of a thread, one after the other: fresh memory costs as much as writing to it."""
+    """Returns memory that a thread reuses for all topics and tasks: new memory costs as much as writing to it."""
     if not hasattr(_kept, "memory") or len(_kept.memory) < size:
         _kept.memory = np.empty(size, dtype=np.uint8)
     return _kept.memory[:size]  # type: ignore[no-any-return]
 
 
 class _Task:
-    """One task's rows on their way into the log."""
+    """Writes the rows of one task."""
 
     def __init__(self, plan: WritePlan, number: int, append: Append) -> None:
         self._plan = plan
@@ -245,9 +248,9 @@ class _Task:
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        """Append every row, in order. Raises UnwritableRowError.
+        """Appends every row, in order. Raises UnwritableRowError.
 
-        Another thread takes rows while some are encoded and appended, since Spark's side waits while nobody does.
+        Another thread reads rows while this one encodes and appends, because Spark waits while nobody reads.
         """
         rows, size = filter(len, batches), attrgetter("nbytes")
         with closing(gathered(rows, size, least=self._least, most=self._most)) as tables:
@@ -256,9 +259,9 @@ class _Task:
         return list(self._written.values())
 
     def _write_table(self, table: list[pa.RecordBatch]) -> None:
-        """The rows of some Arrow batches, one append a partition.
+        """Writes the rows of some Arrow batches with one append per partition.
 
-        All are divided before any is encoded, and encoded before any is appended: a step that finds its code in the
+        Divides all before it encodes any, and encodes all of a topic before it appends any: a step whose code is in the
         processor's caches takes half the time.
         """
         divided = defaultdict[str, list[Divided]](list)
@@ -272,7 +275,7 @@ class _Task:
                 self._append_to(topic, partition, batches)
 
     def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
-        """The rows of an Arrow batch by topic, those that cannot be written in the topic for them."""
+        """Yields the rows of an Arrow batch by topic, including bad rows for their topic."""
         bad: list[BadRow] = []
         keyless = keyless_headers(batch)
         if keyless:
@@ -286,7 +289,7 @@ class _Task:
             yield self._given_away(batch, sorted(bad), now_ms)
 
     def _good(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> Iterator[tuple[str, Divided]]:
-        """The rows that can be written, by topic; the others are added to ``bad``."""
+        """Yields the rows that can be written, by topic; adds the others to ``bad``."""
         records = to_records(batch, now_ms)
         asked = batch.column("partition") if "partition" in batch.schema.names else None
         for topic, rows in self._by_topic(batch, bad):
@@ -295,7 +298,7 @@ class _Task:
             yield topic, table
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
-        """The rows of each topic; None for all of them. Rows that name none of the topics are added to ``bad``."""
+        """Yields the rows of each topic, None for all rows; adds rows that name none of the topics to ``bad``."""
         plan = self._plan
         if plan.only is not None:
             yield plan.only, None
@@ -326,7 +329,7 @@ class _Task:
     # Rows that cannot be written
 
     def _given_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
-        """For the topic for them. Raises UnwritableRowError for the first, where there is none or it refuses it too."""
+        """Converts bad rows for their topic. Raises UnwritableRowError if there is none, or it refuses one too."""
         topic = self._plan.bad_records
         if topic is None:
             raise self._unwritable(bad[0])
@@ -342,7 +345,7 @@ class _Task:
 
 
 class _TopicWriter:
-    """One topic: what it refuses, and how its records are encoded."""
+    """Finds the rows that one topic refuses, and encodes the others."""
 
     def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
         self._name = topic.name
@@ -357,7 +360,7 @@ class _TopicWriter:
     def divide(
         self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
     ) -> tuple[Divided, list[BadRow]]:
-        """Of ``rows`` (None: all) those that the topic takes, by partition, and those that it refuses."""
+        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those it refuses."""
         assert records.keys is not None  # a missing column is one of nulls
         chosen = self._chooser.choose(records.keys, asked)
         reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
@@ -376,6 +379,6 @@ class _TopicWriter:
         return Divided(records, taken), bad
 
     def encode(self, tables: list[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
-        """What :meth:`divide` gave, by partition; each is to be appended before the next topic's are encoded."""
+        """Encodes the results of :meth:`divide`, by partition; append each before encoding the next topic's."""
         self._chooser.move_on()
         return self._encoder.encode(tables)
