@@ -1,7 +1,7 @@
-"""Kafka's log as a Python module that knows nothing of Spark. Its public names are listed in ``__init__.pyi``.
+"""Kafka's log as a Python module without any use of Spark. ``__init__.pyi`` lists its public names.
 
-They are loaded when first used (PEP 562): a program that lists topics must answer at once, so it must not import numba,
-a codec or Arrow. The list is read as the package's own data, since ``spark-submit --py-files`` brings it as a zip.
+Names are loaded on first use (PEP 562): a program that lists topics must answer at once, so it must not import numba, a
+codec or Arrow. The list is read as package data because ``spark-submit --py-files`` ships the package as a zip.
 """
 
 import ast

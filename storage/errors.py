@@ -1,4 +1,4 @@
-"""Every error this engine raises, drawn once.
+"""Exception hierarchy of the engine.
 
 Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's error code where the protocol has one.
 
@@ -6,44 +6,44 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
 
     LogStoreError
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
-    ├── StorageError                          the disk failed, or an earlier failure poisoned this writer       [56]
-    │   └── SegmentRemovedError               a file that was there is gone: who reads looks again
-    ├── LogDirLockedError                     another process holds the directory or the partition
-    ├── NotALogDirError                       the path holds no Kafka log
-    ├── SnapshotError                         a snapshot that is none, is not whole, or has no room where it is wanted
-    ├── ProgressMismatchError                 two records of how far a writer got that disagree; names both
-    ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
-    │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
-    │   │   └── UnsupportedMagicError         a format from the future: not damage, but not readable either
-    │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
-    │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
-    │   ├── CorruptSnapshotError              a producer snapshot: dropped for an older one, never fatal
-    │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
-    │   └── MissingSegmentError               offsets between two segments that no file holds
+        ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
+        │   └── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+        ├── LogDirLockedError                     another process holds the directory or the partition
+        ├── NotALogDirError                       the path holds no Kafka log
+        ├── SnapshotError                         not a snapshot, an incomplete one, or its target path is in use
+        ├── ProgressMismatchError                 two records of a writer's progress disagree; names both
+        ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
+        │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
+        │   │   └── UnsupportedMagicError         a newer message format: perhaps intact, but not readable here
+        │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
+        │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
+        │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
+        │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
+        │   └── MissingSegmentError               offsets between two segments that no file holds
     ├── InvalidOffsetError                    an index append or a truncation that goes backwards
     ├── SegmentOffsetOverflowError            an offset more than 2^31 - 1 above its segment's base
     ├── OffsetOutOfRangeError                 a read or a deletion outside the log                              [1]
-    ├── AppendError                           an append that is refused; nothing was written
+        ├── AppendError                           an append was refused; nothing was written
     │   ├── RecordTooLargeError               a batch above max.message.bytes                                   [10]
     │   ├── RecordBatchTooLargeError          a set above segment.bytes                                         [18]
-    │   ├── RecordValidationError             records refused, with index and reason of each                    [87]
-    │   │   └── InvalidTimestampError         the same, for their time                                          [32]
+        │   ├── RecordValidationError             records were refused; lists index and reason of each              [87]
+        │   │   └── InvalidTimestampError         records were refused because of their timestamps                  [32]
     │   ├── OffsetsOutOfOrderError            offsets in a set do not increase
     │   ├── UnexpectedAppendOffsetError       a replicated set begins below the log end
     │   ├── OutOfOrderSequenceError           a sequence gap                                                    [45]
-    │   ├── InvalidProducerEpochError         an older epoch than the log has seen: fenced                      [47]
-    │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
-    │   └── TransactionCoordinatorFencedError a marker of an older coordinator                                  [52]
-    ├── TransactionError                      a transaction that cannot go on
-    │   ├── TransactionRefusedError           it is not, or no longer, ongoing: its writer stops                 [48]
-    │   │   └── ProducerFencedError           another coordinator took its transactional id over: stop          [90]
-    │   ├── TransactionAbortedError           it was aborted before the decision: a new one may be tried
-    │   └── OutcomeUnknownError               the decision may or may not be on the disk: the next start tells
+        │   ├── InvalidProducerEpochError         a producer epoch older than the log has seen: fenced              [47]
+        │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
+        │   └── TransactionCoordinatorFencedError a marker from an older coordinator                                [52]
+        ├── TransactionError                      a transaction that cannot continue
+        │   ├── TransactionRefusedError           it is not, or no longer, ongoing: its writer must stop            [48]
+        │   │   └── ProducerFencedError           another coordinator took over its transactional id: stop          [90]
+        │   ├── TransactionAbortedError           it was aborted before the decision: start a new one
+        │   └── OutcomeUnknownError               the decision may or may not be on disk: the next start finds out
     ├── UnsupportedCompressionTypeError       a codec the format does not allow                                 [76]
     ├── UnknownTopicOrPartitionError          no such topic or partition in this directory                      [3]
-    ├── TopicExistsError                      creating a topic that is there, perhaps with other settings       [36]
+        ├── TopicExistsError                      creating a topic that exists, perhaps with other settings         [36]
     ├── InvalidTopicError                     a name Kafka does not allow, or an internal topic                 [17]
-    └── PolicyViolationError                  deleting records of a topic that is only compacted                [44]
+        └── PolicyViolationError                  deleting records of a topic with cleanup.policy=compact only      [44]
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from typing import Self
 
 
 class LogStoreError(Exception):
-    """The root: ``except LogStoreError`` catches everything this engine raises on purpose."""
+    """The root: ``except LogStoreError`` catches every error that this engine raises on purpose."""
 
 
 class InvalidConfigError(LogStoreError):
-    """A config key that is not known, or a value outside its bounds."""
+    """An unknown config key, or a value outside its bounds."""
 
 
 class StorageError(LogStoreError):
-    """The disk refused an operation, or did so earlier and the writer is poisoned since: reopen the log to recover."""
+    """The disk refused an operation, now or earlier, and this writer is unusable: reopen the log to recover."""
 
 
 class SegmentRemovedError(StorageError, FileNotFoundError):
-    """A segment left a log that is open, by retention, compaction or hand: a reader looks at the directory again."""
+    """Retention, compaction or a person removed a segment of an open log: a reader lists the directory again."""
 
 
 class LogDirLockedError(LogStoreError):
-    """Another process, perhaps a running broker, holds the lock named in the message."""
+    """Another process, perhaps a running broker, holds the lock that the message names."""
 
 
 class NotALogDirError(LogStoreError):
@@ -76,21 +76,21 @@ class NotALogDirError(LogStoreError):
 
 
 class SnapshotError(LogStoreError):
-    """A snapshot that is none or is no longer whole, or a place for one, or for a restored log, that is taken."""
+    """Not a snapshot or an incomplete one, or the path for a new snapshot or a restored log is already in use."""
 
 
 class ProgressMismatchError(LogStoreError):
-    """Two records of how far a writer got disagree: the log's and a checkpoint's, or the log's and this process's.
+    """Two records of a writer's progress disagree: the log's and a checkpoint's, or the log's and this process's.
 
-    To go on would leave rows out or write them twice, so the message names both, and what to do.
+    To continue would skip rows or write them twice. The message names both records and what to do.
     """
 
 
 class CorruptionError(LogStoreError):
     """Bytes that cannot be right.
 
-    ``position`` is the byte in ``path`` at which the damaged thing begins; both may be unknown to the layer that
-    finds the damage, and are filled in by :meth:`located` on the way up.
+    ``position`` is the byte in ``path`` at which the damaged item begins. The layer that finds the damage may know
+    neither; :meth:`located` fills them in on the way up.
     """
 
     def __init__(self, reason: str, *, path: str | None = None, position: int | None = None) -> None:
@@ -106,11 +106,11 @@ class CorruptionError(LogStoreError):
         return f"{', '.join(where)}: {self.reason}" if where else self.reason
 
     def __reduce__(self) -> tuple[type[Self], tuple[str], dict[str, object]]:
-        """Tasks on a cluster raise it too: pickled, the place goes with it."""
+        """Pickle with path and position, since tasks on a cluster raise it too."""
         return type(self), (self.reason,), {"path": self.path, "position": self.position}
 
     def located(self, path: str, shift: int = 0) -> Self:
-        """The same error, in the file ``path``; ``shift`` is where in that file the buffer of the finder began."""
+        """The same error in the file ``path``; ``shift`` is the position in it at which the finder's buffer began."""
         position = None if self.position is None else self.position + shift
         return type(self)(self.reason, path=path, position=position)
 
@@ -120,11 +120,11 @@ class CorruptRecordError(CorruptionError):
 
 
 class UnsupportedMagicError(CorruptRecordError):
-    """A message format newer than this engine: perhaps sound, certainly not readable here."""
+    """A message format newer than this engine: perhaps intact, but not readable here."""
 
 
 class InvalidRecordError(CorruptionError):
-    """A batch with a right checksum whose records do not decode."""
+    """A batch with a correct checksum whose records do not decode."""
 
 
 class CorruptIndexError(CorruptionError):
@@ -144,7 +144,7 @@ class MissingSegmentError(CorruptionError):
 
 
 class InvalidOffsetError(LogStoreError):
-    """An offset that goes backwards where it must increase."""
+    """An offset that decreases where it must increase."""
 
 
 class SegmentOffsetOverflowError(LogStoreError):
@@ -156,11 +156,11 @@ class OffsetOutOfRangeError(LogStoreError):
 
 
 class AppendError(LogStoreError):
-    """An append that was refused; nothing was written."""
+    """The append was refused; nothing was written."""
 
 
 class RecordTooLargeError(AppendError):
-    """A batch larger than ``max.message.bytes``, or a record that makes one, or one larger than ``segment.bytes``."""
+    """A batch, or a record that makes one, larger than ``max.message.bytes`` or than ``segment.bytes``."""
 
 
 class RecordBatchTooLargeError(AppendError):
@@ -195,7 +195,7 @@ class OutOfOrderSequenceError(AppendError):
 
 
 class InvalidProducerEpochError(AppendError):
-    """A producer epoch below the one the log has seen."""
+    """A producer epoch below the latest one that the log has seen."""
 
 
 class InvalidTxnStateError(AppendError):
@@ -203,29 +203,29 @@ class InvalidTxnStateError(AppendError):
 
 
 class TransactionCoordinatorFencedError(AppendError):
-    """A marker written by an older coordinator."""
+    """A marker from an older coordinator."""
 
 
 class TransactionError(LogStoreError):
-    """A transaction that cannot go on as asked."""
+    """A transaction that cannot continue as asked."""
 
 
 class TransactionRefusedError(TransactionError):
-    """The transaction is not ongoing, or no longer: what was to be done in it was not. Whoever meets this stops."""
+    """The transaction is not, or no longer, ongoing; the operation in it was not carried out. The writer must stop."""
 
 
 class ProducerFencedError(TransactionRefusedError):
-    """Another coordinator took the transactional id over, or ended its transaction: this one must not go on."""
+    """Another coordinator took over the transactional id or ended its transaction: this one must stop."""
 
 
 class TransactionAbortedError(TransactionError):
-    """The transaction was aborted before it was decided: none of it will be seen, and a new one may be tried."""
+    """The transaction was aborted before its decision: none of it becomes visible; a new one may be started."""
 
 
 class OutcomeUnknownError(TransactionError):
-    """Writing the decision failed, so it may be on the disk or not.
+    """Writing the decision failed, so it may or may not be on disk.
 
-    Nothing may be aborted or tried again before the transactional id was opened anew, which carries out what is there.
+    Abort or retry nothing before the transactional id has been opened again, which completes what the log holds.
     """
 
 
@@ -238,7 +238,7 @@ class UnknownTopicOrPartitionError(LogStoreError):
 
 
 class TopicExistsError(LogStoreError):
-    """The topic is there already."""
+    """The topic exists already."""
 
 
 class InvalidTopicError(LogStoreError):

@@ -1,6 +1,6 @@
-"""Bytes to tables and back, for every message format. Opens nothing.
+"""Bytes to tables and back, for every message format. Opens no files.
 
-Here, and nowhere else, the magic of a batch decides which module reads it.
+Only this module decides by a batch's magic which module reads it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _WALKER = Walker()
 class StopReason(IntEnum):
     """Why a walk over batches stopped."""
 
-    END = stops.END  # exactly behind the last batch
-    TRUNCATED = stops.TRUNCATED  # what is left is shorter than a header, or than the batch it begins
+    END = stops.END  # exactly after the last batch
+    TRUNCATED = stops.TRUNCATED  # what remains is shorter than a header, or than the batch that begins there
     BAD_SIZE = stops.BAD_SIZE
     BAD_MAGIC = stops.BAD_MAGIC
     UNKNOWN_MAGIC = stops.UNKNOWN_MAGIC
@@ -51,22 +51,22 @@ class StopReason(IntEnum):
 
 
 class Scan(NamedTuple):
-    """Batches found one behind the other in a buffer."""
+    """Consecutive batches found in a buffer."""
 
     headers: BatchHeaders
-    end: int  # position behind the last of them
+    end: int  # position after the last batch
     reason: StopReason
 
 
 def by_magic(magic: int) -> ModuleType:
-    """The module of a message format: v0, v1 or v2. Raises UnsupportedMagicError for a format from the future."""
+    """The module of a message format: v0, v1 or v2. Raises UnsupportedMagicError for a newer format."""
     if magic not in _MODULES:
-        raise UnsupportedMagicError(f"message format {magic}, this engine knows 0 to {v2.MAGIC}")
+        raise UnsupportedMagicError(f"message format {magic} is unknown, newest is {v2.MAGIC}")
     return _MODULES[magic]
 
 
 def codec_of(number: int) -> Codec:
-    """The codec with a number; UnsupportedCompressionTypeError for one that Kafka has not."""
+    """The codec with that number. Raises UnsupportedCompressionTypeError for a number that Kafka does not use."""
     try:
         return Codec(number)
     except ValueError:
@@ -74,7 +74,7 @@ def codec_of(number: int) -> Codec:
 
 
 def scan(buffer: Bytes, *, start: int = 0, batches_max: int | None = None) -> Scan:
-    """Walk the batches from ``start`` on and read their headers; no checksum is verified."""
+    """Walk the batches from ``start`` on and read their headers; verifies no checksum."""
     source = frozen(buffer)
     walk = _WALKER.walk(source, start, 2**62 if batches_max is None else batches_max)
     return Scan(BatchHeaders(_headers(source, walk)), walk.end, StopReason(walk.reason))
@@ -92,18 +92,18 @@ def _headers(source: Bytes, walk: Walk) -> np.ndarray:
 
 
 def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
-    """What is wrong behind the last batch of a walk; position as in ``buffer``."""
+    """The error that describes what follows the last batch of a walk; its position is the one in ``buffer``."""
     length = int.from_bytes(buffer[scan.end + 8 : scan.end + 12].tobytes(), "big", signed=True)
     magic = int.from_bytes(buffer[scan.end + 16 : scan.end + 17].tobytes(), "big", signed=True)
     if scan.reason == StopReason.UNKNOWN_MAGIC:
-        return UnsupportedMagicError(f"message format {magic}, this engine knows 0 to {v2.MAGIC}", position=scan.end)
+        return UnsupportedMagicError(f"message format {magic} is unknown, newest is {v2.MAGIC}", position=scan.end)
     if scan.reason == StopReason.BAD_MAGIC:
-        return CorruptRecordError(f"magic {magic} cannot be right", position=scan.end)
-    return CorruptRecordError(f"a batch length of {length} cannot be right for magic {magic}", position=scan.end)
+        return CorruptRecordError(f"invalid magic {magic}", position=scan.end)
+    return CorruptRecordError(f"invalid batch length {length} for magic {magic}", position=scan.end)
 
 
 def checksums_match(buffer: Bytes, headers: BatchHeaders) -> Bools:
-    """Whether each batch has the checksum its header tells; shape (batches,)."""
+    """Whether each batch has the checksum in its header; shape (batches,)."""
     matches: Bools = _checksums(buffer, headers) == headers.table["crc"]
     return matches
 
@@ -113,7 +113,7 @@ def verify(buffer: Bytes, headers: BatchHeaders) -> None:
     found = _checksums(buffer, headers)
     for row in np.flatnonzero(found != headers.table["crc"])[:1]:
         stored, position = headers.table["crc"][row], int(headers.table["position"][row])
-        raise CorruptRecordError(f"checksum {found[row]}, the batch says {stored}", position=position)
+        raise CorruptRecordError(f"checksum {found[row]} does not match {stored} in the header", position=position)
 
 
 def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
@@ -124,7 +124,7 @@ def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
 
 
 def _runs(headers: BatchHeaders) -> list[tuple[int, int, int]]:
-    """(first, behind last, magic) of neighbours of one magic."""
+    """(first, last + 1, magic) of each run of batches with one magic."""
     magics = headers.table["magic"]
     if not len(magics):
         return []
@@ -140,10 +140,10 @@ def decode(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     is_verified: bool = False,
 ) -> Decoded:
-    """The records of batches of any magics, any selection of those in ``buffer``, as one table.
+    """The records of any selection of the batches in ``buffer``, of any magic, as one table.
 
-    Checksums are verified, unless ``is_verified`` says that they were. Of ``key``, ``value`` and ``headers`` only the
-    columns asked for are built. ``decompressed_bytes_max`` bounds what a batch may decompress to.
+    Verifies checksums unless ``is_verified`` states that they were verified. Builds ``key``, ``value`` and ``headers``
+    only if they are in ``columns``. ``decompressed_bytes_max`` bounds what a batch may decompress to.
 
     Raises CorruptRecordError or InvalidRecordError with the position of the batch.
     """
@@ -156,7 +156,7 @@ def decode(
 
 
 def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
-    """Records in each batch: what a header counts, or the messages found."""
+    """Records in each batch: the count in its header, or for legacy formats the number of messages found."""
     counts = headers.table["count"].copy()
     for part in parts:
         if part.is_legacy:

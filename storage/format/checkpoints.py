@@ -1,7 +1,7 @@
-"""The small files beside the segments: producer snapshots, text checkpoints, ids (spec 4.3, 4.4, 5.5).
+"""The small files beside the segments: producer snapshots, text checkpoints, ids.
 
-Bytes in, values out, and back; nothing is opened here. Errors carry no path: the caller adds it with ``located``. None
-of these files may keep a log from opening: what they say can be rebuilt from the log, or assumed on the safe side.
+Converts bytes to values and back; opens no files. Errors carry no path: the caller adds it with ``located``. None of
+these files may prevent a log from opening: their content can be rebuilt from the log or replaced by a safe assumption.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 SNAPSHOT_HEADER = np.dtype(
     [  #                  byte  meaning
         ("version", ">i2"),  # 0  1
-        ("crc", ">u4"),  #     2  CRC-32C of everything behind it
+        ("crc", ">u4"),  #     2  CRC-32C of everything after it
         ("count", ">i4"),  #   6  entries
     ]
 )
@@ -52,7 +52,7 @@ CRC_FROM = 6
 
 
 class ProducerEntry(NamedTuple):
-    """What a snapshot keeps of a producer: its state without all but the last of its batches."""
+    """A producer in a snapshot: its state with only the last of its batches."""
 
     producer_id: int
     producer_epoch: int
@@ -83,19 +83,19 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
         raise CorruptSnapshotError(f"version {version}, only {SNAPSHOT_VERSION} is known", position=0)
     expected = SNAPSHOT_HEADER.itemsize + count * SNAPSHOT_ENTRY.itemsize
     if count < 0 or len(data) != expected:
-        raise CorruptSnapshotError(f"{len(data)} bytes, {count} entries would be {expected}", position=6)
+        raise CorruptSnapshotError(f"{len(data)} bytes, but {count} entries take {expected}", position=6)
     computed = crc32c(memoryview(data)[CRC_FROM:])
     if computed != crc:
-        raise CorruptSnapshotError(f"checksum {computed:08x}, the file says {crc:08x}", position=2)
+        raise CorruptSnapshotError(f"checksum {computed:08x} does not match {crc:08x} in the file", position=2)
     rows = np.frombuffer(data, dtype=SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
     return [ProducerEntry(*row) for row in rows.tolist()]
 
 
-# --- Text checkpoints: the version, the number of entries, one entry a line (Kafka's CheckpointFile).
+# --- Text checkpoints: the version, the number of entries, one entry per line (Kafka's CheckpointFile).
 
 CHECKPOINT_VERSION = 0
 
-# What encode_offsets and Kafka write, with numbers surely within their limits, is read in less than half the time.
+# Fast path: what encode_offsets and Kafka write, with numbers well within their limits, takes less than half the time.
 _OFFSETS_AS_WRITTEN = re.compile(rb"0\n([0-9]{1,9})\n((?:[A-Za-z0-9._-]+ [0-9]{1,9} [0-9]{1,18}\n)*)")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _INT32_MAX = 2**31 - 1
@@ -103,7 +103,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class EpochEntry(NamedTuple):
-    """From ``start_offset`` on, the log was written under the leader epoch ``epoch``."""
+    """Leader epoch ``epoch`` wrote the log from ``start_offset`` on."""
 
     epoch: int
     start_offset: int
@@ -115,7 +115,7 @@ def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 
 
 def decode_leader_epochs(data: Buffer) -> list[EpochEntry]:
-    """The entries, in file order; CorruptCheckpointError, with the line, for anything else. No bytes: no entries."""
+    """The entries, in file order; none for empty data. Raises CorruptCheckpointError, with the line, if malformed."""
     return [
         EpochEntry(_number(at, epoch, _INT32_MAX), _number(at, start_offset, _INT64_MAX))
         for at, (epoch, start_offset) in _decode_lines(data, fields=2)
@@ -128,9 +128,9 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
-    """Offsets by partition, in file order; CorruptCheckpointError, with the line, for anything else."""
+    """Offsets by partition, in file order. Raises CorruptCheckpointError, with the line, for malformed input."""
     written = _OFFSETS_AS_WRITTEN.fullmatch(data)
-    if written is not None:  # ten thousand partitions are usual, and every log that is closed reads theirs
+    if written is not None:  # every log that is closed reads the file of all partitions, often ten thousand
         fields = written[2].decode().split()
         if len(fields) == 3 * int(written[1]):
             return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), map(int, fields[2::3]), strict=True))
@@ -145,19 +145,19 @@ def _encode_lines(lines: list[str]) -> bytes:
 
 
 def _decode_lines(data: Buffer, fields: int) -> Iterator[tuple[int, list[str]]]:
-    """(number of the line, its fields) of every entry."""
+    """(line number, fields) of every entry."""
     lines = _lines(data)
     if lines and _number(1, lines[0].strip(), _INT32_MAX) != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"line 1: version {lines[0]!r}, only {CHECKPOINT_VERSION} is known")
     if len(lines) < 2:
-        return  # made and never written to: Kafka takes it for no entries
+        return  # created and never written to: like Kafka, treat it as empty
     count = _number(2, lines[1].strip(), _INT32_MAX)
     if count != len(lines) - 2:
-        raise CorruptCheckpointError(f"line 2: {count} entries are announced, {len(lines) - 2} lines follow")
+        raise CorruptCheckpointError(f"line 2: states {count} entries, but {len(lines) - 2} lines follow")
     for at, line in enumerate(lines[2:], start=3):
         found = line.split()
         if len(found) != fields:
-            raise CorruptCheckpointError(f"line {at}: {fields} fields are expected: {line!r}")
+            raise CorruptCheckpointError(f"line {at}: expected {fields} fields: {line!r}")
         yield at, found
 
 
@@ -172,7 +172,7 @@ def _lines(data: Buffer) -> list[str]:
 
 def _number(line: int, text: str, limit: int) -> int:
     if not _NUMBER.fullmatch(text) or not 0 <= int(text) <= limit:
-        raise CorruptCheckpointError(f"line {line}: not a number from 0 to {limit}: {text!r}")
+        raise CorruptCheckpointError(f"line {line}: expected a number from 0 to {limit}: {text!r}")
     return int(text)
 
 
@@ -187,20 +187,20 @@ def encode_id(value: UUID) -> str:
 def decode_id(text: str) -> UUID:
     """The id in 22 characters; ValueError for anything else."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
-        raise ValueError(f"an id is 22 characters of URL-safe base64: {text!r}")
+        raise ValueError(f"not an id (22 characters of URL-safe base64): {text!r}")
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """The bytes of ``partition.metadata``: two lines, the last without an end."""
+    """The bytes of ``partition.metadata``: two lines, the last without a line end."""
     return f"version: 0\ntopic_id: {encode_id(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: Buffer) -> UUID:
-    """The topic id; CorruptCheckpointError, with the line, for anything that is not version and id, and for id zero."""
+    """The topic id. Raises CorruptCheckpointError, with the line, if version or id are malformed, or the id is zero."""
     lines = _lines(data)
     if len(lines) != 2:
-        raise CorruptCheckpointError(f"{len(lines)} lines, 'version: ' and 'topic_id: ' are expected")
+        raise CorruptCheckpointError(f"{len(lines)} lines, expected two: 'version: ' and 'topic_id: '")
     _number(1, _after(1, lines[0], "version:"), _INT32_MAX)  # any version: Kafka reads later ones as 0
     text = _after(2, lines[1], "topic_id:")
     try:
@@ -214,15 +214,15 @@ def decode_partition_metadata(data: Buffer) -> UUID:
 
 def _after(line: int, text: str, label: str) -> str:
     if not text.startswith(label):
-        raise CorruptCheckpointError(f"line {line}: {label!r} is expected: {text!r}")
+        raise CorruptCheckpointError(f"line {line}: expected {label!r}: {text!r}")
     return text.removeprefix(label).strip()
 
 
 @dataclass(frozen=True)
 class MetaProperties:
-    """Whose log directory it is."""
+    """The identity of a log directory."""
 
-    version: int  # 0: ZooKeeper's time, 1: KRaft
+    version: int  # 0: ZooKeeper era, 1: KRaft
     cluster_id: str | None  # version 0 may lack it
     node_id: int | None  # in version 0 the key is broker.id
     directory_id: str | None  # as encode_id writes it
@@ -232,7 +232,7 @@ NODE_ID_KEYS = {0: "broker.id", 1: "node.id"}
 
 
 def encode_meta_properties(meta: MetaProperties, written_ms: int) -> bytes:
-    """The bytes of ``meta.properties``, with the time of writing (ms) in the second line, as Java has it."""
+    """The bytes of ``meta.properties``, with the time of writing (ms) in the second line, as Java writes it."""
     values = {
         "version": meta.version,
         "cluster.id": meta.cluster_id,
@@ -245,16 +245,16 @@ def encode_meta_properties(meta: MetaProperties, written_ms: int) -> bytes:
 
 
 def decode_meta_properties(data: Buffer) -> MetaProperties:
-    """What ``meta.properties`` says; keys that are not known are passed over.
+    """The content of ``meta.properties``; ignores unknown keys.
 
-    Raises CorruptCheckpointError for a line that is no ``key=value`` and for a version above 1 or missing.
+    Raises CorruptCheckpointError for a line that is not ``key=value``, and for a version above 1 or a missing one.
     """
     values: dict[str, str] = {}
     for at, line in enumerate(_lines(data), start=1):
         if line.strip() and not line.lstrip().startswith(("#", "!")):
             key, equals, value = line.partition("=")
             if not equals:
-                raise CorruptCheckpointError(f"line {at}: key=value is expected: {line!r}")
+                raise CorruptCheckpointError(f"line {at}: expected key=value: {line!r}")
             values[key.strip()] = re.sub(r"\\(.)", r"\1", value.strip())
     version = values.get("version", "")
     if version not in ("0", "1"):

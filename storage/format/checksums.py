@@ -1,4 +1,4 @@
-"""The checksums of Kafka's files: CRC-32C since magic 2, CRC-32 of the messages before (spec 1.1, 2)."""
+"""The checksums of Kafka's files: CRC-32C from magic 2 on, CRC-32 for older messages."""
 
 from __future__ import annotations
 

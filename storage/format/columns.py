@@ -1,7 +1,7 @@
-"""Records of many batches into one table: what the decoders of all magics share.
+"""Records of many batches in one table: shared by the decoders of all magics.
 
-A decoder names parts: a source of bytes and the batches (or messages) in it. The parts may be of any magic and in any
-number of sources, as each decompressed batch is one; all end up in one :class:`Records`, in the order they were added.
+A decoder lists parts: a source of bytes and the batches (or messages) in it. Parts may have any magic and any number of
+sources, since each decompressed batch is one. All end up in one :class:`Records`, in the order they were added.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from pyspark_commitlog.storage.kernels import frozen, memory
 from pyspark_commitlog.storage.kernels import records as kernel
 
 ALL_COLUMNS = ("key", "value", "headers")
-RECORD_BYTES_MIN = 7  # a record of magic 2 with nothing in it
-MESSAGE_BYTES_MIN = 14  # a message of magic 0 with nothing in it
-SAMPLED_BATCHES = 16  # tell how large keys and values are
-SPARE = 1 / 16  # of what they tell, and beyond it
+RECORD_BYTES_MIN = 7  # of magic 2, without key, value and headers
+MESSAGE_BYTES_MIN = 14  # of magic 0, without key and value
+SAMPLED_BATCHES = 16  # used to estimate the size of keys and values
+SPARE = 1 / 16  # allocated on top of that estimate
 
 
 class Part(NamedTuple):
-    """Batches of magic 2, or legacy messages, that lie in one source."""
+    """Batches of magic 2, or legacy messages, in one source."""
 
     source: Bytes
-    table: Int64s  # as kernels.records.fill or fill_messages wants it
+    table: Int64s  # in the layout that kernels.records.fill or fill_messages expects
     is_legacy: bool
-    positions: Int64s  # shape (rows of table,): of the batch each row is part of, for errors
+    positions: Int64s  # shape (rows of table,): position of the batch that each row is part of, for errors
 
 
 def describe(reason: int, record: int) -> str:
-    """A kernel's reason as a sentence about a record."""
+    """A kernel's stop reason as a sentence about a record."""
     reasons = {
-        kernel.RECORD_CUT: "the records end before it does",
+        kernel.RECORD_CUT: "the batch ends before the record does",
         kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
-        kernel.BAD_LENGTH: "its length cannot be right",
+        kernel.BAD_LENGTH: "its length is invalid",
         kernel.BAD_STRUCTURE: "one of its fields reaches beyond its end",
         kernel.NOT_CONSUMED: "it is longer than its fields",
-        kernel.BAD_HEADER_COUNT: "its header count cannot be right",
-        kernel.NULL_HEADER_KEY: "a header of it has no key",
-        kernel.TRAILING_BYTES: "bytes are left behind the records that the header counts",
-        kernel.NESTED: "a compressed message inside a compressed one",
+        kernel.BAD_HEADER_COUNT: "its header count is invalid",
+        kernel.NULL_HEADER_KEY: "one of its headers has no key",
+        kernel.TRAILING_BYTES: "more bytes follow the last record that the batch header counts",
+        kernel.NESTED: "it is a compressed message inside a compressed message",
     }
     return f"record {record} does not decode: {reasons[reason]}"
 
@@ -56,12 +56,12 @@ def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
         found = _filled(parts, columns, key_bytes, value_bytes)
         if found is not None:
             return found
-    raise AssertionError("keys and values take more bytes than were measured")
+    raise AssertionError("keys and values take more bytes than measured")
 
 
 def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_bytes: int) -> Records | None:
-    """As :func:`fill`; None where keys or values take more bytes than these. Those of legacy messages must not."""
-    rows = sum(_rows_at_most(part) for part in parts) + 1  # the one that does not decode may have begun its row
+    """As :func:`fill`; None if keys or values exceed these sizes, which those of legacy messages must never do."""
+    rows = sum(_rows_at_most(part) for part in parts) + 1  # a record that fails to decode may have begun its row
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     bits = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
     state[kernel.WANTED] = sum(bits[column] for column in columns)
@@ -81,10 +81,10 @@ def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_b
 
 
 def _rooms(parts: list[Part]) -> Iterator[tuple[int, int]]:
-    """Bytes for keys and for values to try: by some of the batches, and only if those were too few by all of them.
+    """Pairs of (key bytes, value bytes) to try: an estimate from some batches, then the exact size from all of them.
 
-    To measure all takes a quarter of the time of decoding. Much more than enough would take longer still: large arrays
-    come fresh from the system, page fault by page fault.
+    Measuring all batches takes a quarter of the decoding time. Allocating far too much would take even longer, because
+    the system supplies large arrays page fault by page fault.
     """
     batches = sum(len(part.table) for part in parts)
     if batches >= 2 * SAMPLED_BATCHES and not any(part.is_legacy for part in parts):
@@ -104,14 +104,14 @@ def _record_bytes(parts: list[Part]) -> int:
 
 
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
-    """The columns' offsets have 32 bits: a run that holds more must be decoded in smaller ones."""
+    """Refuse what does not fit the 32-bit offsets of a column; the caller must decode fewer batches at once."""
     if max(sizes.values()) > INT32_MAX:
         told = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
         raise InvalidRecordError(f"{told} at once: decode fewer batches", position=int(parts[0].positions[0]))
 
 
 def _string_bytes(parts: list[Part]) -> tuple[int, int]:
-    """Bytes of keys and of values, at most."""
+    """Upper bounds for the bytes of all keys and of all values."""
     keys = values = 0
     for part in parts:
         if part.is_legacy:
@@ -123,7 +123,7 @@ def _string_bytes(parts: list[Part]) -> tuple[int, int]:
 
 
 def _rows_at_most(part: Part) -> int:
-    """A count in a header must not reserve memory that its bytes cannot fill."""
+    """The most rows that the part can hold: a header's count must not reserve memory that its bytes cannot fill."""
     if part.is_legacy:
         return len(part.table)
     room = (part.table[:, kernel.STOP] - part.table[:, kernel.START]) // RECORD_BYTES_MIN

@@ -1,11 +1,11 @@
-"""Codecs behind one pair of functions (spec 3).
+"""Compression codecs behind one pair of functions.
 
-What is compressed is the records of one batch, or the message set inside a legacy wrapper: one stream a batch. The
-bytes need not be Kafka's, only readable by Kafka: so here frames are written by the libraries, with Kafka's options.
+One stream per batch holds the compressed records, or the message set of a legacy wrapper. The bytes need not equal
+Kafka's as long as Kafka can read them: libraries write the frames, with Kafka's options.
 
-Reading bounds memory before it believes a header: each codec's framing is walked first, and what its blocks can hold at
-most is compared with the limit. A stream that cannot be right is an ``InvalidRecordError`` without a position; the
-format module that knows the batch adds it.
+To bound memory, reading does not trust a header: it first walks the codec's framing and compares the most that the
+blocks can hold with the limit. An invalid stream raises ``InvalidRecordError`` without a position; the format module
+that knows the batch adds it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import streams
 
-_libraries = threading.local()  # (de)compressor objects: costly to make, and not to be shared between threads
+_libraries = threading.local()  # (de)compressor objects: expensive to create, and not shareable between threads
 
 
 class Levels(NamedTuple):
-    """The levels a codec takes, as Kafka's ``compression.*.level`` bounds them."""
+    """The levels that a codec accepts, with the bounds of Kafka's ``compression.*.level``."""
 
     lowest: int
     highest: int
@@ -54,19 +54,19 @@ def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int 
 
 
 def compressor(codec: Codec, level: int | None = None, *, magic: int = 2) -> Callable[[memoryview], bytes]:
-    """What makes bytes a stream of ``codec``, for many of them; raises as :func:`compress`. There is none of NONE."""
+    """A reusable function that compresses bytes to a ``codec`` stream; raises as :func:`compress`. Not for NONE."""
     if codec == Codec.ZSTD and magic < 2:
         raise UnsupportedCompressionTypeError(f"zstd needs message format 2, not {magic}")
     return partial(_COMPRESSORS[codec], level=checked_level(codec, level), magic=magic)
 
 
 def checked_level(codec: Codec, level: int | None) -> int:
-    """The level to use, Kafka's default for None; refuses one that the codec does not have."""
+    """The level to use: Kafka's default for None. Raises for a level that the codec does not have."""
     known = LEVELS.get(codec)
     if level is None:
         return 0 if known is None else known.default
     if known is None:
-        raise UnsupportedCompressionTypeError(f"{codec.name.lower()} has no levels, but level {level} was asked for")
+        raise UnsupportedCompressionTypeError(f"{codec.name.lower()} has no levels, but level {level} was given")
     if level != known.default and not known.lowest <= level <= known.highest:
         bounds = f"{known.lowest} to {known.highest}"
         raise UnsupportedCompressionTypeError(f"{codec.name.lower()} level {level} is outside {bounds}")
@@ -74,19 +74,20 @@ def checked_level(codec: Codec, level: int | None) -> int:
 
 
 def decompress(codec: int, data: Bytes, *, magic: int = 2, limit: int = DECOMPRESSED_BYTES_MAX) -> Bytes:
-    """What the stream ``data`` holds, at most ``limit`` bytes.
+    """The content of the stream ``data``, at most ``limit`` bytes.
 
-    Raises ``InvalidRecordError`` for an unknown codec, a stream that is cut or damaged, or one that holds more.
+    Raises ``InvalidRecordError`` for an unknown codec, and for a stream that is cut off, damaged or exceeds the limit.
     """
     if codec not in _DECOMPRESSORS or (codec == Codec.ZSTD and magic < 2):
-        raise InvalidRecordError(f"compression type {codec} is not known in message format {magic}")
+        raise InvalidRecordError(f"unknown compression type {codec} in message format {magic}")
     return _DECOMPRESSORS[Codec(codec)](np.ascontiguousarray(data), limit, magic)
 
 
 def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
-    """Write what a stream that :func:`streams.measure` knows holds to ``target``; how many bytes that is.
+    """Decompress a stream of a kind that :func:`streams.measure` measures into ``target``. Returns the bytes written.
 
-    ``target`` has the room measured. OTHER where the stream does not decompress: :func:`decompress` says why.
+    ``target`` must have the measured size. Returns OTHER if the stream does not decompress: :func:`decompress` then
+    raises the reason.
     """
     try:
         if codec == streams.LZ4:
@@ -106,12 +107,12 @@ def _refuse(codec: str, why: object) -> NoReturn:
 
 def _too_large(codec: str, limit: int) -> NoReturn:
     raise InvalidRecordError(
-        f"{codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if the log is to be "
-        "trusted (control batches have a limit of their own)"
+        f"{codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if you trust the log "
+        "(control batches have a limit of their own)"
     )
 
 
-# gzip: one member, no name, no time. Further members are read, anything else behind a member is not looked at.
+# gzip: one member, no name, no time. Reading accepts further members and ignores anything else after a member.
 
 _GZIP = 31  # zlib's window bits for a gzip member
 _GZIP_START = b"\x1f\x8b\x08"
@@ -141,13 +142,13 @@ def _gunzip(data: Bytes, limit: int, _magic: int) -> Bytes:
     return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
 
 
-# snappy: xerial's framing, blocks of 32 KiB; read also as one bare block, which librdkafka writes (spec 3.2).
+# snappy: xerial's framing, blocks of 32 KiB; also reads one bare block, as librdkafka writes it.
 
 _XERIAL = struct.Struct(">8sii")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_MAGIC_HEAD = struct.unpack(">i", _XERIAL_MAGIC[:4])[0]
 _SNAPPY_BLOCK = 32768
-_SNAPPY_GROWTH = 22  # a copy of 64 bytes takes 3: no block grows more, whatever its preamble says
+_SNAPPY_GROWTH = 22  # a copy of 64 bytes takes 3, so no block grows more, whatever its preamble states
 
 
 def _snap(data: memoryview, level: int, magic: int) -> bytes:
@@ -166,7 +167,7 @@ def _unsnap(data: Bytes, limit: int, _magic: int) -> Bytes:
         _refuse("snappy", error)
     for block, size in zip(blocks, sizes, strict=True):
         if size > _SNAPPY_GROWTH * len(block) + 64:
-            _refuse("snappy", f"a block of {len(block)} bytes says that it holds {size}")
+            _refuse("snappy", f"a block of {len(block)} bytes states a content of {size} bytes")
     if sum(sizes) > limit:
         _too_large("snappy", limit)
     whole = np.empty(sum(sizes), dtype=np.uint8)
@@ -177,7 +178,7 @@ def _unsnap(data: Bytes, limit: int, _magic: int) -> Bytes:
         except cramjam.DecompressionError as error:
             _refuse("snappy", error)
         if written != size:
-            _refuse("snappy", f"a block says that it holds {size} bytes and holds {written}")
+            _refuse("snappy", f"a block states a content of {size} bytes and holds {written}")
         at += size
     return whole
 
@@ -193,17 +194,17 @@ def _snappy_blocks(data: Bytes) -> list[Bytes]:
             at += _XERIAL.size
             continue
         if size < 0 or at + 4 + size > len(data):
-            _refuse("snappy", f"at byte {at} a block of {size} bytes begins, {len(data) - at - 4} are left")
+            _refuse("snappy", f"at byte {at} a block of {size} bytes begins, but {len(data) - at - 4} remain")
         blocks.append(data[at + 4 : at + 4 + size])
         at += 4 + size
     return blocks
 
 
-# lz4: one frame of independent 64 KiB blocks without checksums (spec 3.3).
+# lz4: one frame of independent 64 KiB blocks without checksums.
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_FAST = 9  # Kafka's default level stands for the fast compressor; the others are levels of the high one
-_LZ4_RAW = 0x80000000  # of a block size: the block is not compressed
+_LZ4_FAST = 9  # Kafka's default level means the fast compressor; the others are levels of the high compressor
+_LZ4_RAW = 0x80000000  # flag in a block size: the block is not compressed
 _LZ4_GROWTH = 255
 
 
@@ -223,14 +224,14 @@ def _lz4(data: memoryview, level: int, magic: int) -> bytes:
 def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
     head = data[:15].tobytes()
     if len(head) < 7 or head[:4] != _LZ4_MAGIC:
-        _refuse("lz4", "it does not begin as a frame does")
+        _refuse("lz4", "it does not begin with a frame header")
     if not head[4] & 0x20:
-        _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not take")
+        _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not accept")
     if head[4] & 0x03:
-        _refuse("lz4", "it has a dictionary or a reserved bit, which Kafka's readers do not take")
+        _refuse("lz4", "it has a dictionary or a reserved bit, which Kafka's readers do not accept")
     header_size = 15 if head[4] & 0x08 else 7
     stop, capacity = _measure_lz4(data, header_size, bool(head[4] & 0x10), _LZ4_BLOCK_SIZES.get(head[5] & 0x70, 0))
-    if magic == 0:  # magic 0 was written with a wrong header checksum and is read with any (spec 3.3)
+    if magic == 0:  # writers of magic 0 stored a wrong header checksum, so any is accepted
         right = np.frombuffer(bytes([header_checksum(head[4 : header_size - 1])]), dtype=np.uint8)
         data = np.concatenate((data[: header_size - 1], right, data[header_size:]))
     try:
@@ -249,7 +250,7 @@ _LZ4_BLOCK_SIZES = {0x40: 2**16, 0x50: 2**18, 0x60: 2**20, 0x70: 2**22}
 
 
 def _measure_lz4(data: Bytes, at: int, block_checksums: bool, block_size: int) -> tuple[int, int]:
-    """Where the frame ends, and the most bytes its blocks can hold."""
+    """The end of the frame, and the most bytes that its blocks can hold."""
     raw, capacity = memoryview(data), 0
     while at + 4 <= len(raw):
         size = int.from_bytes(raw[at : at + 4], "little")
@@ -278,7 +279,7 @@ def header_checksum(descriptor: bytes) -> int:
     return (hashed ^ hashed >> 16) >> 8 & 0xFF
 
 
-# zstd: one frame; several, and skippable ones, are read.
+# zstd: writes one frame; reads several, and skips skippable ones.
 
 _ZSTD_SKIPPABLE = 0x184D2A50  # to ...5F
 _ZSTD_BLOCK = 2**17
@@ -294,11 +295,11 @@ def _zstd(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """Of a level; the default one as Kafka's streams have it, with a table of short matches that a cache holds.
+    """A compressor for a level; for the default one as Kafka's streams, but with a short-match table that fits a cache.
 
-    Kafka does not tell the library how large a batch is, so its level 3 is that of large inputs whatever the batch. Its
-    table of short matches takes 256 KiB and misses the cache at every byte; with 16 KiB it takes 0.80 to 0.95 of the
-    time, for 0.99 to 1.01 of the bytes (words, source code, JSON and CSV, in batches of 16 and of 256 KiB).
+    Kafka does not pass the batch size to the library, so its level 3 uses parameters for large inputs with every batch.
+    Their table of short matches takes 256 KiB and misses the cache at every byte. With 16 KiB, compression takes 0.80
+    to 0.95 of the time for 0.99 to 1.01 of the bytes (words, source code, JSON and CSV, in batches of 16 and 256 KiB).
     """
     if level != LEVELS[Codec.ZSTD].default:
         return zstandard.ZstdCompressor(level=level)
@@ -331,7 +332,7 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
-    """Where the frame at ``at`` ends and the most bytes its blocks can hold; -1 bytes for a skippable frame."""
+    """The end of the frame at ``at`` and the most bytes that its blocks can hold; -1 bytes for a skippable frame."""
     if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
         return _whole(raw, at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little")), -1
     frame = zstandard.get_frame_parameters(raw[at:])
@@ -345,14 +346,14 @@ def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
     if frame.content_size in (zstandard.CONTENTSIZE_UNKNOWN, -1):
         return stop, capacity
     if frame.content_size > capacity:
-        _refuse("zstd", f"its header says {frame.content_size} bytes, its blocks hold at most {capacity}")
-    if frame.content_size > limit:  # the library reserves what the header says, whatever it is allowed to write
+        _refuse("zstd", f"its header states {frame.content_size} bytes, its blocks hold at most {capacity}")
+    if frame.content_size > limit:  # the library allocates what the header states, whatever its output limit
         _too_large("zstd", limit)
     return stop, frame.content_size
 
 
 def _whole(raw: memoryview, stop: int) -> int:
-    """``stop``, which must not lie behind the end."""
+    """Return ``stop``, which must not lie after the end."""
     if stop > len(raw):
         _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
     return stop

@@ -1,4 +1,4 @@
-"""Control records: the markers that end transactions, and KRaft's own (spec 1.6; Kafka's ControlRecordType)."""
+"""Control records: the markers that end transactions, and KRaft's own (Kafka's ControlRecordType)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, 
 
 KEY_BYTES_MIN = 4  # version i16, type i16
 MARKER_VALUE_BYTES_MIN = 6  # version i16, coordinator epoch i32
-CONTROL_BYTES_MAX = 2**20  # that a control batch may decompress to; Kafka never compresses one
+CONTROL_BYTES_MAX = 2**20  # limit for decompressing a control batch; Kafka never compresses one
 
 
 class ControlType(IntEnum):
-    """What a control record is; a number that is not listed counts as UNKNOWN and means nothing."""
+    """The kind of a control record; a number that is not listed counts as UNKNOWN and is ignored."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -40,22 +40,22 @@ class MarkerRecord(NamedTuple):
 
 
 def parse_key(key: bytes | None) -> ControlType:
-    """The type in a control record's key; InvalidRecordError for one that is null, too short, or of version < 0."""
+    """The type in a control record's key. Raises InvalidRecordError if it is null, too short, or of version < 0."""
     if key is None or len(key) < KEY_BYTES_MIN:
-        raise InvalidRecordError(f"a control record key of {len(key or b'')} bytes, {KEY_BYTES_MIN} are needed")
+        raise InvalidRecordError(f"control record key of {len(key or b'')} bytes, needs at least {KEY_BYTES_MIN}")
     version, kind = (int.from_bytes(key[at : at + 2], "big", signed=True) for at in (0, 2))
     if version < 0:
-        raise InvalidRecordError(f"a control record key of version {version}")
+        raise InvalidRecordError(f"control record key of version {version}")
     return ControlType(kind) if kind in ControlType.__members__.values() else ControlType.UNKNOWN
 
 
 def parse_marker_value(value: bytes | None) -> int:
     """The coordinator epoch in a marker's value; a newer version is read as 0. Raises InvalidRecordError."""
     if value is None or len(value) < MARKER_VALUE_BYTES_MIN:
-        raise InvalidRecordError(f"a marker value of {len(value or b'')} bytes, {MARKER_VALUE_BYTES_MIN} are needed")
+        raise InvalidRecordError(f"marker value of {len(value or b'')} bytes, needs at least {MARKER_VALUE_BYTES_MIN}")
     version = int.from_bytes(value[:2], "big", signed=True)
     if version < 0:
-        raise InvalidRecordError(f"a marker value of version {version}")
+        raise InvalidRecordError(f"marker value of version {version}")
     return int.from_bytes(value[2:6], "big", signed=True)
 
 
@@ -66,16 +66,16 @@ def parse(key: bytes | None, value: bytes | None) -> tuple[ControlType, int | No
 
 
 def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
-    """The marker in one control batch, as :func:`read_markers` tells."""
+    """The marker in one control batch, as from :func:`read_markers`."""
     return read_markers(buffer, headers)[0]
 
 
 def read_markers(buffer: Bytes, headers: BatchHeaders) -> list[MarkerRecord | None]:
     """The marker in each of some control batches; None for an empty one and for control records of another kind.
 
-    Raises InvalidRecordError, with the batch's position, where one does not parse, not always the first such one.
+    Raises InvalidRecordError, with its position, for a batch that does not parse, not always the first such batch.
     """
-    if len(headers) > 1 and (headers.codec != Codec.NONE).any():  # so that no more is decompressed at a time
+    if len(headers) > 1 and (headers.codec != Codec.NONE).any():  # bounds how much is decompressed at a time
         return [read_marker(buffer, headers[row : row + 1]) for row in range(len(headers))]
     records = fill(v2.parts(buffer, headers, CONTROL_BYTES_MAX), ("key", "value"))
     assert records.keys is not None
@@ -108,7 +108,7 @@ def end_transaction_marker(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> Bytes:
-    """The batch of 78 bytes that ends a transaction."""
+    """The 78-byte batch that ends a transaction."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
     record = Records(
         offsets=np.array([offset], dtype=np.int64),

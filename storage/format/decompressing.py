@@ -1,4 +1,4 @@
-"""Compressed batches of magic 2 in parts: small ones joined, as a part costs as much as a thousand records in it."""
+"""Decompresses batches of magic 2 into parts; small batches share one, since a part costs as much as 1,000 records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import frozen, streams
 from pyspark_commitlog.storage.kernels import records as reading
 
-_JOINED_BYTES = 2**17  # of decompressed batches: half of what one of the caches next to a core holds
+_JOINED_BYTES = 2**17  # of decompressed batches: half the size of a per-core cache
 
 
 def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
-    """The batches of a part, each a stream of its codec that holds at most ``limit`` bytes. Their table is changed.
+    """Decompresses the batches of a part, each to at most ``limit`` bytes. Changes the table of ``batches``.
 
     Raises InvalidRecordError with the position of a batch that does not decompress.
     """
@@ -37,20 +37,20 @@ def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
 
 
 class _Joining:
-    """Parts in the making: batches are added in their order."""
+    """Parts under construction; batches are added in order."""
 
     def __init__(self, batches: Part) -> None:
         self._batches = batches
         self._found: list[Part] = []
         self._target = np.empty(0, dtype=np.uint8)
         self._view = memoryview(self._target)
-        self._first = 0  # row of the first batch of the part
-        self._at = 0  # where the next one goes
+        self._first = 0  # row of the part's first batch
+        self._at = 0  # write position in the target
         self._stops: list[int] = []
         self._decompressed_bytes = 0
 
     def add_stream(self, codec: int, data: memoryview, room: int) -> bool:
-        """False where it does not decompress; nothing is added then."""
+        """Decompress a batch into the current part; returns False, and adds nothing, if that fails."""
         self._make_room(room)
         size = decompress_into(codec, data, self._view[self._at : self._at + room])
         if size == streams.OTHER:
@@ -96,5 +96,5 @@ class _Joining:
     def _check_total(self, last: int) -> None:
         self._decompressed_bytes += self._at
         if self._decompressed_bytes > INT32_MAX:
-            told = f"more than {INT32_MAX} bytes of records up to here: decode fewer batches at once"
+            told = f"more than {INT32_MAX} bytes of records up to this batch: decode fewer batches at once"
             raise InvalidRecordError(told, position=int(self._batches.positions[last - 1]))

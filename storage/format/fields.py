@@ -1,6 +1,6 @@
-"""What all message formats share: where length and magic lie, the attribute bits, the values that mean "none".
+"""Common to all message formats: the positions of length and magic, the attribute bits, and the "none" values.
 
-Nothing in here may change: these are facts of Kafka's files (spec 1.1, 1.2, 2.1).
+Nothing in this module may change: these are facts of Kafka's files.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ LOG_OVERHEAD = 12  # offset and length
 MAGIC_AT = 16  # i8
 HEADER_UP_TO_MAGIC = 17
 
-# Attribute bits (spec 1.2). Legacy formats know the codec and, from magic 1 on, the timestamp type.
+# Attribute bits. Legacy formats have the codec and, from magic 1 on, the timestamp type.
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
-# "None", as the fields say it.
+# How the fields encode "none".
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -41,7 +41,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """What a record's timestamp says; the numbers are those of Spark's ``timestampType`` column."""
+    """The meaning of a record's timestamp; the numbers are those of Spark's ``timestampType`` column."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0

@@ -1,8 +1,8 @@
-"""Records of groups of the newer protocols in ``__consumer_offsets``: consumer (KIP-848), share, streams.
+"""Records of the newer group protocols in ``__consumer_offsets``: consumer (KIP-848), share, streams.
 
-A group is several records: one of the group itself, and some of each member. Their kinds are the ``apiKey`` of Kafka's
-schemas (``format.messages``). Values are decoded when they are asked for: one that a later release wrote hides its
-group, and no committed offset.
+A group consists of several records: one for the group itself and some for each member. Their kinds are the ``apiKey``
+of Kafka's schemas (``format.messages``). Values are decoded only on request, so one that a later release wrote hides
+its group, but no committed offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGES = Messages("groups")
 
 
 class Kind(IntEnum):
-    """What a record says, as far as it is read here; further kinds are kept as they are."""
+    """Kinds of records that this module reads; others are kept as they are."""
 
     CONSUMER_GROUP = 3
     CONSUMER_PARTITIONS = 4
@@ -39,16 +39,16 @@ class Kind(IntEnum):
     STREAMS_TOPOLOGY = 23
 
 
-# A coordinator that loads tombstones expects them so: what depends on another record goes before that.
+# A coordinator that loads tombstones expects this order: a record is deleted before the record it depends on.
 TOMBSTONE_ORDER = (8, 7, 5, 16, 6, 4, 3, 14, 13, 10, 12, 15, 9, 11, 22, 21, 19, 20, 23, 17)
 
 
 class GroupRecordKey(NamedTuple):
-    """Names a record of a group."""
+    """The key of a record of a group."""
 
     kind: int
     group: str
-    name: str | None = None  # of a member, or a regular expression; None: of the group itself
+    name: str | None = None  # of a member, or a regular expression; None: the record is the group's own
 
     def encode(self) -> bytes:
         writer = Writer()
@@ -60,7 +60,7 @@ class GroupRecordKey(NamedTuple):
 
 
 def decode_record_key(data: Buffer) -> GroupRecordKey | None:
-    """The key of such a record; None for offsets, classic groups, and the kinds of later releases."""
+    """The key of a group's record; None for offsets, classic groups, and the kinds of later releases."""
     found = MESSAGES.key(data)
     if found is None or found[0] < Kind.CONSUMER_GROUP:
         return None
@@ -69,5 +69,5 @@ def decode_record_key(data: Buffer) -> GroupRecordKey | None:
 
 
 def decode_record(kind: int, data: Buffer) -> dict[str, Any]:
-    """The fields of such a record's value, by Kafka's names. Raises InvalidRecordError."""
+    """The fields of a group record's value, by Kafka's names. Raises InvalidRecordError."""
     return MESSAGES.value(kind, data).fields

@@ -1,7 +1,7 @@
-"""Entries of ``.index``, ``.timeindex`` and ``.txnindex`` (spec 5.2 to 5.4).
+"""Entries of ``.index``, ``.timeindex`` and ``.txnindex``.
 
-The files hold nothing but entries, sorted, without a header or a checksum. Decoded arrays are in native byte order;
-encoded ones are what lies on the disk.
+The files hold nothing but sorted entries, without a header or a checksum. Decoded arrays are in native byte order;
+encoded ones have the byte order of the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ assert OFFSET_ENTRY.itemsize == 8
 
 TIME_ENTRY = np.dtype(
     [  #                            byte  meaning
-        ("timestamp", ">i8"),  #       0   ms: no record up to the offset is younger
+        ("timestamp", ">i8"),  #       0   ms: no record up to the offset has a later one
         ("relative_offset", ">i4"),  # 8   last offset of the first batch that reached the timestamp, above the base
     ]
 )
@@ -38,7 +38,7 @@ TXN_ENTRY = np.dtype(
         ("producer_id", ">i8"),  #        2
         ("first_offset", ">i8"),  #      10  first data record of the transaction
         ("last_offset", ">i8"),  #       18  the ABORT marker
-        ("last_stable_offset", ">i8"),  # 26  when the marker was appended
+        ("last_stable_offset", ">i8"),  # 26  last stable offset when the marker was appended
     ]
 )
 assert TXN_ENTRY.itemsize == 34
@@ -48,7 +48,7 @@ TXN_VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class AbortedTxn:
-    """An aborted transaction, as an entry of a ``.txnindex`` names it."""
+    """An aborted transaction, as recorded in a ``.txnindex``."""
 
     producer_id: int
     first_offset: int
@@ -68,13 +68,13 @@ def encode_offset_entries(base_offset: int, offsets: Int64s, positions: Int64s) 
 
 
 def decode_offset_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:
-    """(offsets, positions), each of shape (n,), native int64; bytes behind the last whole entry are left out."""
+    """(offsets, positions), each of shape (n,), native int64; ignores bytes after the last whole entry."""
     entries = np.frombuffer(data, dtype=OFFSET_ENTRY, count=len(data) // OFFSET_ENTRY.itemsize)
     return entries["relative_offset"].astype(np.int64) + base_offset, entries["position"].astype(np.int64)
 
 
 def encode_time_entries(base_offset: int, timestamps: Int64s, offsets: Int64s) -> bytes:
-    """Entries that say: up to ``offsets``, no record is younger than ``timestamps`` (ms); both of shape (n,)."""
+    """Entries stating that no record up to ``offsets`` is later than ``timestamps`` (ms); both of shape (n,)."""
     entries = np.empty(len(offsets), dtype=TIME_ENTRY)
     entries["timestamp"] = timestamps
     entries["relative_offset"] = offsets - base_offset
@@ -82,7 +82,7 @@ def encode_time_entries(base_offset: int, timestamps: Int64s, offsets: Int64s) -
 
 
 def decode_time_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:
-    """(timestamps, offsets), each of shape (n,), native int64; bytes behind the last whole entry are left out."""
+    """(timestamps, offsets), each of shape (n,), native int64; ignores bytes after the last whole entry."""
     entries = np.frombuffer(data, dtype=TIME_ENTRY, count=len(data) // TIME_ENTRY.itemsize)
     return entries["timestamp"].astype(np.int64), entries["relative_offset"].astype(np.int64) + base_offset
 
@@ -94,9 +94,9 @@ def encode_aborted(transactions: list[AbortedTxn]) -> bytes:
 
 
 def decode_aborted(data: Buffer) -> list[AbortedTxn]:
-    """The entries of a ``.txnindex``; a partial one at the end, which a crash may leave, is left out.
+    """The entries of a ``.txnindex``; ignores a partial entry at the end, which a crash may leave.
 
-    Raises CorruptIndexError, with the position, at an entry of a version this engine does not know.
+    Raises CorruptIndexError, with the position, for an entry of an unknown version.
     """
     entries = np.frombuffer(data, dtype=TXN_ENTRY, count=len(data) // TXN_ENTRY.itemsize)
     unknown = np.flatnonzero(entries["version"] != TXN_VERSION)
@@ -108,5 +108,5 @@ def decode_aborted(data: Buffer) -> list[AbortedTxn]:
 
 
 def fits(base_offset: int, offset: int) -> bool:
-    """Whether a segment with ``base_offset`` can hold ``offset``: at most 2^31 - 1 above it, and not below it."""
+    """Whether a segment with ``base_offset`` can hold ``offset``: it is 0 to 2^31 - 1 above the base."""
     return 0 <= offset - base_offset <= INT32_MAX

@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets`` and ``__transaction_state`` (spec 14.2, 14.6).
+"""Records of ``__consumer_offsets`` and ``__transaction_state``.
 
-A key and a value begin with a version of their own; a null value is a tombstone: what the key names is gone. Each kind
-is a dataclass with the names of Kafka's schema, and a table of its fields in the order of the bytes.
+Key and value each begin with a version of their own; a null value is a tombstone, which deletes the key. Each kind is a
+dataclass with the names of Kafka's schema, and a table of its fields in the order of the bytes.
 
 Malformed bytes raise InvalidRecordError with the position in the key or value; the caller knows the record.
 """
@@ -30,14 +30,14 @@ from pyspark_commitlog.storage.format.schema import (
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-CONSUMER = "consumer"  # the protocol type of groups whose assignments are partitions
-GROUP_METADATA = "GroupMetadataValue"  # the message of a group of the classic protocol
+CONSUMER = "consumer"  # the protocol type of groups that assign partitions
+GROUP_METADATA = "GroupMetadataValue"  # the message that describes a group of the classic protocol
 
 FROM_1, FROM_2, FROM_3 = (range(first, 100) for first in (1, 2, 3))  # versions that have a field
 
 
 def partition_for(name: str, partitions: int) -> int:
-    """The partition that holds a group or a transactional id."""
+    """The number of the partition that holds a group or a transactional id."""
     return positive_hash(name) % partitions
 
 
@@ -56,7 +56,7 @@ def positive_hash(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """Names the offset of a group in a partition."""
+    """The key of a group's committed offset in a partition."""
 
     group: str
     topic: str
@@ -83,13 +83,13 @@ class OffsetCommitValue:
         return value
 
     def encode(self) -> bytes:
-        """Version 3, or 1 where an expiry was asked for, as Kafka does."""
+        """Version 3, or as in Kafka version 1 if the offset has an expiry time."""
         return _OFFSET_COMMIT_VALUE.encode(3 if self.expire_timestamp == NO_TIMESTAMP else 1, self)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """Names a group."""
+    """The key of a group."""
 
     group: str
 
@@ -99,7 +99,7 @@ class GroupMetadataKey:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """A member of a group; subscription and assignment are bytes of the consumers' own protocol."""
+    """A member of a group; subscription and assignment are bytes of the clients' own protocol."""
 
     member_id: str
     client_id: str
@@ -187,7 +187,7 @@ _KEYS_OF_GROUPS = {0: _OFFSET_COMMIT_KEY, 1: _OFFSET_COMMIT_KEY, 2: _GROUP_METAD
 
 
 def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
-    """The key of a record in ``__consumer_offsets``; None for the kinds of newer protocols, to be passed over."""
+    """The key of a record in ``__consumer_offsets``; None for the kinds of newer protocols, which are skipped."""
     schema = _KEYS_OF_GROUPS.get(Reader(data, flexible=False).fixed("h"))
     key: OffsetCommitKey | GroupMetadataKey | None = None if schema is None else schema.decode(data)
     return key
@@ -197,7 +197,7 @@ def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 class TransactionState(IntEnum):
-    """Where a transactional id stands; the numbers are those in the file."""
+    """The state of a transactional id; the numbers are those in the file."""
 
     EMPTY = 0
     ONGOING = 1
@@ -215,7 +215,7 @@ class _State(NamedTuple):
         try:
             return TransactionState(number)
         except ValueError:
-            raise reader.bad(f"transaction state {number}, up to {max(TransactionState)} is known") from None
+            raise reader.bad(f"unknown transaction state {number}, the last known is {max(TransactionState)}") from None
 
     def write(self, writer: Writer, version: int, value: TransactionState) -> None:
         writer.fixed("b", value)
@@ -223,7 +223,7 @@ class _State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogKey:
-    """Names a transactional id."""
+    """The key of a transactional id."""
 
     transactional_id: str
 
@@ -241,13 +241,13 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """What the coordinator knows of a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     producer_id: int
     producer_epoch: int
     transaction_timeout_ms: int
     transaction_status: TransactionState
-    transaction_partitions: tuple[TopicPartitions, ...] | None  # None where Empty
+    transaction_partitions: tuple[TopicPartitions, ...] | None  # None in state EMPTY
     transaction_last_update_timestamp_ms: int
     transaction_start_timestamp_ms: int = NO_TIMESTAMP
     previous_producer_id: int = field(default=NO_PRODUCER_ID, kw_only=True)  # this and below: version 1
@@ -261,7 +261,7 @@ class TransactionLogValue:
         return value
 
     def encode(self) -> bytes:
-        """Version 0: what only version 1 can say is left out."""
+        """Version 0; omits the fields that only version 1 has."""
         return _TRANSACTION_LOG_VALUE.encode(0, self)
 
 
@@ -289,30 +289,30 @@ _TRANSACTION_LOG_VALUE = Schema(
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """The key of a record in ``__transaction_state``; None for a kind that is not known, to be passed over."""
+    """The key of a record in ``__transaction_state``; None for an unknown kind, which is skipped."""
     if Reader(data, flexible=False).fixed("h") not in _TRANSACTION_LOG_KEY.versions:
         return None
     key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)
     return key
 
 
-# --- the consumers' own protocol (14.3), in what a group's record says of its members
+# --- the consumers' own protocol (ConsumerProtocol), inside the members of a group's record
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """``ConsumerProtocolAssignment``: what a member was given to read."""
+    """``ConsumerProtocolAssignment``: the partitions assigned to a member."""
 
     assigned_partitions: tuple[TopicPartitions, ...] = ()
 
 
 _ASSIGNMENT = Schema(
     Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)),
-    range(2**15),  # newer ones begin alike, and are read as far as they are known, as Kafka's clients do
+    range(2**15),  # newer versions begin alike; like Kafka's clients, read the fields known
 )
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """:attr:`MemberMetadata.assignment` of a group whose protocol type is ``consumer``; no bytes are no partitions."""
+    """:attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``; no bytes mean no partitions."""
     found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
     return found

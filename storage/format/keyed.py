@@ -1,7 +1,7 @@
-"""Batches as compaction sees them: which keys there are, at which offsets, and the same batches without some records.
+"""Batches for compaction: their keys and offsets, and the same batches rebuilt with fewer records.
 
-Of magic 2 a key is hashed where it lies, and records that stay are copied (spec 12.7; Kafka's MemoryRecords.filterTo).
-Messages of magic 0 and 1 go through columns: those that stay are encoded again, in one wrapper.
+In magic 2, keys are hashed without copying and kept records are copied as bytes (Kafka's MemoryRecords.filterTo).
+Messages of magic 0 and 1 are decoded to columns; those kept are encoded again, in one wrapper.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ _PREFIX_BYTES_MAX = 5 + 1 + 10  # length, attributes, timestamp delta
 
 
 class Rebuilt(NamedTuple):
-    """Batches in a buffer, one behind the other."""
+    """Consecutive batches in a buffer."""
 
     buffer: Bytes
     sizes: Int64s  # shape (batches,)
 
 
 class Wanted(NamedTuple):
-    """What is left of some batches."""
+    """What to keep of some batches."""
 
-    batches: Int64s  # which, ascending; each has a record at least
-    rows: Int64s  # their records that stay, ascending
+    batches: Int64s  # indices of the batches, ascending; each keeps at least one record
+    rows: Int64s  # rows of the records to keep, ascending
     counts: Int64s  # how many of the rows are in each batch
-    headers: BatchHeaders  # the originals, whose offsets, sequences and producers stay
+    headers: BatchHeaders  # the original headers, whose offsets, sequences and producers are kept
     horizons: Int64s  # delete horizons, ms, or NO_HORIZON
 
 
@@ -71,24 +71,24 @@ class Wanted(NamedTuple):
 class Keyed:
     """The records of some batches."""
 
-    hashes: Uint64s  # shape (records, 2), of the keys, of a null one anything; (0, 2) where they were not asked for
+    hashes: Uint64s  # shape (records, 2), of the keys, undefined for a null key; (0, 2) if not asked for
     offsets: Int64s  # shape (records,)
     has_key: Bools  # shape (records,)
     has_value: Bools  # shape (records,)
     counts: Int64s  # shape (batches,): records in each batch
 
     def rebuild(self, wanted: Wanted) -> Rebuilt:
-        """Some of the batches with some of their records. Codecs stay, at Kafka's default levels."""
-        raise AssertionError(f"{type(self).__name__} is of no format")
+        """Some of the batches with some of their records. Keeps their codecs, at Kafka's default levels."""
+        raise AssertionError(f"{type(self).__name__} has no format")
 
 
 def read(
     buffer: Bytes, headers: BatchHeaders, secret: Uint64s | None, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Keyed:
-    """The records of batches that are all of magic 2, or all of older ones.
+    """The records of batches that are all of magic 2, or all older.
 
-    ``secret``, shape (2,), is the hashes'; of magic 2 no key is hashed without it. ``decompressed_bytes_max`` bounds
-    what a batch may decompress to. Checksums are verified.
+    ``secret``, shape (2,), seeds the key hashes; without it, no key of magic 2 is hashed. ``decompressed_bytes_max``
+    bounds what a batch may decompress to. Verifies checksums.
 
     Raises CorruptRecordError or InvalidRecordError with the position of the batch.
     """
@@ -121,7 +121,7 @@ def read(
 class _KeyedBatches(Keyed):
     """Batches of magic 2."""
 
-    places: Int64s  # as the kernel makes it
+    places: Int64s  # in the kernel's layout
     parts: list[Part]
 
     def rebuild(self, wanted: Wanted) -> Rebuilt:
@@ -142,7 +142,7 @@ class _KeyedBatches(Keyed):
 
 
 def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
-    """The batches compressed where they were, with headers and checksums."""
+    """The batches with headers and checksums, compressed if the originals were."""
     table = wanted.headers.table
     raw = np.zeros(len(table), dtype=v2.LAYOUT)
     for name in _KEPT_FIELDS:
@@ -162,7 +162,7 @@ def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
 
 
 def _compressed(target: Bytes, copied: Int64s, headers: BatchHeaders) -> Rebuilt:
-    """The batches with their records compressed; the headers have room, and no content yet."""
+    """The batches with their records compressed and unwritten space for each header."""
     starts, ends = copied[:, keyed.COPY_START], copied[:, keyed.COPY_STOP]
     if not headers.codec.any():
         return Rebuilt(target[: ends[-1]], ends - starts)
@@ -203,7 +203,7 @@ def _read_messages(decoded: Decoded, secret: Uint64s) -> Keyed:
 
 
 def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:
-    """One compressed message with what is left of its messages; its offset is that of the last one."""
+    """One compressed message with the kept messages of a wrapper; its offset is that of the last one."""
     left = Records(
         records.offsets[rows],
         records.timestamps[rows],

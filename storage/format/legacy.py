@@ -1,4 +1,4 @@
-"""What formats 0 and 1 share beside their layouts: message sets, and wrappers around them."""
+"""Shared by formats 0 and 1, whose layouts differ: message sets, and wrappers around them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pyspark_commitlog.storage.kernels import frozen
 from pyspark_commitlog.storage.kernels import records as reading
 
 UNKNOWN_COUNT = -1
-FIXED_BYTES = {0: 6, 1: 14}  # of a message before its key length: checksum, magic, attributes and, in 1, the timestamp
+FIXED_BYTES = {0: 6, 1: 14}  # of a message before its key length: checksum, magic, attributes and, in 1, timestamp
 ENTRY_BYTES_MIN = LOG_OVERHEAD + 14
 
 AbsoluteOffsets = Callable[[int, Int64s], Int64s]
 
 
 def headers(layout: np.dtype, buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of messages of the magic that ``layout`` is of; what it lacks holds its "none"."""
+    """Headers of messages with that ``layout``; a field that it lacks holds its "none" value."""
     raw = rows_at(layout, buffer, positions)
     table = np.empty(len(positions), dtype=HEADERS)
     table["position"], table["size"] = positions, sizes
@@ -52,7 +52,7 @@ def headers(layout: np.dtype, buffer: Bytes, positions: Int64s, sizes: Int64s) -
 def parts(
     magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, absolute_offsets: AbsoluteOffsets
 ) -> list[Part]:
-    """Plain neighbours in one part, each wrapper in one of its own."""
+    """Each run of plain messages as one part, each wrapper as a part of its own."""
     compressed = headers.codec != Codec.NONE
     bounds = np.flatnonzero(np.diff(compressed, prepend=~compressed[:1]) | compressed).tolist()
     found = []
@@ -94,7 +94,7 @@ def _unwrapped(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, abs
 
 
 def _inner_set(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int) -> Bytes:
-    """The value of a wrapper, decompressed. A key is passed over, as Kafka's reader does."""
+    """The value of a wrapper, decompressed. Skips a key, as Kafka's reader does."""
     at = int(headers.table["position"][0]) + LOG_OVERHEAD + FIXED_BYTES[magic]
     end = int(headers.table["position"][0] + headers.table["size"][0])
     key_size = int.from_bytes(buffer[at : at + 4].tobytes(), "big", signed=True)
@@ -102,9 +102,9 @@ def _inner_set(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int) -> 
     value_size = int.from_bytes(buffer[at : at + 4].tobytes(), "big", signed=True)
     at += 4
     if at > end or value_size > end - at:
-        raise InvalidRecordError("a key or value of a wrapper reaches beyond its end")
+        raise InvalidRecordError("the key or value of a wrapper reaches beyond its end")
     if value_size < 0:
-        raise InvalidRecordError("a wrapper without a value")
+        raise InvalidRecordError("a wrapper has no value")
     return decompress(int(headers.codec[0]), buffer[at : at + value_size], magic=magic, limit=limit)
 
 
@@ -115,12 +115,12 @@ def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:
     if reason != reading.FINE:
         raise InvalidRecordError(describe(reason, found))
     if not found:
-        raise InvalidRecordError("a wrapper without messages")
+        raise InvalidRecordError("a wrapper contains no messages")
     return starts[:found], sizes[:found], offsets[:found]
 
 
 def messages(magic: int, records: Records, offsets: Int64s, append_time: bool) -> Bytes:
-    """A message set of plain messages. Headers are lost: these formats have no room for them; no column, all null."""
+    """A set of plain messages. Drops headers, which these formats cannot hold; a missing column is all null."""
     attributes = TIMESTAMP_TYPE_MASK if append_time else 0
     nulls: list[bytes | None] = [None] * len(records)
     keys, values = (nulls if column is None else column.to_list() for column in (records.keys, records.values))

@@ -1,4 +1,4 @@
-"""Kernels before their first use: for a process that others are forked from."""
+"""Loads the kernels in advance, for a process that others are forked from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark_commitlog.storage.kernels.murmur2 import partitions_of
 
 
 def load_kernels() -> None:
-    """Use once, on one record, each kernel that reading and writing take: to load one takes 5 to 10 ms.
+    """Run each kernel that reading and writing use once, on one record: loading a kernel takes 5 to 10 ms.
 
-    Where they are not compiled yet, that is done here, which takes seconds each.
+    A kernel that is not compiled yet is compiled here, which takes seconds.
     """
     records = Records.to_append([b"key"], [b"value"], 0, [(b"name", b"value")])
-    assert records.keys is not None  # they were given
+    assert records.keys is not None  # given above
     partitions_of(records.keys, 1)
     buffer = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=1 << 10).buffer
     found = formats.scan(buffer).headers

@@ -1,10 +1,10 @@
-"""Kafka's message schemas as Kafka publishes them, and records decoded by them into plain dictionaries.
+"""Kafka's published message schemas, and records decoded by them into plain dictionaries.
 
 ``message_schemas/*.json`` holds the schemas of Kafka 4.3.1's coordinators, controllers and remote storage, and those of
-3.9.1 that 4.3.1 no longer has; one message a line, without Kafka's comments. Fields have the names of Kafka's JSON, ids
-are the text that Kafka prints. A tagged field at its default is left out, as in Kafka's JSON.
+3.9.1 that 4.3.1 no longer has; one message per line, without Kafka's comments. Fields have the names of Kafka's JSON;
+ids are in the text form that Kafka prints. A tagged field with its default value is omitted, as in Kafka's JSON.
 
-Malformed bytes raise InvalidRecordError with the position in the bytes given.
+Malformed bytes raise InvalidRecordError with the position in the given bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyspark_commitlog.storage.format.schema import (
     Uuid,
 )
 
-FRAME_VERSION = 1  # of controllers' and remote storage's records: a frame, a type and a version, each a varint
+FRAME_VERSION = 1  # in controllers' and remote storage's records: frame, type and version, each a varint
 VERSION_MAX = 1 << 15
 
 _PRIMITIVES: Mapping[str, Kind] = {
@@ -60,7 +60,7 @@ class Message(NamedTuple):
 
 
 class _Schema(NamedTuple):
-    """A message as the file has it."""
+    """A message schema from the file."""
 
     name: str
     versions: range
@@ -70,14 +70,14 @@ class _Schema(NamedTuple):
 
 
 class Messages:
-    """The messages of one file, by what they are and their ``apiKey``."""
+    """The messages of one file, by type and ``apiKey``."""
 
     def __init__(self, name: str) -> None:
         """``name``: groups, share_state, metadata or remote_log."""
         self._name = name
 
     def key(self, data: Buffer) -> tuple[int, Message] | None:
-        """The kind of a coordinator's record, and its decoded key; None for a kind that is not known."""
+        """The kind of a coordinator's record, and its decoded key; None for an unknown kind."""
         reader = Reader(data, flexible=False)
         kind = reader.fixed("h")
         if ("coordinator-key", kind) not in _schemas(self._name):
@@ -85,22 +85,22 @@ class Messages:
         return kind, self._decoded("coordinator-key", kind, 0, reader)
 
     def value(self, kind: int, data: Buffer) -> Message:
-        """The decoded value of a coordinator's record. Raises InvalidRecordError for a version that is not known."""
+        """The decoded value of a coordinator's record. Raises InvalidRecordError for an unknown version."""
         reader = Reader(data, flexible=False)
         return self._decoded("coordinator-value", kind, reader.fixed("h"), reader)
 
     def framed(self, data: Buffer) -> Message:
-        """The decoded value of a record behind a frame. Raises InvalidRecordError for one that is not known."""
+        """The decoded value of a framed record. Raises InvalidRecordError for an unknown frame version or type."""
         reader = Reader(data, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION or ("metadata", kind) not in _schemas(self._name):
-            raise reader.bad(f"a record of type {kind} in a frame of version {frame} is not known")
+            raise reader.bad(f"unknown record type {kind} in a frame of version {frame}")
         return self._decoded("metadata", kind, version, reader)
 
     def _decoded(self, what: str, kind: int, version: int, reader: Reader) -> Message:
         schema = _schemas(self._name)[what, kind]
         if version not in schema.versions:
-            reason = f"{schema.name} of version {version}, up to {schema.versions[-1]} is known"
+            reason = f"{schema.name} of version {version}, known up to {schema.versions[-1]}"
             raise InvalidRecordError(reason, position=0)
         reader.flexible = version in schema.flexible
         return Message(schema.name, version, _struct(self._name, what, kind, version).read(reader, version))
@@ -136,7 +136,7 @@ def _range(text: str | None) -> range:
 
 @cache
 def _struct(name: str, what: str, kind: int, version: int) -> Struct:
-    """The fields that a message has in a version."""
+    """The fields of a message in one version."""
     schema = _schemas(name)[what, kind]
     return Struct(dict, tuple(_fields(schema, schema.fields, version)))
 
@@ -170,7 +170,7 @@ _ZEROS: Mapping[type[Any], Any] = {Bool: False, Int: 0, Float64: 0.0, Uuid: "A" 
 
 
 def _default(field: Mapping[str, Any], kind: Kind) -> Any:
-    """Written as a JSON value, or as a text of it; without one, or with JSON's null, the type's zero."""
+    """The default, given as a JSON value or as its text; without one, or with JSON's null, the type's zero."""
     given = field.get("default")
     if given is None:
         return _ZEROS.get(type(kind), NO_DEFAULT)

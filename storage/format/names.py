@@ -1,19 +1,19 @@
-"""Names of files and directories, and what each suffix means after a crash (spec 4.1, 4.2, 9.2).
+"""Names of files and directories, and what each suffix means after a crash.
 
-A file of a segment is named by its base offset in 20 digits and one suffix; one more suffix tells what was being done
-with it when the process ended:
+A segment's file is named by its base offset in 20 digits and one suffix. A second suffix shows which operation was in
+progress when the process ended:
 
 =============  ==============================================================================================
-``.deleted``   the name is given up and the bytes are on their way out: remove it
-``.cleaned``   output of a compaction or a split that was not finished: remove it, the originals are all there
-``.swap``      finished output on its way in. With no ``.cleaned`` left it replaces every original in its range:
-               remove those, then drop the suffix. A ``.swap`` whose base is not below the smallest ``.cleaned``
-               belongs to an unfinished operation: remove it
+``.deleted``   the file is about to be deleted: remove it
+``.cleaned``   output of an unfinished compaction or split: remove it, all originals still exist
+``.swap``      finished output about to replace its originals. If there is no ``.cleaned`` file, it replaces
+               every original in its range: remove those, then drop the suffix. A ``.swap`` file whose base is
+               not below the smallest ``.cleaned`` belongs to an unfinished operation: remove it
 ``.tmp``       a checkpoint that was being written: remove it, the old one still has its name
 =============  ==============================================================================================
 
-Of the files without a second suffix, an index without its ``.log`` is a left-over, and a ``.snapshot`` above the
-recovered log end speaks of records that are gone.
+Among files without a second suffix, an index without its ``.log`` is a leftover, and a ``.snapshot`` above the
+recovered log end refers to records that no longer exist.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
-OFFSET_CHECKPOINTS = (  # an offset for each partition, in the order of verify.CheckpointedOffsets
+OFFSET_CHECKPOINTS = (  # one offset per partition; in the order of verify.CheckpointedOffsets
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache")  # a broker's own, no partitions of ours
+IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache")  # a broker's own; no partitions of ours
 
 # In a partition directory.
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -70,15 +70,15 @@ _MARKED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}-(delete|future|stray)", re.D
 
 
 class PartitionDirectory(NamedTuple):
-    """What the name of a partition's directory says."""
+    """The parts of a partition directory's name."""
 
-    topic: str  # shortened, perhaps, where kind is delete or stray
+    topic: str  # may be shortened if kind is delete or stray
     partition: int
-    kind: Kind  # plain: in use; delete: on its way out; future: a copy being filled; stray: of no known topic
+    kind: Kind  # plain: in use; delete: being deleted; future: being copied to; stray: topic unknown
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
-    """``segment_file(5, LOG)`` is ``00000000000000000005.log``; ``suffix`` may be two, as ``LOG + SWAP``."""
+    """``segment_file(5, LOG)`` is ``00000000000000000005.log``; ``suffix`` may be a pair such as ``LOG + SWAP``."""
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
@@ -89,19 +89,19 @@ def base_offset_of(name: str) -> int | None:
 
 
 def segment_files(listing: Iterable[str]) -> list[str]:
-    """The names of segments' files and snapshots, whatever their suffixes."""
+    """The names in ``listing`` that are files or snapshots of segments, with any suffixes."""
     return list(filter(_SEGMENT_FILE.fullmatch, listing))
 
 
 def offset_in(segment_file: str) -> int:
-    """The offset in a name that :func:`segment_files` lets through, read without another look at the rest."""
+    """The offset in a name that :func:`segment_files` has accepted; does not check the rest of the name again."""
     return int(segment_file[:OFFSET_DIGITS])
 
 
 def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
-    """Of segments' files and snapshots, the offsets in the names by suffix; none for a suffix that is not there.
+    """The offsets in names of segments' files and snapshots, by suffix; an empty set for a missing suffix.
 
-    Quickest where the files of a segment are neighbours: to read the number takes longest.
+    Fastest if the files of a segment are adjacent, since parsing the number takes longest.
     """
     found = defaultdict[str, list[int]](list)
     digits, offset = "", 0
@@ -114,10 +114,10 @@ def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """What a directory's name says, or None where no partition can have that name.
+    """The parts of a directory's name; None if it cannot be the name of a partition's directory.
 
-    The topic ends at the last ``-`` (``LocalLog.parseTopicPartitionName``); in a marked name (``-delete``,
-    ``-future``, ``-stray``) the text before the last ``.`` is what counts.
+    The topic ends at the last ``-`` (``LocalLog.parseTopicPartitionName``). In a marked name (``-delete``,
+    ``-future``, ``-stray``), only the text before the last ``.`` counts.
     """
     marked = _MARKED_DIRECTORY.fullmatch(name)
     kind: Kind = "plain" if marked is None else marked[2]  # type: ignore[assignment]  # the pattern allows these three
@@ -133,9 +133,9 @@ def partition_directory(topic: str, partition: int) -> str:
 
 
 def marked_directory(topic: str, partition: int, kind: Literal["delete", "stray"], unique: str) -> str:
-    """The name of a partition's directory that is given up; ``unique`` is 32 hex digits.
+    """The new name of a partition's directory that is to be deleted or set aside; ``unique`` is 32 hex digits.
 
-    The topic is shortened so that the name keeps within what file systems take (``LocalLog.logDeleteDirName``).
+    Shortens the topic so that the name fits the limits of file systems (``LocalLog.logDeleteDirName``).
     """
     suffix = f"-{partition}.{unique}-{kind}"
     return topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
@@ -144,7 +144,7 @@ def marked_directory(topic: str, partition: int, kind: Literal["delete", "stray"
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopicError, with the reason, unless Kafka allows a topic of that name."""
     if not name:
-        raise InvalidTopicError("a topic name is empty")
+        raise InvalidTopicError("a topic name must not be empty")
     if name in (".", ".."):
         raise InvalidTopicError(f"a topic cannot be named {name!r}")
     if len(name) > TOPIC_LENGTH_MAX:
@@ -156,7 +156,7 @@ def check_topic_name(name: str) -> None:
 
 
 def collides(topic: str, other: str) -> bool:
-    """Whether two topics are one in Kafka's metrics, which write ``.`` as ``_``: brokers refuse the second."""
+    """Whether two topics share a name in Kafka's metrics, which write ``.`` as ``_``: brokers refuse the second."""
     return topic.replace(".", "_") == other.replace(".", "_")
 
 

@@ -1,11 +1,11 @@
-"""Kafka's message schemas: structs of versioned fields, as the records of its internal topics are written (spec 14.2).
+"""Kafka's message schemas: structs of versioned fields, used in the records of its internal topics.
 
-A table of fields says from which version on a field is there; one that a version lacks reads as the default of the
-dataclass. Up to some version lengths are fixed integers; from there on the schema is flexible: lengths are varints, one
-above the length, and every struct ends with tagged fields.
+A table of fields lists the versions that have each field; if a version lacks one, it reads as the default of the
+dataclass. Older versions write lengths as fixed-size integers. Flexible versions write length + 1 as a varint, and end
+every struct with tagged fields.
 
-Malformed bytes raise InvalidRecordError with the position in the bytes given; a length never makes more room than there
-are bytes.
+Malformed bytes raise InvalidRecordError with the position in the given bytes; a length field never reserves more memory
+than there are bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.filesystem import Buffer
 
 
 class Reader:
-    """Where in the bytes reading stands."""
+    """A reading position in bytes."""
 
     def __init__(self, data: Buffer, flexible: bool) -> None:
         self.data = memoryview(data)
@@ -29,7 +29,7 @@ class Reader:
 
     def take(self, length: int) -> memoryview:
         if length > len(self.data) - self.at:
-            raise self.bad(f"{length} bytes are announced, {len(self.data) - self.at} are left")
+            raise self.bad(f"{length} bytes announced, but {len(self.data) - self.at} remain")
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -47,7 +47,7 @@ class Reader:
         raise self.bad("a varint of more than 5 bytes")
 
     def length(self, code: str) -> int | None:
-        """None: null."""
+        """None means null."""
         length = self.unsigned_varint() - 1 if self.flexible else self.fixed(code)
         return None if length < 0 else length
 
@@ -56,7 +56,7 @@ class Reader:
 
 
 class Writer:
-    """The bytes so far, of a version that is not flexible: Kafka still writes those."""
+    """Collects the bytes of a non-flexible version, which Kafka still writes."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -77,7 +77,7 @@ class Kind(Protocol):
 
 
 class Int(NamedTuple):
-    """A big-endian integer; ``code`` as the struct module has it."""
+    """A big-endian integer; ``code`` is its format character in the struct module."""
 
     code: str
 
@@ -89,7 +89,7 @@ class Int(NamedTuple):
 
 
 class Bool(NamedTuple):
-    """A byte that is 0 or not."""
+    """One byte, 0 for false."""
 
     def read(self, reader: Reader, version: int) -> bool:
         return reader.fixed("b") != 0
@@ -110,7 +110,7 @@ class Float64(NamedTuple):
 
 
 class Uuid(NamedTuple):
-    """16 bytes, as Kafka prints them: URL-safe base64 without padding."""
+    """16 bytes, in Kafka's text form: URL-safe base64 without padding."""
 
     def read(self, reader: Reader, version: int) -> str:
         return base64.urlsafe_b64encode(reader.take(16)).rstrip(b"=").decode()
@@ -127,7 +127,7 @@ class Bytes(NamedTuple):
     def read(self, reader: Reader, version: int) -> bytes | None:
         length = reader.length("i")
         if length is None and not self.nullable:
-            raise reader.bad("null bytes where some must be")
+            raise reader.bad("null bytes in a field that is not nullable")
         return None if length is None else bytes(reader.take(length))
 
     def write(self, writer: Writer, version: int, value: bytes | None) -> None:
@@ -145,7 +145,7 @@ class String(NamedTuple):
         if length is None:
             if self.nullable:
                 return None
-            raise reader.bad("a null string where one must be")
+            raise reader.bad("null string in a field that is not nullable")
         try:
             return bytes(reader.take(length)).decode()
         except UnicodeDecodeError as error:
@@ -168,9 +168,9 @@ class Array(NamedTuple):
         if count is None:
             if self.nullable:
                 return None
-            raise reader.bad("a null array where one must be")
-        if count > len(reader.data) - reader.at:  # an element has a byte at least
-            raise reader.bad(f"{count} elements are announced, {len(reader.data) - reader.at} bytes are left")
+            raise reader.bad("null array in a field that is not nullable")
+        if count > len(reader.data) - reader.at:  # an element takes at least one byte
+            raise reader.bad(f"{count} elements announced, but {len(reader.data) - reader.at} bytes remain")
         return tuple(self.of.read(reader, version) for _ in range(count))
 
     def write(self, writer: Writer, version: int, value: tuple[Any, ...] | None) -> None:
@@ -188,12 +188,12 @@ class Field(NamedTuple):
     name: str
     kind: Kind
     versions: range = range(100)
-    tag: int | None = None  # None: in its place; else behind the others, in flexible versions only
-    default: Any = NO_DEFAULT  # of a tagged field: at that value it is left out
+    tag: int | None = None  # None: untagged, in order; else after the others, in flexible versions only
+    default: Any = NO_DEFAULT  # of a tagged field: omitted if it has this value
 
 
 class Struct(NamedTuple):
-    """Fields in order; ``make`` is the dataclass they become, whose defaults stand for fields that are not there."""
+    """Fields in order; ``make`` is the dataclass they become, whose defaults replace missing fields."""
 
     make: type[Any]
     fields: tuple[Field, ...]
@@ -203,7 +203,7 @@ class Struct(NamedTuple):
         values = {f.name: f.kind.read(reader, version) for f in in_place}
         if reader.flexible:
             values.update(self._read_tagged(reader, version))
-            values = {f.name: values[f.name] for f in self.fields if f.name in values}  # in order, as JSON has them
+            values = {f.name: values[f.name] for f in self.fields if f.name in values}  # in the order of Kafka's JSON
         return self.make(**values)
 
     def write(self, writer: Writer, version: int, value: Any) -> None:
@@ -212,7 +212,7 @@ class Struct(NamedTuple):
                 f.kind.write(writer, version, getattr(value, f.name))
 
     def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
-        """Tags that are not known are passed over: a later release may have added them."""
+        """The tagged fields; ignores unknown tags, which a later release may have added."""
         known = {f.tag: f for f in self.fields if f.tag is not None}
         values = {}
         for _ in range(reader.unsigned_varint()):
@@ -224,7 +224,7 @@ class Struct(NamedTuple):
 
 
 class NullableStruct(NamedTuple):
-    """A struct behind a byte that says whether it is there: a varint where the field is tagged."""
+    """A struct after a byte, or a varint if the field is tagged, that states whether the struct is present."""
 
     of: Struct
     is_tagged: bool
@@ -240,24 +240,24 @@ class NullableStruct(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A struct behind its version."""
+    """A struct after its version."""
 
     struct: Struct
     versions: range
     flexible_from: int = 100
 
     def decode(self, data: Buffer) -> Any:
-        """InvalidRecordError for a version that is not known; bytes behind the last field are passed over."""
+        """Raises InvalidRecordError for an unknown version; ignores bytes after the last field."""
         reader = Reader(data, flexible=False)
         version = reader.fixed("h")
         if version not in self.versions:
             name = self.struct.make.__name__
-            raise InvalidRecordError(f"{name} of version {version}, up to {self.versions[-1]} is known", position=0)
+            raise InvalidRecordError(f"{name} of version {version}, known up to {self.versions[-1]}", position=0)
         reader.flexible = version >= self.flexible_from
         return self.struct.read(reader, version)
 
     def encode(self, version: int, value: Any) -> bytes:
-        """``version`` is below the flexible ones; fields it lacks are left out."""
+        """``version`` must not be flexible; omits fields that it lacks."""
         writer = Writer()
         writer.fixed("h", version)
         self.struct.write(writer, version, value)

@@ -1,4 +1,4 @@
-"""The two tables that every format fills: headers of batches, and records in Arrow-shaped columns."""
+"""The two tables that every format fills: batch headers, and records in Arrow-shaped columns."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# One row a batch, in native byte order, whatever the magic. A field that a format lacks holds its "none".
+# One row per batch, in native byte order, whatever the magic. A field that a format lacks holds its "none" value.
 HEADERS = np.dtype(
     [
         ("position", np.int64),  # of the batch, in the buffer that was scanned
-        ("size", np.int64),  # bytes of the batch, with the 12 of offset and length
-        ("base_offset", np.int64),  # legacy: the same as last_offset, the first inner one is known only by decoding
+        ("size", np.int64),  # bytes of the batch, including the 12 of offset and length
+        ("base_offset", np.int64),  # legacy: equals last_offset, since only decoding finds the first inner offset
         ("last_offset", np.int64),
         ("magic", np.int8),
         ("crc", np.uint32),
         ("attributes", np.int16),
         ("leader_epoch", np.int32),
-        ("base_timestamp", np.int64),  # the delete horizon where attributes say so
+        ("base_timestamp", np.int64),  # the delete horizon if the attributes have its bit set
         ("max_timestamp", np.int64),  # legacy: the outer timestamp; magic 0: -1
         ("producer_id", np.int64),
         ("producer_epoch", np.int16),
         ("base_sequence", np.int32),
-        ("count", np.int64),  # records as the header tells; legacy: -1, unknown
+        ("count", np.int64),  # records according to the header; legacy: -1, unknown
     ],
     align=True,
 )
 
 
 def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[np.void]:
-    """What ``buffer`` holds at each of ``positions``, as ``layout`` reads it; shape (positions,).
+    """The rows that ``layout`` describes, read from ``buffer`` at each of ``positions``; shape (positions,).
 
-    Raises IndexError for a position so near the end that the row would reach beyond it.
+    Raises IndexError for a position so near the end that its row would reach beyond it.
     """
-    # NumPy copies rows of plain bytes by memcpy, those of many fields field by field.
+    # NumPy copies rows of plain bytes by memcpy, but rows of many fields field by field.
     windows = max(len(buffer) - layout.itemsize + 1, 0)
     rows = np.ndarray(windows, f"V{layout.itemsize}", np.ascontiguousarray(buffer), strides=(1,))
     found: npt.NDArray[np.void] = rows[positions].view(layout)
@@ -61,16 +61,16 @@ def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[n
 
 
 def put_rows_at(buffer: Bytes, positions: Int64s, rows: npt.NDArray[Any]) -> None:
-    """Write each of ``rows`` at its position, over what is there, for :func:`rows_at` to read. Checks no position."""
+    """Overwrite ``buffer`` with each of ``rows`` at its position; :func:`rows_at` reads them. Checks no position."""
     memory.put_rows(buffer, positions, rows.view(np.uint8).reshape(-1, rows.itemsize))
 
 
 @dataclass(frozen=True)
 class BatchHeaders:
-    """Headers of batches that follow one another in a buffer.
+    """Headers of consecutive batches in a buffer.
 
     ``table`` has the dtype :data:`HEADERS`, shape (batches,). Indexing with a slice, a mask or indices gives another
-    ``BatchHeaders``; a field is read as ``headers.table["last_offset"]``.
+    ``BatchHeaders``; read a field as ``headers.table["last_offset"]``.
     """
 
     table: npt.NDArray[np.void]
@@ -105,12 +105,12 @@ class BatchHeaders:
 
     @property
     def end(self) -> int:
-        """Position behind the last batch; 0 if there is none."""
+        """Position after the last batch; 0 if there are no batches."""
         return int(self.table["position"][-1] + self.table["size"][-1]) if len(self) else 0
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch. IndexError if there is none."""
+        """The offset after the last batch. Raises IndexError if there are no batches."""
         return int(self.table["last_offset"][-1]) + 1
 
     def _has(self, mask: int) -> Bools:
@@ -122,7 +122,7 @@ class BatchHeaders:
 class BinaryColumn:
     """n byte strings, some of them null, in Arrow's binary layout.
 
-    String i is ``data[offsets[i]:offsets[i + 1]]``. A null one has no bytes.
+    String i is ``data[offsets[i]:offsets[i + 1]]``. A null string has no bytes.
     """
 
     data: Bytes  # shape (bytes,)
@@ -131,16 +131,16 @@ class BinaryColumn:
 
     @classmethod
     def from_list(cls, strings: list[bytes | None]) -> BinaryColumn:
-        """ValueError for more bytes than the offsets can tell."""
+        """Raises ValueError for more bytes than 32-bit offsets can address."""
         lengths = [0 if s is None else len(s) for s in strings]
         if sum(lengths) > INT32_MAX:
-            raise ValueError(f"{sum(lengths)} bytes in one column, its offsets take {INT32_MAX}: make smaller tables")
+            raise ValueError(f"{sum(lengths)} bytes in one column, at most {INT32_MAX} fit: make smaller tables")
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         valid = None if None not in strings else np.array([s is not None for s in strings], dtype=np.bool_)
         return cls(np.frombuffer(b"".join(s or b"" for s in strings), dtype=np.uint8), offsets, valid)
 
     def to_list(self) -> list[bytes | None]:
-        first, last = int(self.offsets[0]), int(self.offsets[-1])  # a slice shares the data of the whole
+        first, last = int(self.offsets[0]), int(self.offsets[-1])  # a slice shares the data of the whole column
         data, offsets = self.data[first:last].tobytes(), (self.offsets - first).tolist()
         strings: list[bytes | None] = [data[a:b] for a, b in pairwise(offsets)]
         if self.valid is None:
@@ -148,7 +148,7 @@ class BinaryColumn:
         return [s if there else None for s, there in zip(strings, self.valid.tolist(), strict=True)]
 
     def slice(self, start: int, stop: int) -> BinaryColumn:
-        """Strings [start, stop), in the same memory."""
+        """Strings [start, stop), sharing the memory."""
         valid = None if self.valid is None else self.valid[start:stop]
         return BinaryColumn(self.data, self.offsets[start : stop + 1], valid)
 
@@ -166,23 +166,23 @@ class HeadersColumn:
 
     @classmethod
     def repeated(cls, headers: Sequence[tuple[bytes, bytes | None]], count: int) -> HeadersColumn:
-        """The same for each of ``count`` records."""
+        """The same headers for each of ``count`` records."""
         every = [*headers] * count
         keys, values = BinaryColumn.from_list([key for key, _ in every]), [value for _, value in every]
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(headers))
         return cls(offsets, keys, BinaryColumn.from_list(values))
 
     def slice(self, start: int, stop: int) -> HeadersColumn:
-        """The headers of records [start, stop), in the same memory."""
+        """The headers of records [start, stop), sharing the memory."""
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
 
 
 @dataclass(frozen=True)
 class Records:
-    """n records in columns; the shapes are those of Arrow's arrays, so that handing them on copies nothing."""
+    """n records in columns, in the layout of Arrow's arrays, so that passing them on copies nothing."""
 
     offsets: Int64s  # shape (n,)
-    timestamps: Int64s  # shape (n,), ms, -1 none
+    timestamps: Int64s  # shape (n,), ms, -1: none
     timestamp_types: npt.NDArray[np.int8]  # shape (n,), as TimestampType
     keys: BinaryColumn | None  # None: not asked for
     values: BinaryColumn | None  # None: not asked for
@@ -196,7 +196,7 @@ class Records:
         timestamp_ms: int,
         headers: Sequence[tuple[bytes, bytes | None]] = (),
     ) -> Records:
-        """Records of one time, with the same headers each, for a log to give offsets. Raises as ``from_list``."""
+        """Records with one time and the same headers, for a log to assign offsets to. Raises as ``from_list``."""
         count = len(keys)
         return cls(
             offsets=np.arange(count, dtype=np.int64),
@@ -211,7 +211,7 @@ class Records:
         return len(self.offsets)
 
     def slice(self, start: int, stop: int) -> Records:
-        """Records [start, stop) by their place in the table, in the same memory."""
+        """Records [start, stop) by row, sharing the memory."""
         return Records(
             self.offsets[start:stop],
             self.timestamps[start:stop],
@@ -230,14 +230,14 @@ class Records:
 
 
 class Decoded(NamedTuple):
-    """What decoding a run of batches gives."""
+    """The result of decoding a run of batches."""
 
     records: Records
     counts: Int64s  # shape (batches,): records found in each batch, in the order of the headers given
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence of the last record of a batch; sequences wrap from 2^31 - 1 to 0 (spec 1.3)."""
+    """The sequence of the last record of a batch; sequences wrap from 2^31 - 1 to 0."""
     if base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return (base_sequence + last_offset_delta) % 2**31

@@ -1,7 +1,8 @@
-"""Message format 0: messages without a timestamp, plain or in compressed wrappers (spec 2; Kafka's LegacyRecord).
+"""Message format 0: messages without a timestamp, plain or in compressed wrappers (Kafka's LegacyRecord).
 
 A plain message is a batch of its own. A wrapper holds a compressed message set; its offset is that of the last message
-in it, and the offsets inside are absolute. In LZ4 frames of this format the header checksum is one byte off (spec 3.3).
+in it, and the offsets inside are absolute. LZ4 frames of this format have a wrong header checksum, since Kafka computes
+it over the frame's magic number too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s,
 
 MAGIC = 0
 
-# This must not change: it is how Kafka's files look.
+# This must not change: it is the layout of Kafka's files.
 LAYOUT = np.dtype(
     [  #                    byte  meaning
-        ("offset", ">i8"),  #  0   of the message, or of the last one in a wrapper
+        ("offset", ">i8"),  # 0   of the message, or of the last message in a wrapper
         ("size", ">i4"),  #    8   bytes after this field
         ("crc", ">u4"),  #    12   CRC-32 from magic to the end
         ("magic", "i1"),  #   16   0
@@ -45,7 +46,7 @@ def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Where the messages are. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
+    """Locates the messages. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
     return legacy.parts(MAGIC, buffer, headers, decompressed_bytes_max, _absolute_offsets)
 
 
@@ -54,7 +55,7 @@ def _absolute_offsets(_wrapper_offset: int, inner: Int64s) -> Int64s:
 
 
 def encode(records: Records, codec: Codec = Codec.NONE, level: int | None = None) -> Bytes:
-    """Plain messages, or all of them in one wrapper; only compaction writes them, and tests."""
+    """Plain messages, or all of them in one wrapper; written only by compaction and tests."""
     inner = legacy.messages(MAGIC, records, records.offsets, append_time=False)
     if codec == Codec.NONE or not len(records):
         return inner

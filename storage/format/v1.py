@@ -1,7 +1,7 @@
-"""Message format 1: messages with a timestamp, plain or in compressed wrappers (spec 2; Kafka's LegacyRecord).
+"""Message format 1: messages with a timestamp, plain or in compressed wrappers (Kafka's LegacyRecord).
 
 A plain message is a batch of its own. A wrapper holds a compressed message set; its offset is that of the last message
-in it, and the offsets inside are relative. The timestamp type of a wrapper holds for all its messages.
+in it, and the offsets inside are relative. The timestamp type of a wrapper applies to all its messages.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s,
 
 MAGIC = 1
 
-# This must not change: it is how Kafka's files look.
+# This must not change: it is the layout of Kafka's files.
 LAYOUT = np.dtype(
     [  #                    byte  meaning
-        ("offset", ">i8"),  #  0   of the message, or of the last one in a wrapper
+        ("offset", ">i8"),  # 0   of the message, or of the last message in a wrapper
         ("size", ">i4"),  #    8   bytes after this field
         ("crc", ">u4"),  #    12   CRC-32 from magic to the end
         ("magic", "i1"),  #   16   1
@@ -45,24 +45,24 @@ def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Where the messages are. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
+    """Locates the messages. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
     return legacy.parts(MAGIC, buffer, headers, decompressed_bytes_max, _absolute_offsets)
 
 
 def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
-    """Inner offsets count from the wrapper's, which is the last one's; old librdkafka wrote 0 there."""
+    """Absolute offsets, relative to the wrapper's, which is that of the last message; old librdkafka wrote 0 there."""
     last = int(inner[-1])
     if wrapper_offset == 0:
         return inner
     if not 0 <= last <= wrapper_offset:
-        raise InvalidRecordError(f"wrapper offset {wrapper_offset} does not go with its last inner offset {last}")
+        raise InvalidRecordError(f"wrapper offset {wrapper_offset} contradicts its last inner offset {last}")
     return inner + (wrapper_offset - last)
 
 
 def encode(records: Records, codec: Codec = Codec.NONE, level: int | None = None) -> Bytes:
-    """Plain messages, or all of them in one wrapper. Written by compaction, which keeps a segment's format, and tests.
+    """Plain messages, or all in one wrapper. Written by tests and by compaction, which keeps a segment's format.
 
-    With LogAppendTime, which ``records.timestamp_types`` tell, the wrapper has it too. No records give no bytes.
+    If ``records.timestamp_types`` is LogAppendTime, so is the wrapper's type. No records give no bytes.
     """
     append_time = len(records) > 0 and records.timestamp_types[0] == TimestampType.LOG_APPEND_TIME
     if codec == Codec.NONE or not len(records):

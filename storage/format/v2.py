@@ -1,4 +1,4 @@
-"""Message format 2: record batches (spec 1; Kafka's DefaultRecordBatch and DefaultRecord). Where their records are."""
+"""Message format 2: record batches (Kafka's DefaultRecordBatch and DefaultRecord), and how to locate their records."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ __all__ = [
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[filling.Part]:
-    """Where the records are: all uncompressed neighbours in one part, and compressed ones in parts of some batches.
+    """Locates the records: each run of uncompressed batches is one part; compressed batches are joined to larger parts.
 
-    A batch without bytes behind its header holds no stream either, whatever codec it names.
+    A batch without bytes after its header holds no compressed stream, whatever codec it states.
 
     Raises InvalidRecordError with the position of a batch whose count is negative or that does not decompress.
     """
@@ -73,7 +73,7 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
     wrong = np.flatnonzero(table["count"] < 0)
     if len(wrong):
         row = table[wrong[0]]
-        raise InvalidRecordError(f"a record count of {row['count']}", position=int(row["position"]))
+        raise InvalidRecordError(f"negative record count {row['count']}", position=int(row["position"]))
     layout = _record_table(headers)
     compressed = (headers.codec != Codec.NONE) & (table["size"] > LAYOUT.itemsize)
     found = []
@@ -88,7 +88,7 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
 
 
 def runs(flags: Bools) -> list[tuple[int, int]]:
-    """(first, behind last) of each run of equal neighbours; a True one is a run of all its neighbours too."""
+    """(first, last + 1) of each run of equal neighbours."""
     bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in pairwise(bounds) if last > first]
 

@@ -1,4 +1,4 @@
-"""The 61 bytes before the records of magic 2: how they are read, signed, and changed in place (spec 1.1, 1.7, 1.8)."""
+"""The 61-byte batch header of magic 2: reading it, computing its checksum, and changing it in place."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bytes
 
 MAGIC = 2
 
-# This must not change: it is how Kafka's files look.
+# This must not change: it is the layout of Kafka's files.
 LAYOUT = np.dtype(
     [  #                          byte  meaning
-        ("base_offset", ">i8"),  #   0   offset of the first record, as first written: compaction keeps it
+        ("base_offset", ">i8"),  #    0   offset of the first record as first written: compaction keeps it
         ("length", ">i4"),  #        8   bytes after this field
-        ("leader_epoch", ">i4"),  # 12   outside the checksum: set again on every hop
+        ("leader_epoch", ">i4"),  # 12   outside the checksum: every leader sets it again
         ("magic", "i1"),  #         16   2
         ("crc", ">u4"),  #          17   CRC-32C from attributes to the end
         ("attributes", ">i2"),  #   21   codec, timestamp type, transactional, control, delete horizon
@@ -33,7 +33,7 @@ LAYOUT = np.dtype(
         ("producer_id", ">i8"),  #  43   -1: none
         ("producer_epoch", ">i2"),  # 51  -1: none
         ("base_sequence", ">i4"),  # 53  -1: none
-        ("count", ">i4"),  #        57   records that are there: 0 is possible after compaction
+        ("count", ">i4"),  #        57   records present: 0 is possible after compaction
     ]
 )
 assert LAYOUT.itemsize == 61
@@ -67,7 +67,7 @@ def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
 
 
 def put_headers(buffer: Bytes, table: np.ndarray) -> None:
-    """Write whole headers, as the table tells them, where it says that the batches are. Checks no position."""
+    """Write whole headers from ``table`` at the batch positions that it contains. Checks no position."""
     raw = np.empty(len(table), dtype=LAYOUT)
     for name in _SAME_FIELDS:
         raw[name] = table[name]
@@ -83,16 +83,16 @@ def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
 
 
 def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> np.ndarray:
-    """Write the checksum of each batch into its header; all of them, shape (batches,)."""
+    """Write the checksum of each batch into its header. Returns the checksums, shape (batches,)."""
     found = np.array(crc.of_parts(crc.crc32c, buffer, starts + CHECKED_FROM, starts + sizes), dtype=">u4")
     put_rows_at(buffer, starts + CRC_AT, found)
     return found
 
 
 def empty_batch(headers: BatchHeaders) -> Bytes:
-    """What compaction leaves of a batch whose records are all gone, but which must be remembered (spec 1.7).
+    """The empty batch that compaction keeps in place of one that lost all its records but must be remembered.
 
-    Codec and delete horizon are cleared, everything else of the one header given is kept.
+    Clears codec and delete horizon, and keeps everything else of the one header given.
     """
     table = headers.table[:1].copy()
     table["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
@@ -104,8 +104,8 @@ def empty_batch(headers: BatchHeaders) -> Bytes:
     return buffer
 
 
-# Changing what is encoded. The headers that describe it afterwards are returned. ValueError for a buffer that cannot be
-# written, and for batches of other magics, whose fields lie elsewhere; nothing is changed then.
+# Changes to encoded batches. Each function returns the new headers. They raise ValueError, and change nothing, for a
+# read-only buffer and for batches of other magics, whose fields have other positions.
 
 
 def stamp(buffer: Bytes, headers: BatchHeaders, *, base_offset: int, leader_epoch: int) -> BatchHeaders:
@@ -127,9 +127,9 @@ def stamp_producer(
     base_sequence: int,
     transactional: bool,
 ) -> BatchHeaders:
-    """As :func:`stamp`, and say who wrote the batches; sequences go on from batch to batch by the offsets they span.
+    """As :func:`stamp`, and set the producer; sequences continue from batch to batch by the offsets they span.
 
-    Whole headers are written, so that none need be there yet.
+    Writes whole headers, so none need exist yet.
     """
     table = _changeable(buffer, headers)
     _place(table, base_offset, leader_epoch)
@@ -142,7 +142,7 @@ def stamp_producer(
 
 
 def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchHeaders:
-    """Make ``now_ms`` the time of all records (LogAppendTime); base timestamp and deltas stay (spec 1.8)."""
+    """Make ``now_ms`` the time of all records (LogAppendTime); like Kafka, keeps the base timestamp and the deltas."""
     table = _changeable(buffer, headers)
     table["attributes"] |= TIMESTAMP_TYPE_MASK
     table["max_timestamp"] = now_ms
@@ -151,7 +151,7 @@ def set_append_time(buffer: Bytes, headers: BatchHeaders, now_ms: int) -> BatchH
 
 
 def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int64s) -> BatchHeaders:
-    """Correct the largest timestamp of each batch."""
+    """Set the largest timestamp of each batch."""
     table = _changeable(buffer, headers)
     table["max_timestamp"] = max_timestamps
     _put(buffer, table, "max_timestamp")
@@ -159,21 +159,21 @@ def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int6
 
 
 def sequences(base_sequence: int, records_before: Int64s) -> Int64s:
-    """The sequence after so many records; they wrap from 2^31 - 1 to 0, and stay "none" where they begin so."""
+    """The sequence after each number of records; wraps from 2^31 - 1 to 0, and stays "none" if it begins so."""
     if base_sequence == NO_SEQUENCE:
         return np.full(len(records_before), NO_SEQUENCE, dtype=np.int64)
     return (base_sequence + records_before) % 2**31
 
 
 def _changeable(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
-    """A copy of the table to change. The kernel that writes the fields looks at nothing, so it is done here."""
+    """A copy of the table, to be changed. Checks buffer and positions, since the kernel that writes does not."""
     table = headers.table.copy()
     if not (buffer.flags.writeable and buffer.flags.c_contiguous):
-        raise ValueError("the batches lie in a buffer that cannot be written")
+        raise ValueError("the batches are in a read-only or non-contiguous buffer")
     if len(table) and (table["magic"] != MAGIC).any():
         raise ValueError(f"only batches of magic {MAGIC} can be changed in place")
     if len(table) and (table["position"].min() < 0 or (table["position"] + table["size"]).max() > len(buffer)):
-        raise ValueError("the headers are not of this buffer")
+        raise ValueError("the headers do not belong to this buffer")
     return table
 
 
@@ -185,7 +185,7 @@ def _place(table: np.ndarray, base_offset: int, leader_epoch: int) -> None:
 
 
 def _put(buffer: Bytes, table: np.ndarray, *names: str) -> None:
-    """Write some fields of the table into the headers."""
+    """Write the named fields of the table into the headers."""
     raw = rows_at(LAYOUT, buffer, table["position"])
     for name in names:
         raw[name] = table[name]

@@ -1,4 +1,4 @@
-"""Writing record batches: records as columns in, whole batches out (spec 1; Kafka's MemoryRecordsBuilder)."""
+"""Encodes records in columns to whole record batches (Kafka's MemoryRecordsBuilder)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_BYTES = np.empty(0, dtype=np.uint8)
 
 @dataclass(frozen=True)
 class BatchFields:
-    """What a batch says of all its records. ValueError for what no writer may say, or no field can hold (spec 1.4)."""
+    """The fields that all records of a batch share. Raises ValueError for a value that is not allowed or too large."""
 
     codec: Codec = Codec.NONE
     level: int | None = None  # None: Kafka's default
@@ -67,9 +67,9 @@ class BatchFields:
                 raise ValueError(f"{name} {getattr(self, name)} is not from -1 to 2^{bits - 1} - 1")
         if self.producer_id != NO_PRODUCER_ID:
             if self.producer_epoch < 0:
-                raise ValueError(f"producer {self.producer_id} with epoch {self.producer_epoch}")
+                raise ValueError(f"producer {self.producer_id} needs an epoch from 0, not {self.producer_epoch}")
             if self.base_sequence < 0 and not self.control:
-                raise ValueError(f"producer {self.producer_id} with base sequence {self.base_sequence}")
+                raise ValueError(f"producer {self.producer_id} needs a base sequence from 0, not {self.base_sequence}")
         elif self.transactional:
             raise ValueError("a transactional batch needs a producer id")
 
@@ -85,21 +85,21 @@ class BatchFields:
 
 
 class EncodedBatches(NamedTuple):
-    """Batches one behind the other, and their headers, whose positions count from the start of the buffer."""
+    """Consecutive batches and their headers, whose positions are relative to the start of the buffer."""
 
     buffer: Bytes
     headers: BatchHeaders
 
 
 class Divided(NamedTuple):
-    """A table, and which share each of its rows goes to: a partition's, for example."""
+    """A table, and the share that each of its rows belongs to, for example its partition."""
 
     records: Records
-    shares: Int32s  # shape (rows,); below zero: to none
+    shares: Int32s  # shape (rows,); below zero: no share
 
     @classmethod
     def single(cls, records: Records, only: Bools | None = None) -> Self:
-        """All rows, or some, for one share."""
+        """All rows, or only some, for one share."""
         return cls(records, np.zeros(len(records), dtype=np.int32) if only is None else only.astype(np.int32) - 1)
 
 
@@ -111,13 +111,13 @@ def encode(
     last_offset: int | None = None,
     max_timestamp: int | None = None,
 ) -> Bytes:
-    """All records as one batch; offsets are kept, gaps and all (spec 1.4).
+    """All records as one batch; keeps their offsets, including gaps.
 
-    ``base_offset`` and ``last_offset`` are those of the first and last record unless given, as compaction does;
-    ``max_timestamp`` the largest of the records. No records give no bytes.
+    ``base_offset`` and ``last_offset`` default to those of the first and last record; compaction passes others.
+    ``max_timestamp`` defaults to the largest of the records. No records give no bytes.
 
-    Raises OffsetsOutOfOrderError for offsets that do not increase, lie outside those given or span 2^31 and more, and
-    RecordTooLargeError for more bytes than the length field can say.
+    Raises OffsetsOutOfOrderError for offsets that do not increase, are outside the given range or span 2^31 or more,
+    and RecordTooLargeError for more bytes than the length field can state.
     """
     if not len(records):
         return np.empty(0, dtype=np.uint8)
@@ -139,9 +139,9 @@ def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
             f"offsets from {offsets[0]} to {offsets[-1]} do not increase from record to record"
         )
     if offsets[0] < base or offsets[-1] > last:
-        raise OffsetsOutOfOrderError(f"offsets {offsets[0]} to {offsets[-1]} in a batch of {base} to {last}")
+        raise OffsetsOutOfOrderError(f"offsets {offsets[0]} to {offsets[-1]} are outside the batch's {base} to {last}")
     if last - base > INT32_MAX:
-        raise OffsetsOutOfOrderError(f"offsets {base} to {last} in one batch, which spans {INT32_MAX} at most")
+        raise OffsetsOutOfOrderError(f"offsets {base} to {last} in one batch, which can span at most {INT32_MAX}")
 
 
 def encode_batches(
@@ -151,12 +151,11 @@ def encode_batches(
     only: Bools | None = None,
     batch_bytes_max: int,
 ) -> EncodedBatches:
-    """The rows of a table, or those of ``only``, as batches of at most ``batch_bytes_max`` bytes of records before
-    compression.
+    """Encodes all rows of a table, or those of ``only``, as batches of at most ``batch_bytes_max`` bytes of records.
 
-    A larger record gets a batch of its own. Offsets count from 0, sequences from ``fields.base_sequence`` where there
-    is a producer; ``records.offsets`` are not looked at. Timestamps of LogAppendTime are set by
-    :func:`set_append_time`.
+    The limit applies before compression; a larger record gets a batch of its own. Offsets count from 0 and, if there is
+    a producer, sequences from ``fields.base_sequence``; ignores ``records.offsets``. Use :func:`set_append_time` for
+    the timestamps of LogAppendTime.
     """
     encoder = ShareEncoder(1, fields, batch_bytes_max=batch_bytes_max)
     for _, encoded in encoder.encode([Divided.single(records, only)]):
@@ -165,7 +164,7 @@ def encode_batches(
 
 
 class ShareEncoder:
-    """Tables whose rows belong to shares in, the batches of each share out."""
+    """Encodes tables whose rows belong to several shares; yields the batches of each share."""
 
     def __init__(
         self,
@@ -176,10 +175,10 @@ class ShareEncoder:
         memory: Bytes = _NO_BYTES,
         base_offset: int | None = None,
     ) -> None:
-        """For ``count`` shares. What fits into ``memory`` is encoded there, all else in memory of its own.
+        """For ``count`` shares. Encodes into ``memory`` if the batches fit, else into memory of its own.
 
-        ``batch_bytes_max`` is as for :func:`encode_batches`. With a ``base_offset`` offsets are kept, and count from
-        there.
+        ``batch_bytes_max`` is as for :func:`encode_batches`. With a ``base_offset``, offsets are kept, relative
+        to it.
         """
         self._fields, self._memory, self._count = fields, memory, count
         base_timestamp = writing.OF_FIRST if fields.delete_horizon_ms is None else fields.delete_horizon_ms
@@ -187,10 +186,10 @@ class ShareEncoder:
         self._cut = writing.Cut(base, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
 
     def encode(self, tables: Sequence[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
-        """Each share that has rows, with what :func:`encode_batches` makes of them: those of all tables, in order.
+        """Each share that has rows, with its rows of all tables in order, encoded as by :func:`encode_batches`.
 
-        In place of the headers there is room, which :func:`stamp_producer` fills. Good until the next call. Raises
-        IndexError where there are rows of other shares.
+        Leaves space for the headers, which :func:`stamp_producer` fills. Valid until the next call. Raises IndexError
+        for a row of a share that does not exist.
         """
         sources = [(source_of(records), _of_rows(records, shares)) for records, shares in tables]
         sizes = self._sizes(sources)
@@ -209,7 +208,7 @@ class ShareEncoder:
             yield share, _finished(target[start : start + rooms[share]], written, self._fields)
 
     def _sizes(self, sources: Sequence[tuple[writing.Source, Int32s]]) -> Int64s:
-        """Of each share the rows, and the bytes that their records take at most; shape (shares, 2)."""
+        """The number of rows of each share and the most bytes that their records take; shape (shares, 2)."""
         sizes = np.zeros((self._count, 2), dtype=np.int64)
         for source, shares in sources:
             if writing.add_sizes(source, shares, sizes) < len(shares):
@@ -217,15 +216,16 @@ class ShareEncoder:
         return sizes
 
     def _batches_at_most(self, sizes: Int64s) -> Int64s:
-        """Of each share: none is empty, and any two neighbours hold more than ``batch_bytes_max``."""
+        """Upper bound per share: no batch is empty, and any two neighbours hold more than ``batch_bytes_max``."""
         rows, record_bytes = sizes.T
         counts: Int64s = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
         return counts
 
 
 def _none_written(counts: Int64s, starts: Int64s) -> tuple[Int64s, Int64s]:
-    """Room for so many batches of each share, behind one that is full, and ends where the share's bytes begin; the rows
-    of these, and all of them.
+    """Allocates batch rows for every share, each preceded by a "full" sentinel row that ends at the share's first byte.
+
+    Returns the sentinel row numbers and the table.
     """
     firsts = np.cumsum(counts + 1) - counts - 1
     batches = np.empty((int(counts.sum()) + len(counts), writing.BATCH_FIELDS), dtype=np.int64)
@@ -235,14 +235,14 @@ def _none_written(counts: Int64s, starts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _of_rows(records: Records, shares: Int32s) -> Int32s:
-    """The shares of a table's rows, for the kernels, which look at nothing."""
+    """The shares of a table's rows, checked here because the kernels do not check them."""
     if len(shares) != len(records):
-        raise IndexError(f"{len(records)} records in {len(shares)} shares")
+        raise IndexError(f"{len(records)} records, but shares for {len(shares)}")
     return frozen(shares.astype(np.int32, copy=False))
 
 
 def source_of(records: Records) -> writing.Source:
-    """The columns as the kernels take them."""
+    """The columns in the form that the kernels expect."""
     count = len(records)
     columns = (
         frozen(records.offsets),
@@ -273,7 +273,7 @@ _NO_HEADERS = _header_columns(HeadersColumn(np.empty(0, dtype=np.int32), _nulls(
 
 
 def _finished(target: Bytes, batches: Int64s, fields: BatchFields) -> EncodedBatches:
-    """Compressed where asked; without headers, which :func:`put_headers` writes. Offsets count from 0."""
+    """Batches compressed if asked, without headers, which :func:`put_headers` writes. Offsets count from 0."""
     counts = batches[:, writing.COUNT]
     firsts = np.cumsum(counts) - counts
     if fields.codec != Codec.NONE:
@@ -281,14 +281,14 @@ def _finished(target: Bytes, batches: Int64s, fields: BatchFields) -> EncodedBat
     table = np.empty(len(batches), dtype=HEADERS)
     table["position"], table["size"] = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
     if len(table) and table["size"].max() - LOG_OVERHEAD > INT32_MAX:
-        raise RecordTooLargeError(f"a batch of {table['size'].max()} bytes, its length field takes {INT32_MAX}")
+        raise RecordTooLargeError(f"batch of {table['size'].max()} bytes, its length field can state {INT32_MAX}")
     table["base_offset"], table["last_offset"], table["count"] = firsts, firsts + counts - 1, counts
     table["base_timestamp"] = batches[:, writing.BASE_TIMESTAMP]
     table["max_timestamp"] = batches[:, writing.MAX_TIMESTAMP]
     table["magic"], table["attributes"], table["leader_epoch"] = MAGIC, fields.attributes, fields.leader_epoch
     table["producer_id"], table["producer_epoch"] = fields.producer_id, fields.producer_epoch
     table["base_sequence"] = sequences(fields.base_sequence, firsts)
-    table["crc"] = 0  # not known before all else is
+    table["crc"] = 0  # depends on all other fields
     headers = BatchHeaders(table)
     return EncodedBatches(target[: headers.end], headers)
 
@@ -299,7 +299,7 @@ def _signed(encoded: EncodedBatches) -> EncodedBatches:
 
 
 def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[Bytes, Int64s]:
-    """Written over what they are made of, where there is room enough: every piece is complete by then."""
+    """The compressed batches, written over their source if they fit: by then, every piece is complete."""
     pieces, moved, at = [], batches.copy(), 0
     room = np.empty(LAYOUT.itemsize, dtype=np.uint8)
     for batch, (start, end) in zip(moved, batches[:, : writing.END + 1].tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""The walk over batches, plain and compiled: both find the same, and stop at the same places.
+"""The walk over batches, plain and compiled: both find the same batches and stop at the same positions.
 
-The compiled one is many times as fast, but importing numba takes longer than walking some ten thousand batches plainly;
-and who asks where a log ends walks a few.
+The compiled walk is many times faster, but importing numba takes longer than walking some ten thousand batches plainly,
+and finding the end of a log takes only a few.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark_commitlog.storage.format.tables import Bytes, Int64s
 from pyspark_commitlog.storage.kernels import are_imported, scan
 from pyspark_commitlog.storage.kernels.stops import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
 
-PLAIN_BATCHES_MAX = 100_000  # in a process: they take 50 ms, the import 300 ms
-_WALKED_AT_ONCE = 4096  # batches; a walk that finds more goes on with twice the room
+PLAIN_BATCHES_MAX = 100_000  # per process: they take 50 ms, the import 300 ms
+_WALKED_AT_ONCE = 4096  # batches; a walk that finds more doubles its arrays
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xB")
 assert _LENGTH_AND_MAGIC.size == HEADER_UP_TO_MAGIC
@@ -26,23 +26,23 @@ _LENGTHS_MIN = (14, 22, 49)  # by magic
 
 
 class Walk(NamedTuple):
-    """Batches found one behind the other in a buffer."""
+    """Consecutive batches found in a buffer."""
 
     positions: Int64s  # shape (batches,)
     sizes: Int64s  # shape (batches,)
     magics: npt.NDArray[np.int8]  # shape (batches,)
-    end: int  # position behind the last of them
-    reason: int  # why it stopped there, of kernels.stops
+    end: int  # position after the last batch
+    reason: int  # why the walk stopped there, from kernels.stops
 
 
 class Walker:
-    """Walks plainly, until numba is there anyway or has become worth its import."""
+    """Walks without numba until numba has been imported anyway or has become worth importing."""
 
     def __init__(self) -> None:
         self._walked_plainly = 0  # batches
 
     def walk(self, source: Bytes, start: int, batches_max: int) -> Walk:
-        """The whole batches of ``source``, which is frozen, from ``start`` on."""
+        """The whole batches from ``start`` on; ``source`` must be frozen."""
         found = self._walk(source, start, min(batches_max, _WALKED_AT_ONCE))
         while found.reason == FULL and len(found.positions) < batches_max:
             room = min(len(found.positions), batches_max - len(found.positions))
@@ -74,7 +74,7 @@ def walk_compiled(source: Bytes, start: int, batches_max: int) -> Walk:
 def walk_plainly(source: Bytes, start: int, batches_max: int) -> Walk:
     positions: list[int] = []
     magics: list[int] = []
-    view = memoryview(source)  # taken once: an array takes longer to give its bytes
+    view = memoryview(source)  # created once: taking bytes from an array is slower
     at, end = start, len(source)
     while end - at > HEADER_UP_TO_MAGIC and len(positions) < batches_max:
         length, magic = _LENGTH_AND_MAGIC.unpack_from(view, at)
@@ -88,7 +88,7 @@ def walk_plainly(source: Bytes, start: int, batches_max: int) -> Walk:
 
 
 def _reason(view: memoryview, at: int) -> int:
-    """Why a walk stops at ``at``: what is wrong there, or that it was to find no more."""
+    """Why a walk stops at ``at``: the problem found there, or FULL if it had found enough."""
     left = len(view) - at
     if left <= HEADER_UP_TO_MAGIC:
         return END if left == 0 else TRUNCATED

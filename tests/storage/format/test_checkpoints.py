@@ -51,8 +51,8 @@ def test_a_snapshot_has_the_bytes_of_the_specification() -> None:
     [
         pytest.param(b"", "0 bytes", id="empty"),
         pytest.param(SNAPSHOT[:9], "9 bytes", id="cut in the header"),
-        pytest.param(SNAPSHOT[:-1], "1 entries would be 56", id="cut in an entry"),
-        pytest.param(SNAPSHOT + b"\0", "1 entries would be 56", id="a byte too many"),
+        pytest.param(SNAPSHOT[:-1], "1 entries take 56", id="cut in an entry"),
+        pytest.param(SNAPSHOT + b"\0", "1 entries take 56", id="a byte too many"),
         pytest.param(b"\0\2" + SNAPSHOT[2:], "version 2", id="later version"),
         pytest.param(SNAPSHOT[:6] + b"\x7f\xff\xff\xff" + SNAPSHOT[10:], "2147483647 entries", id="absurd count"),
         pytest.param(SNAPSHOT[:6] + b"\xff\xff\xff\xff" + SNAPSHOT[10:], "-1 entries", id="negative count"),
@@ -129,19 +129,19 @@ def test_what_is_read_quickly_is_what_is_read_line_by_line(
     ("data", "reason"),
     [
         pytest.param(b"1\n0\n", "line 1: version", id="later version"),
-        pytest.param(b"garbage\n", "line 1: not a number", id="no version"),
-        pytest.param(b"0\nx\n", "line 2: not a number", id="no count"),
-        pytest.param(b"0\n2\n0 0\n", "line 2: 2 entries are announced, 1 lines", id="an entry missing"),
-        pytest.param(b"0\n1\n0 0\n1 1\n", "line 2: 1 entries are announced, 2 lines", id="an entry too many"),
-        pytest.param(b"0\n2\n0 0\nhello\n", "line 4: 2 fields", id="an entry without numbers"),
-        pytest.param(b"0\n1\n0 0 0\n", "line 3: 2 fields", id="a field too many"),
-        pytest.param(b"0\n1\n0 -5\n", "line 3: not a number from 0", id="a negative offset"),
-        pytest.param(b"0\n1\n0 1_0\n", "line 3: not a number", id="digits only Python reads"),
-        pytest.param(b"0\n1\n2147483648 0\n", "line 3: not a number from 0 to 2147483647", id="epoch too large"),
-        pytest.param(b"0\n1\n0 9223372036854775808\n", "line 3: not a number", id="offset too large"),
-        pytest.param(b"0\n1\n\n", "line 3: 2 fields", id="a blank line"),
+        pytest.param(b"garbage\n", "line 1: expected a number", id="no version"),
+        pytest.param(b"0\nx\n", "line 2: expected a number", id="no count"),
+        pytest.param(b"0\n2\n0 0\n", "line 2: states 2 entries, but 1 lines", id="an entry missing"),
+        pytest.param(b"0\n1\n0 0\n1 1\n", "line 2: states 1 entries, but 2 lines", id="an entry too many"),
+        pytest.param(b"0\n2\n0 0\nhello\n", "line 4: expected 2 fields", id="an entry without numbers"),
+        pytest.param(b"0\n1\n0 0 0\n", "line 3: expected 2 fields", id="a field too many"),
+        pytest.param(b"0\n1\n0 -5\n", "line 3: expected a number from 0", id="a negative offset"),
+        pytest.param(b"0\n1\n0 1_0\n", "line 3: expected a number", id="digits only Python reads"),
+        pytest.param(b"0\n1\n2147483648 0\n", "line 3: expected a number from 0 to 2147483647", id="epoch too large"),
+        pytest.param(b"0\n1\n0 9223372036854775808\n", "line 3: expected a number", id="offset too large"),
+        pytest.param(b"0\n1\n\n", "line 3: expected 2 fields", id="a blank line"),
         pytest.param(b"\xff\xfe", "not UTF-8", id="not text"),
-        pytest.param(bytes(64), "line 1: not a number", id="zeros"),
+        pytest.param(bytes(64), "line 1: expected a number", id="zeros"),
     ],
 )
 def test_a_malformed_checkpoint_is_refused_with_the_line(data: bytes, reason: str) -> None:
@@ -161,9 +161,11 @@ def test_partition_metadata_of_kafka_comes_out_byte_for_byte() -> None:
     [
         pytest.param(b"", "0 lines", id="empty"),
         pytest.param(b"version: 0", "1 lines", id="no id"),
-        pytest.param(b"version: x\ntopic_id: q87-AaqoS_yIjeYvnjp3Kg", "line 1: not a number", id="version no number"),
-        pytest.param(b"topic_id: q87-AaqoS_yIjeYvnjp3Kg\nversion: 0", "line 1: 'version:'", id="order"),
-        pytest.param(b"version: 0\ntopic_id: q87-AaqoS_yIjeYvnjp3K", "line 2: an id is 22", id="id too short"),
+        pytest.param(
+            b"version: x\ntopic_id: q87-AaqoS_yIjeYvnjp3Kg", "line 1: expected a number", id="version no number"
+        ),
+        pytest.param(b"topic_id: q87-AaqoS_yIjeYvnjp3Kg\nversion: 0", "line 1: expected 'version:'", id="order"),
+        pytest.param(b"version: 0\ntopic_id: q87-AaqoS_yIjeYvnjp3K", r"line 2: not an id \(22", id="id too short"),
         pytest.param(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2: .* all zero", id="id zero"),
     ],
 )

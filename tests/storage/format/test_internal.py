@@ -219,23 +219,23 @@ def decode_any_key(data: bytes) -> object:
 @pytest.mark.parametrize(
     ("decode", "data", "reason"),
     [
-        pytest.param(decode_any_key, b"", "2 bytes are announced, 0 are left", id="an empty key"),
-        pytest.param(decode_any_key, COMMIT_KEY[:-1], "4 bytes are announced, 3", id="a key cut short"),
-        pytest.param(decode_any_key, b"\0\1\x7f\xff", "32767 bytes are announced", id="a length beyond the key"),
-        pytest.param(decode_any_key, b"\0\1\xff\xff", "a null string", id="a null group"),
+        pytest.param(decode_any_key, b"", "2 bytes announced, but 0 remain", id="an empty key"),
+        pytest.param(decode_any_key, COMMIT_KEY[:-1], "4 bytes announced, but 3", id="a key cut short"),
+        pytest.param(decode_any_key, b"\0\1\x7f\xff", "32767 bytes announced", id="a length beyond the key"),
+        pytest.param(decode_any_key, b"\0\1\xff\xff", "null string", id="a null group"),
         pytest.param(decode_any_key, b"\0\2\0\1\xff", "not UTF-8", id="a group that is no text"),
         pytest.param(OffsetCommitValue.decode, b"\0\5" + COMMIT_VALUE[2:], "of version 5", id="a later version"),
         pytest.param(OffsetCommitValue.decode, b"\xff\xff" + COMMIT_VALUE[2:], "of version -1", id="version -1"),
         pytest.param(
             GroupMetadataValue.decode,
             GroupMetadataValue("c", 1, None, None, ()).encode()[:-4] + b"\x7f\xff\xff\xff",
-            "2147483647 elements are announced, 0",
+            "2147483647 elements announced, but 0",
             id="an absurd count",
         ),
         pytest.param(
             GroupMetadataValue.decode,
             GroupMetadataValue("c", 1, None, None, ()).encode()[:-4] + b"\xff\xff\xff\xff",
-            "a null array",
+            "null array",
             id="null members",
         ),
         pytest.param(

@@ -57,7 +57,7 @@ def test_a_wrapper_whose_value_would_reach_beyond_it_is_refused() -> None:
     size = wrapper[VALUE_SIZE_AT + 3]
     assert len(wrapper) == VALUE_SIZE_AT + 4 + size
     wrapper[VALUE_SIZE_AT + 3] = size + 1
-    with pytest.raises(InvalidRecordError, match="a key or value of a wrapper reaches beyond its end"):
+    with pytest.raises(InvalidRecordError, match="the key or value of a wrapper reaches beyond its end"):
         decoded(np.frombuffer(sign_messages(bytes(wrapper)), np.uint8))
 
 
@@ -101,7 +101,7 @@ def test_a_wrapper_of_magic_1_moves_its_messages_along(codec: Codec) -> None:
     assert decoded(with_offset(wrapper, 4)).offsets.tolist() == [0, 3, 4]
     assert decoded(with_offset(wrapper, 0)).offsets.tolist() == [0, 3, 4]  # as old librdkafka wrote it
     behind = np.concatenate((v1.encode(table([ROW])), with_offset(wrapper, 3)))
-    with pytest.raises(InvalidRecordError, match="wrapper offset 3 does not go with its last inner offset 4") as caught:
+    with pytest.raises(InvalidRecordError, match="wrapper offset 3 contradicts its last inner offset 4") as caught:
         decoded(behind)
     assert caught.value.position == len(behind) - len(wrapper)
 

@@ -83,9 +83,9 @@ def test_a_tagged_field_at_its_default_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue of version 1, up to 0 is known"),
-        (b"\0\0\0\0", "4 bytes are announced, 2 are left"),
-        (b"\0", "2 bytes are announced, 1 are left"),
+        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue of version 1, known up to 0"),
+        (b"\0\0\0\0", "4 bytes announced, but 2 remain"),
+        (b"\0", "2 bytes announced, but 1 remain"),
     ],
 )
 def test_bytes_that_are_no_message_are_refused_with_the_position(data: bytes, told: str) -> None:
@@ -95,7 +95,7 @@ def test_bytes_that_are_no_message_are_refused_with_the_position(data: bytes, to
 
 def test_a_kind_of_a_later_release_is_not_known() -> None:
     assert Messages("groups").key(b"\0\x63\0\1g") is None
-    with pytest.raises(InvalidRecordError, match="type 99 in a frame of version 1 is not known"):
+    with pytest.raises(InvalidRecordError, match="unknown record type 99 in a frame of version 1"):
         Messages("metadata").framed(b"\1\x63\0")
     with pytest.raises(InvalidRecordError, match="frame of version 2"):
         Messages("metadata").framed(b"\2\2\0")

@@ -82,7 +82,7 @@ def test_batches_small_and_large_make_one_table(codec: Codec, count: int, value_
 def test_the_damaged_one_of_many_joined_batches_is_told_by_its_position(codec: Codec, row: int) -> None:
     buffer, headers = v2.encode_batches(records(1000, 3), v2.BatchFields(codec=codec), batch_bytes_max=30)
     spoiled, position = with_damage(buffer, headers, row % len(headers))
-    with pytest.raises(InvalidRecordError, match="record 0 does not decode: its length cannot be right") as caught:
+    with pytest.raises(InvalidRecordError, match="record 0 does not decode: its length is invalid") as caught:
         formats.decode(spoiled, formats.scan(spoiled).headers)
     assert caught.value.position == position
 

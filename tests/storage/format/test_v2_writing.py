@@ -54,12 +54,12 @@ class TestOffsets:
         [
             ([3, 3], {}, "do not increase from record to record"),
             ([3, 5, 4], {}, "do not increase from record to record"),
-            ([5, 6], {"base_offset": 6}, "5 to 6 in a batch of 6 to 6"),
-            ([5, 6], {"last_offset": 5}, "5 to 6 in a batch of 5 to 5"),
-            ([5, 6], {"base_offset": 6, "last_offset": 8}, "5 to 6 in a batch of 6 to 8"),
-            ([0, 2**31], {}, "spans 2147483647 at most"),
-            ([2**31], {"base_offset": 0}, "spans 2147483647 at most"),
-            ([0, 2**40], {"last_offset": 10}, "in a batch of 0 to 10"),
+            ([5, 6], {"base_offset": 6}, "5 to 6 are outside the batch's 6 to 6"),
+            ([5, 6], {"last_offset": 5}, "5 to 6 are outside the batch's 5 to 5"),
+            ([5, 6], {"base_offset": 6, "last_offset": 8}, "5 to 6 are outside the batch's 6 to 8"),
+            ([0, 2**31], {}, "span at most 2147483647"),
+            ([2**31], {"base_offset": 0}, "span at most 2147483647"),
+            ([0, 2**40], {"last_offset": 10}, "outside the batch's 0 to 10"),
         ],
     )
     def test_what_no_batch_can_hold_is_refused(self, offsets: list[int], bounds: dict[str, int], said: str) -> None:
@@ -94,8 +94,8 @@ class TestFields:
             (PRODUCER | {"producer_epoch": 2**15}, "producer_epoch 32768"),
             (PRODUCER | {"base_sequence": 2**31}, "base_sequence 2147483648"),
             (PRODUCER | {"producer_id": 2**63}, "producer_id 9223372036854775808"),
-            (PRODUCER | {"producer_epoch": -1}, "producer 7 with epoch -1"),
-            (PRODUCER | {"base_sequence": -1}, "producer 7 with base sequence -1"),
+            (PRODUCER | {"producer_epoch": -1}, "producer 7 needs an epoch from 0, not -1"),
+            (PRODUCER | {"base_sequence": -1}, "producer 7 needs a base sequence from 0, not -1"),
             ({"transactional": True}, "needs a producer id"),
         ],
     )
@@ -175,7 +175,7 @@ class TestCutting:
     )
     def test_shares_that_are_not_of_the_rows_are_refused(self, shares: list[int]) -> None:
         table = v2.Divided(records([0, 1, 2]), np.array(shares, dtype=np.int32))
-        with pytest.raises(IndexError, match="3 records in"):
+        with pytest.raises(IndexError, match="3 records"):
             list(v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=1).encode([table]))
 
     def test_what_does_not_fit_into_the_memory_given_gets_memory_of_its_own(self) -> None:
@@ -244,7 +244,7 @@ class TestChangingInPlace:
         data = v2.encode(records([0, 1]), v2.BatchFields()).tobytes()
         buffer = np.frombuffer(data, dtype=np.uint8)
         before = bytes(bytearray(data))
-        with pytest.raises(ValueError, match="cannot be written"):
+        with pytest.raises(ValueError, match="read-only"):
             change(buffer, formats.scan(buffer).headers)
         assert data == before
 
@@ -259,7 +259,7 @@ class TestChangingInPlace:
     @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
     def test_headers_of_a_longer_buffer_are_refused(self, change: Any) -> None:
         buffer = v2.encode(records([0, 1]), v2.BatchFields())
-        with pytest.raises(ValueError, match="not of this buffer"):
+        with pytest.raises(ValueError, match="do not belong to this buffer"):
             change(buffer[:-1], formats.scan(buffer).headers)
 
     @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
