@@ -1,14 +1,14 @@
-"""Compiled loops: uint8 buffers in, native arrays out.
+"""Compiled loops over uint8 buffers that fill native arrays.
 
-A kernel does no I/O and raises nothing: it returns how far it came and why it stopped, and the format module above
-turns that into an error at a position. Every kernel has a slow twin in ``tests/support/reference.py``.
+A kernel does no I/O and raises nothing: it returns how far it got and why it stopped, and the calling format module
+turns that into an error with a position. Every kernel has a slow twin in ``tests/support/reference.py``.
 
-``NUMBA_DISABLE_JIT=1`` runs the same bodies as plain Python, so they must be right under both rules of arithmetic:
-bytes are widened with ``np.int64(...)`` (64 bits, wrapping) before they are shifted, or with ``int(...)`` where
-products are masked at once.
+``NUMBA_DISABLE_JIT=1`` runs the same bodies as plain Python, so they must be correct under both rules of arithmetic:
+widen bytes with ``np.int64(...)`` (64 bits, wrapping) before shifting them, or with ``int(...)`` where products are
+masked at once.
 
-The modules here are imported when something of them is first used: numba takes a third of a second, and who lists
-topics needs no kernel.
+The kernel modules are imported on first use: importing numba takes a third of a second, and listing topics needs no
+kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class _OnUse(ModuleType):
-    """Stands for a module until something is asked of it, and then hands on what it has."""
+    """Stands in for a module and imports it on the first access to one of its attributes."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)
@@ -53,7 +53,7 @@ else:
 
 
 def are_imported() -> bool:
-    """Whether numba is: then a kernel takes no longer than its work."""
+    """Whether numba has been imported, so that using a kernel costs no import."""
     return "numba" in sys.modules
 
 
@@ -61,7 +61,7 @@ def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """The array itself, or a view or copy of it, read-only and contiguous.
 
     Numba compiles a kernel once for each combination of argument types, and read-only is part of an array's type.
-    Sources are always passed frozen, so that a buffer mapped from a file and one in memory meet the same machine code.
+    Sources are always passed frozen, so that mapped files and buffers in memory use the same machine code.
     """
     if array.flags.c_contiguous and not array.flags.writeable:
         return array

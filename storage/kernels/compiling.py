@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where their machine code is kept."""
+"""Compiles kernels and chooses where to cache their machine code."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def jit(kernel: Kernel) -> Kernel:
-    """Compile ``kernel`` on its first call, without the GIL, and keep the machine code on disk.
+    """Compile ``kernel`` on its first call, to run without the GIL, and cache the machine code on disk.
 
-    Numba keeps it beside the module, else under the home folder (``NUMBA_CACHE_DIR`` overrules both). Where neither can
-    be written, as in many containers, a folder of this user in the temporary directory takes it, so that the workers of
-    one machine still compile once.
+    Numba's cache is beside the module, or else in the home folder (``NUMBA_CACHE_DIR`` overrides both). If neither is
+    writable, as in many containers, the cache goes to a folder of this user in the temporary directory, so that the
+    workers of one machine still compile each kernel only once.
     """
     try:
         return cast(Kernel, _compiled(kernel, cache=True))
@@ -27,22 +27,22 @@ def jit(kernel: Kernel) -> Kernel:
 
 
 def inlined(function: Kernel) -> Kernel:
-    """Compile ``function`` into every kernel that calls it: what is handed a tuple of arrays would else get a copy of
-    it, which takes longer than writing a record.
+    """Inline ``function`` into every kernel that calls it. Otherwise, passing it a tuple of arrays copies the tuple,
+    which takes longer than writing a record.
     """
     return cast(Kernel, _compiled(function, forceinline=True))
 
 
 def _compiled(kernel: Callable[..., Any], **options: bool) -> Any:
-    """Without numba's reference counts: kernels make no arrays, and counting whoever is handed one, to read a number
-    from it, takes several times what the reading takes.
+    """Compiles without numba's reference counts: kernels create no arrays, and counting references to each array passed
+    takes several times as long as reading a number from it.
     """
-    njit: Any = numba.njit  # its types know no _nrt
+    njit: Any = numba.njit  # numba's type annotations lack _nrt
     return njit(nogil=True, boundscheck=False, _nrt=False, **options)(kernel)
 
 
 def _temporary_cache() -> Path:
-    """A folder that only this user can write: numba unpickles what it finds there, so a stranger's will not do."""
+    """A folder that only this user can write: numba unpickles what it finds there, so it must be no one else's."""
     with tempfile.NamedTemporaryFile() as mine:
         user = Path(mine.name).stat().st_uid
     folder = Path(tempfile.gettempdir()) / f"pyspark-commitlog-kernels-{user}"

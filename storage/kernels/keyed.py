@@ -1,7 +1,7 @@
-"""Records of magic 2 as compaction sees them: a hash of the key, and where the rest of the record lies.
+"""Records of magic 2 for compaction: the hash of each key, and the position of the rest of each record.
 
-What follows the timestamp of a record is the same bytes in whatever batch of the same base offset it is, so compaction
-copies it and looks at nothing in it but the key.
+The bytes after a record's timestamp are the same in every batch with the same base offset, so compaction copies them
+and parses only the key.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 
 # Columns of the table of records.
-TIMESTAMP = 0  # as a reader sees it
-REST = 1  # position in the source of what follows the timestamp
-REST_STOP = 2  # behind the record
+TIMESTAMP = 0  # as readers see it
+REST = 1  # position in the source of the bytes after the timestamp
+REST_STOP = 2  # end of the record
 PLACE_FIELDS = 3
 
 # Columns of the table of batches to copy.
-FIRST_ROW = 0  # place in the rows of the batch's first record
-STOP_ROW = 1  # behind its last one, which is above FIRST_ROW
+FIRST_ROW = 0  # index in the rows of the batch's first record
+STOP_ROW = 1  # index after its last record, above FIRST_ROW
 NEW_BASE_TIMESTAMP = 2  # or OF_FIRST
 PLAN_FIELDS = 3
 
 OF_FIRST = -(2**63)
 
 # Columns of the table of batches that were copied.
-COPY_START = 0  # of the room for the header, in the target
-COPY_STOP = 1  # behind the last record
+COPY_START = 0  # position in the target of the space for the header
+COPY_STOP = 1  # end of the last record
 COPY_BASE_TIMESTAMP = 2
 COPY_MAX_TIMESTAMP = 3
 COPY_FIELDS = 4
@@ -68,10 +68,10 @@ def read_keys(
     places: Int64s,
     state: Int64s,
 ) -> tuple[int, int]:
-    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the arrays behind, which have a row for each.
+    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the arrays after it, which have a row per record.
 
-    The checks and their order are those of :func:`records.fill`, and so are ``state`` and what is returned. The hash of
-    a null key is left as it is; where ``hashes`` is empty no key is hashed.
+    Checks, their order, ``state`` and the results are those of :func:`records.fill`. Leaves the hash of a null key as
+    it is; hashes no key if ``hashes`` is empty.
     """
     row = state[ROWS]
     is_hashing = len(hashes) > 0
@@ -120,10 +120,10 @@ def copy_records(
     at: int,
     batches: Int64s,
 ) -> int:
-    """Write the rows of each batch of ``plan``, shape (n, PLAN_FIELDS), to ``target`` from ``at`` on, behind room for a
-    header; returns where they end.
+    """Write the rows of each batch of ``plan``, shape (n, PLAN_FIELDS), to ``target`` from ``at`` on, each batch after
+    space for a header. Returns the end position.
 
-    ``target`` has room for everything; ``batches``, shape (n, COPY_FIELDS), is filled.
+    ``target`` must have room for everything; fills ``batches``, shape (n, COPY_FIELDS).
     """
     for b in range(len(plan)):
         batches[b, COPY_START] = at

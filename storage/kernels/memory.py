@@ -1,4 +1,4 @@
-"""Moving bytes inside kernels: memcpy, strings written one behind the other, rows put at many positions of a buffer."""
+"""Copies bytes inside kernels: memcpy, appending strings, writing rows at many positions of a buffer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import jit
 
-BLOCK_BYTES = 32  # a key is mostly one block; smaller ones take longer, larger ones no less time
+BLOCK_BYTES = 32  # most keys fit one block; smaller blocks take longer, larger ones no less time
 
 if numba.config.DISABLE_JIT:
 
@@ -26,7 +26,7 @@ if numba.config.DISABLE_JIT:
         target[to : to + blocks] = source[start : start + blocks]
 
     def prefetch(array: npt.NDArray[Any], at: int) -> None:
-        """Nothing: caches are no matter here."""
+        """Do nothing: caches do not matter without compiled code."""
 
 else:
 
@@ -46,10 +46,10 @@ else:
 
     @intrinsic
     def append_blocks(_context: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
-        """As ``copy_bytes``, and anything into the ``BLOCK_BYTES`` behind, which both arrays must have.
+        """As ``copy_bytes``, but may overwrite up to ``BLOCK_BYTES`` after the end, which both arrays must have.
 
-        For strings that are written one behind the other: takes half the time of a call of memcpy. A block is copied
-        even of nothing, since to ask first takes longer.
+        For strings written one after the other: takes half the time of a memcpy call. Copies a block even for an empty
+        string, since testing for that first takes longer.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -77,7 +77,7 @@ else:
 
     @intrinsic
     def prefetch(_context: Any, array: Any, at: Any) -> Any:
-        """Begin to bring ``array[at]`` into the cache; a place outside the array does no harm."""
+        """Start to load ``array[at]`` into the cache; a position outside the array does no harm."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -85,7 +85,7 @@ else:
             number = ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [pointer, number(0), number(3), number(1)])  # to read, for long, data
+            builder.call(function, [pointer, number(0), number(3), number(1)])  # for reading, high locality, data cache
             return context.get_dummy_value()
 
         return types.void(array, types.int64), generate

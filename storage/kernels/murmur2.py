@@ -1,4 +1,4 @@
-"""Keys to hashes: murmur2 as Kafka's producers compute it (``Utils.murmur2``, spec 14.1)."""
+"""Hashes of keys: murmur2 as Kafka's producers compute it (``Utils.murmur2``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_BOOLS = np.empty(0, dtype=np.bool_)
 
 
 class BinaryStrings(Protocol):
-    """Byte strings in Arrow's binary layout, as ``tables.BinaryColumn`` has them."""
+    """Byte strings in Arrow's binary layout, like ``tables.BinaryColumn``."""
 
     @property
     def data(self) -> Bytes: ...
@@ -37,7 +37,7 @@ def murmur2(key: bytes) -> int:
 
 
 def partitions_of(keys: BinaryStrings, count: int) -> npt.NDArray[np.int32]:
-    """The partition of each key among ``count``, shape (n,); -1 for a null key, which may go anywhere."""
+    """The partition of each key among ``count``, shape (n,); -1 for a null key, which any partition may take."""
     chosen = np.empty(len(keys.offsets) - 1, dtype=np.int32)
     valid = _NO_BOOLS if keys.valid is None else keys.valid
     _choose(frozen(keys.data), frozen(keys.offsets), frozen(valid), count, chosen)
@@ -65,7 +65,7 @@ def _choose(
 def _hash(data: Bytes, start: int, size: int) -> int:
     """The hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once.
 
-    All is unsigned: a place that might be negative costs a test at each byte, half of the time.
+    All numbers are unsigned: an index that might be negative costs a test per byte, half of the time.
     """
     m, low_32 = np.uint64(_M), np.uint64(_LOW_32)
     h = np.uint64(_SEED ^ size)

@@ -1,4 +1,4 @@
-"""What readers of magic 2 pass over in records: attribute bits that mean nothing, and numbers with needless bytes."""
+"""Finds what readers of magic 2 ignore in records: attribute bits without a meaning, and numbers with padding bytes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ IS_PADDED = 2
 
 @jit
 def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) -> None:
-    """Set the bits above in ``found``, shape (n,), for ``batches``, which :func:`records.fill` has found sound."""
+    """Set the bits above in ``found``, shape (n,), for ``batches`` that :func:`records.fill` accepts."""
     for b in range(len(batches)):
         at = batches[b, START]
         stop = batches[b, STOP]
         bits = 0
         for _ in range(batches[b, COUNT]):
             start = at
-            while source[at] >= 0x80:  # the length: a sound record ends where its last field does
+            while source[at] >= 0x80:  # the length, not needed: a valid record ends with its last field
                 at += 1
             bits |= _padding(source, start, at + 1)
             if source[at + 1] != 0:
                 bits |= HAS_ATTRIBUTES
             at += 2
-            for _ in range(2):  # what is added to timestamp and offset
+            for _ in range(2):  # timestamp delta and offset delta
                 start = at
                 while source[at] >= 0x80:
                     at += 1
@@ -55,5 +55,5 @@ def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) 
 
 @jit
 def _padding(source: Bytes, start: int, stop: int) -> int:
-    """Whether the last byte of the number there adds nothing."""
+    """IS_PADDED if the last byte of the number in ``[start, stop)`` adds nothing to it."""
     return IS_PADDED if stop - start > 1 and source[stop - 1] == 0 else 0

@@ -1,8 +1,8 @@
-"""The key-to-offset table of compaction (Kafka's SkimpyOffsetMap, spec 12.3), over hashes of keys.
+"""The key-to-offset table of compaction (Kafka's SkimpyOffsetMap), over hashes of keys.
 
-A slot holds 16 bytes of hash and an offset, as Kafka's do, so ``memory`` bytes take as many keys here as there. The
-hash is SipHash-1-3 of 128 bits under a secret of each map instead of MD5: as safe against keys that meet by chance,
-safer against keys made to meet, and thirty times as fast. Which slot a key lies in is seen nowhere.
+Like Kafka's, a slot holds 16 bytes of hash and an offset, so ``memory`` bytes hold as many keys as in Kafka. The hash
+is 128-bit SipHash-1-3 with a secret per map instead of MD5: as safe against accidental collisions, safer against
+deliberate ones, and thirty times as fast. The slot of a key is never visible outside.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Bools = npt.NDArray[np.bool_]
 SLOT_BYTES = 24
 NO_OFFSET = -1
 _SLOTS_AT_FIRST = 4096
-_GROWN_AT_ONCE = 8  # the last growth is by this factor: old and new table together are little more than the new one
-_LARGEST_SLOTS = 2**31  # a slot is found with 32 bits of hash; Kafka's map ends at 2 GiB, far below
+_GROWN_AT_ONCE = 8  # the last growth is by this factor, so old and new table together take little more than the new one
+_LARGEST_SLOTS = 2**31  # a slot is chosen by 32 bits of the hash; Kafka's map is limited to 2 GiB, far below
 
-_AHEAD = 16  # keys whose slots are on their way from memory
+_AHEAD = 16  # number of keys whose slots are being prefetched
 
 # Cells of the state.
 _SIZE = 0
@@ -38,24 +38,24 @@ _LATEST = 1
 
 
 class Put(NamedTuple):
-    """How far :meth:`OffsetMap.put_all` came."""
+    """How far :meth:`OffsetMap.put_all` got."""
 
-    rows: int  # taken in; fewer than given: the map is full at the next one
-    last_offset: int  # of the last key put; -1 if there was none
+    rows: int  # rows processed; fewer than given: the map is full at the next row
+    last_offset: int  # of the last key put; -1 if no key was put
 
 
 class OffsetMap:
     """The newest offset of each key, for at most ``limit`` keys."""
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """Room for ``memory_bytes / 24`` keys, of which the share ``load_factor`` is used.
+        """Room for ``memory_bytes / 24`` slots, of which the share ``load_factor`` is used.
 
-        The table grows as keys come, so a small log takes little of the memory.
+        The table grows with the number of keys, so a small log takes little of the memory.
         """
         self.slots = min(memory_bytes // SLOT_BYTES, _LARGEST_SLOTS)
-        self.limit = int(self.slots * load_factor)  # in floating point, as Kafka's is
-        self._rows_max = self.slots + 1  # one always stays free: a search for a key that is not there ends at it
-        self.secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)  # what keys are hashed under
+        self.limit = int(self.slots * load_factor)  # in floating point, as in Kafka
+        self._rows_max = self.slots + 1  # one slot always stays free: a search for a missing key ends at it
+        self.secret = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64)  # secret of the key hashes
         self.clear()
 
     def clear(self) -> None:
@@ -68,18 +68,18 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """Up to where the log is in the map; -1: nothing is."""
+        """The last offset up to which the map covers the log; -1: it covers nothing."""
         return int(self._state[_LATEST])
 
     def update_latest_offset(self, offset: int) -> None:
-        """Say that everything up to ``offset`` was put, or needs not be."""
+        """Record that everything up to ``offset`` was put or need not be."""
         self._state[_LATEST] = offset
 
     def put_all(self, hashes: Uint64s, valid: Bools, offsets: Int64s, start_offset: int) -> Put:
-        """Put the keys with these hashes, shape (n, 2), and offsets in their order; the last one of equal keys stays.
+        """Put keys by their hashes, shape (n, 2), with their offsets, in order; the last of equal keys wins.
 
-        Null keys and offsets below ``start_offset`` are passed over. Ends before a key that finds the map full, even
-        one that it holds (as Kafka does).
+        Skips null keys and offsets below ``start_offset``. Once the map is full, stops before the next key, even if the
+        map contains that key (as in Kafka).
         """
         done, last = 0, NO_OFFSET
         columns = (hashes, frozen(valid), frozen(offsets))
@@ -95,15 +95,15 @@ class OffsetMap:
         return Put(int(done), last)
 
     def are_latest(self, hashes: Uint64s, valid: Bools, offsets: Int64s) -> Bools:
-        """Whether no later record of the key is in the map, shape (n,); False for a null key."""
+        """Whether each record is the latest of its key according to the map, shape (n,); False for a null key."""
         found = np.empty(len(offsets), dtype=np.bool_)
         _compare(hashes, frozen(valid), frozen(offsets), self._table, found)
         return found
 
     def mark_latest(self, start_offset: int, shift: int, marked: Bools) -> None:
-        """Set the cell, of ``2**shift`` offsets, of each offset in the map.
+        """Mark the cell of each offset in the map; a cell covers ``2**shift`` offsets.
 
-        The first cell begins at ``start_offset`` and takes those below too, the last one those behind it.
+        The first cell begins at ``start_offset`` and also covers those below; the last also covers those above its end.
         """
         _mark(self._table, start_offset, shift, marked)
 
@@ -118,7 +118,7 @@ class OffsetMap:
 def hash_all(keys: BinaryStrings, secret: Uint64s) -> Uint64s:
     """The hashes of keys, shape (n, 2).
 
-    All are made before any slot is looked at: the looking then waits for many places of memory at once.
+    Computes all hashes before any slot is read, so that the reads can then wait for many cache misses at once.
     """
     hashes = np.empty((len(keys.offsets) - 1, 2), dtype=np.uint64)
     _hash_all(frozen(keys.data), frozen(keys.offsets), secret, hashes)
@@ -179,7 +179,7 @@ def _round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 
 @jit
 def _word(data: Bytes, at: int) -> int:
-    """Eight bytes as a number, the first the lowest; written out, so that it becomes one load."""
+    """Eight bytes as a little-endian number; written out so that it compiles to one load."""
     return (
         _u64(data[at])
         | _left(_u64(data[at + 1]), 8)
@@ -194,7 +194,7 @@ def _word(data: Bytes, at: int) -> int:
 
 @jit
 def siphash(data: Bytes, start: int, size: int, first_secret: int, second_secret: int) -> tuple[int, int]:
-    """SipHash-1-3 with 128 bits of ``data[start:start + size]``, as two numbers of 64."""
+    """128-bit SipHash-1-3 of ``data[start:start + size]``, as two 64-bit numbers."""
     one, two = _u64(first_secret), _u64(second_secret)
     a, b = one ^ _u64(0x736F6D6570736575), two ^ _u64(0x646F72616E646F6D) ^ _u64(0xEE)
     c, d = one ^ _u64(0x6C7967656E657261), two ^ _u64(0x7465646279746573)
@@ -220,13 +220,13 @@ def siphash(data: Bytes, start: int, size: int, first_secret: int, second_secret
 
 @jit
 def _first_slot(first: int, table: Uint64s) -> int:
-    """Where to begin to look."""
+    """The slot at which a search for the hash begins."""
     return np.int64(_right(_right(first, 32) * _u64(len(table)), 32))
 
 
 @jit
 def _slot(first: int, second: int, table: Uint64s) -> int:
-    """Where the hash is, or the free slot where it belongs; a slot is free whose offset is zero, kept plus one."""
+    """The slot of the hash, or the free slot for it; a slot stores the offset plus one, and is free if that is zero."""
     slots = len(table)
     at = _first_slot(first, table)
     while table[at, 2] != _u64(0) and (table[at, 0] != first or table[at, 1] != second):

@@ -1,7 +1,7 @@
-"""Whether records are as every writer writes them: one look that spares reading them and looking for what is odd.
+"""Tests whether records are encoded as every writer encodes them: one pass that replaces decoding and further checks.
 
-Most are, and the long way (:func:`records.fill`, :mod:`.oddities`, the order of offsets, the largest timestamp) then
-has nothing to tell. What is not so plain is no damage yet: the long way says what it is.
+Most records are, and then the full checks (:func:`records.fill`, :mod:`.oddities`, the order of offsets, the largest
+timestamp) would find nothing. Records that are not plain need not be damaged: the full checks decide.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 
-_ODD = -3  # instead of a position
+_ODD = -3  # in place of a position
 
 
 @jit
 def are_plain(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
-    """Of ``batches``, shape (n, BATCH_FIELDS) as for :func:`records.fill`, whether each record of them is plain.
+    """Whether all records of ``batches``, shape (n, BATCH_FIELDS) as for :func:`records.fill`, are plain.
 
-    All of it is there and nothing more, no attribute bits, no number in more bytes than it needs; offsets rise from
-    record to record, up to the batch's in ``last_offsets``; and the largest timestamp is the one the batch tells.
+    Records are complete, without extra bytes, attribute bits or padded numbers; offsets increase from record to record,
+    at most up to the batch's in ``last_offsets``; and the largest timestamp equals the batch's.
     """
     for b in range(len(batches)):
         at, stop = batches[b, START], batches[b, STOP]
@@ -65,7 +65,7 @@ def are_plain(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
 
 @jit
 def _read(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A number in no more bytes than it needs; a position below zero is handed through."""
+    """A number without padding bytes; passes a negative position through."""
     value, behind = read_varlong(source, at, end)
     if behind > at + 1 and source[behind - 1] == 0:
         return value, np.int64(_ODD)

@@ -1,9 +1,9 @@
-"""Records of batches to columns: the two loops that read them, for magic 2 and for the legacy magics.
+"""Decodes records of batches to columns: one loop for magic 2 and one for the legacy magics.
 
-Both fill the same :class:`Columns`, batch after batch, each batch behind what the one before left; ``state`` carries
-how far they are from one call to the next, so a run of batches may lie in many sources (each decompressed one is one).
+Both fill the same :class:`Columns`, batch after batch; ``state`` carries the write positions from call to call, so a
+run of batches may be spread over many sources (each decompressed batch is one).
 
-Where a row is written its place is unsigned, for the reason that varint.py gives.
+Row indices are unsigned for writing; varint.py has the reason.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Strings = tuple[Bytes, Int32s, npt.NDArray[np.bool_]]  # data, offsets, valid
 
-# Columns of a table of batches, one row a batch.
+# Columns of a table of batches, one row per batch.
 START = 0  # of the records in the source
-STOP = 1  # behind them
+STOP = 1  # end of the records
 BASE_OFFSET = 2
 BASE_TIMESTAMP = 3
-FIXED_TIMESTAMP = 4  # of every record, where TIMESTAMP_TYPE is 1
+FIXED_TIMESTAMP = 4  # of every record, if TIMESTAMP_TYPE is 1
 TIMESTAMP_TYPE = 5
 COUNT = 6
 BATCH_FIELDS = 7
@@ -41,8 +41,8 @@ HEADERS = 3  # record headers seen
 HEADER_KEY_BYTES = 4
 HEADER_VALUE_BYTES = 5
 NULL_HEADER_VALUES = 6
-WANTED = 7  # the bits below: columns that are filled
-FAILED_RECORD = 8  # index in its batch of the record that did not decode
+WANTED = 7  # the bits below: which columns to fill
+FAILED_RECORD = 8  # index in its batch of the record that failed to decode
 STATE_CELLS = 9
 
 WANT_KEYS = 1
@@ -58,15 +58,15 @@ BAD_STRUCTURE = 4  # a field reaches beyond its record
 NOT_CONSUMED = 5  # a record is longer than its fields
 BAD_HEADER_COUNT = 6
 NULL_HEADER_KEY = 7
-TRAILING_BYTES = 8  # bytes left behind the last record
+TRAILING_BYTES = 8  # bytes remain after the last record
 NESTED = 9  # legacy: a compressed message inside a wrapper
-NO_ROOM = 10  # not the record's fault: the array for keys or that for values is too short
+NO_ROOM = 10  # not an error of the record: the array for keys or the one for values is too short
 
 
 class Columns(NamedTuple):
-    """Arrays that the loops fill. A column that is not wanted, has arrays of any length; they are not touched.
+    """Arrays that the loops fill. Those of a column that is not wanted may have any length and are not touched.
 
-    What tells nulls is True at first, and key and value data end with ``BLOCK_BYTES`` that hold nothing in the end.
+    Validity arrays must be True initially. Key and value data have ``BLOCK_BYTES`` at the end that stay unused.
     """
 
     offsets: Int64s  # shape (records,)
@@ -79,11 +79,11 @@ class Columns(NamedTuple):
     value_offsets: Int32s
     value_valid: npt.NDArray[np.bool_]
     header_offsets: Int32s  # shape (records + 1,): headers before each record
-    header_positions: Int64s  # shape (records,): of a record's first header, in its source
+    header_positions: Int64s  # shape (records,): position in the source of each record's first header
 
 
 class Headers(NamedTuple):
-    """Arrays for record headers, of the sizes that the state tells after all records were read."""
+    """Arrays for record headers, of the sizes that the state contains once all records have been read."""
 
     key_data: Bytes
     key_offsets: Int32s
@@ -95,15 +95,15 @@ class Headers(NamedTuple):
 def fill(source: Bytes, batches: Int64s, columns: Columns, state: Int64s) -> tuple[int, int]:
     """Read the records of ``batches``, shape (n, BATCH_FIELDS), of magic 2.
 
-    Every field of a record must end inside it, the last one exactly at its end. Its attributes are not looked at, nor
-    is the order of offsets: Kafka's readers look at neither. Returns n and FINE, or the index of the batch that does
-    not decode and the reason; after NO_ROOM all is to be read anew, into larger arrays.
+    Every field must end inside its record, the last one exactly at the record's end. Like Kafka's readers, checks
+    neither attributes nor the order of offsets. Returns n and FINE, or the index of the batch that does not decode and
+    the reason. After NO_ROOM, read everything again into larger arrays.
     """
     done, reason = _fill(source, batches, state, *columns)
     return done, reason
 
 
-# The arrays go in one by one: the types of all take numba less time to tell than that of the tuple they are in.
+# Arrays are passed one by one, since numba determines their types faster than the type of the tuple that holds them.
 @jit
 def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[int, int]:
     columns, wanted = Columns(*arrays), state[WANTED]
@@ -154,7 +154,7 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
 
 @inlined
 def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Begin with a record of a batch that ends at ``stop``: a reason, the position of its timestamp, and its end."""
+    """Start reading a record of a batch that ends at ``stop``: a reason, the position of its timestamp, and its end."""
     length, at = read_varint(source, at, stop)
     if at < 0:
         return BAD_VARINT if at == TOO_LONG else RECORD_CUT, at, at
@@ -165,7 +165,7 @@ def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @inlined
 def read_size(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The size of a string, and its position: below zero where it does not end by ``end``."""
+    """The size of a string and its position; the position is negative if the string does not end by ``end``."""
     size, at = read_varint(source, at, end)
     return size, at if size <= end - at else np.int64(-1)
 
@@ -182,7 +182,7 @@ def _values_of(columns: Columns) -> Strings:
 
 @inlined
 def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int, in_blocks: bool) -> int:
-    """Write the string of a row from ``to`` on, where there is room for it, and for a block behind; returns its end."""
+    """Write the string of a row at ``to``, where it and one more block must fit; returns the end of the string."""
     data, offsets, valid = strings
     if size < 0:
         valid[np.uint64(row)] = False
@@ -196,7 +196,7 @@ def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int,
 
 @inlined
 def _put_numbers(columns: Columns, row: int, offset: int, timestamp: int, timestamp_type: int, headers: int) -> None:
-    """Write what of a row is numbers; ``headers`` are those of all rows up to it."""
+    """Write the numbers of a row; ``headers`` counts those of all rows up to it."""
     columns.offsets[np.uint64(row)] = offset
     columns.timestamps[np.uint64(row)] = timestamp
     columns.timestamp_types[np.uint64(row)] = timestamp_type
@@ -205,7 +205,7 @@ def _put_numbers(columns: Columns, row: int, offset: int, timestamp: int, timest
 
 @inlined
 def close_record(source: Bytes, at: int, end: int, header_count: int, state: Int64s) -> int:
-    """Whether headers, from ``at`` on, end the record; a position below zero says that their number cannot be read."""
+    """Whether headers, from ``at`` on, end the record; a negative position means that their count is unreadable."""
     if at < 0:
         return BAD_STRUCTURE
     if header_count != 0:
@@ -217,7 +217,7 @@ def close_record(source: Bytes, at: int, end: int, header_count: int, state: Int
 
 @inlined
 def timestamps_in(batches: Int64s, batch: int) -> tuple[int, int]:
-    """A base and a mask: a reader sees ``base + (delta & mask)`` of each record."""
+    """(base, mask): the timestamp of each record is ``base + (delta & mask)``."""
     if batches[batch, TIMESTAMP_TYPE] == 1:
         return batches[batch, FIXED_TIMESTAMP], np.int64(0)
     return batches[batch, BASE_TIMESTAMP], np.int64(-1)
@@ -225,7 +225,7 @@ def timestamps_in(batches: Int64s, batch: int) -> tuple[int, int]:
 
 @jit
 def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
-    """Bytes of all keys and of all values, never less than :func:`fill` will copy: it checks in the same order."""
+    """Bytes of all keys and of all values, at least what :func:`fill` will copy: it checks in the same order."""
     keys, values = np.int64(0), np.int64(0)
     for b in range(len(batches)):
         at = batches[b, START]
@@ -250,7 +250,7 @@ def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
 
 @jit
 def _measure_headers(source: Bytes, at: int, end: int, count: int, state: Int64s) -> tuple[int, int]:
-    """Check ``count`` headers and add their sizes to the state; returns a reason and the position behind them."""
+    """Check ``count`` headers and add their sizes to the state; returns a reason and the position after them."""
     if count < 0 or count > end - at:
         return BAD_HEADER_COUNT, at
     for _ in range(count):
@@ -276,7 +276,7 @@ def _measure_headers(source: Bytes, at: int, end: int, count: int, state: Int64s
 
 @jit
 def fill_headers(source: Bytes, first: int, last: int, columns: Columns, headers: Headers, state: Int64s) -> None:
-    """Copy the headers of records ``[first, last)``, which :func:`fill` has read from this source and found sound.
+    """Copy the headers of records ``[first, last)``, which :func:`fill` has read from this source without error.
 
     ``state`` starts at zeros and counts HEADERS, HEADER_KEY_BYTES and HEADER_VALUE_BYTES again.
     """
@@ -297,11 +297,11 @@ def fill_headers(source: Bytes, first: int, last: int, columns: Columns, headers
             headers.value_offsets[i + 1] = state[HEADER_VALUE_BYTES]
 
 
-# Columns of a table of legacy messages, one row a message, plain or from a wrapper.
+# Columns of a table of legacy messages, one row per message, plain or from a wrapper.
 MESSAGE_START = 0  # of the message (its checksum field) in the source
 MESSAGE_STOP = 1
-MESSAGE_OFFSET = 2  # absolute, as the reader shall see it
-MESSAGE_FIXED_TIMESTAMP = 3  # where MESSAGE_TYPE is 1
+MESSAGE_OFFSET = 2  # absolute, as readers see it
+MESSAGE_FIXED_TIMESTAMP = 3  # used if MESSAGE_TYPE is 1
 MESSAGE_TYPE = 4  # the timestamp type of the outer message; -1 for magic 0
 MESSAGE_FIELDS = 5
 
@@ -311,9 +311,9 @@ MESSAGE_ATTRIBUTES_AT = 5
 
 @jit
 def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int64s) -> tuple[int, int]:
-    """Read legacy messages, shape (n, MESSAGE_FIELDS); returns n and FINE, or where and why it stopped.
+    """Read legacy messages, shape (n, MESSAGE_FIELDS); returns n and FINE, or the index of the failed message and why.
 
-    Each message tells its own magic: a wrapper of one magic may hold messages of the other (KAFKA-4298).
+    Uses the magic in each message, since a wrapper of one magic may hold messages of the other (KAFKA-4298).
     """
     for m in range(len(messages)):
         at = messages[m, MESSAGE_START]
@@ -347,10 +347,10 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
 
 @jit
 def walk_messages(source: Bytes, starts: Int64s, sizes: Int64s, offsets: Int64s) -> tuple[int, int]:
-    """The messages inside a wrapper: start and size of each message, behind its offset and size fields, and its offset.
+    """Find the messages inside a wrapper: start and size of each, without its offset and size fields, and its offset.
 
-    The arrays are long enough for any source (a message takes 26 bytes with the fields before it). Returns messages
-    found and a reason: FINE, RECORD_CUT for a message that is not whole, BAD_LENGTH, NESTED.
+    The arrays must be long enough for any source (a message takes 26 bytes with the fields before it). Returns the
+    number of messages and a reason: FINE, RECORD_CUT for an incomplete message, BAD_LENGTH, NESTED.
     """
     at = np.int64(0)
     end = len(source)

@@ -1,7 +1,6 @@
-"""The walk over batches: one loop for all magics, since offset, length and magic lie in the same place in each.
+"""The walk over batches: one loop for all magics, since offset, length and magic have the same positions in each.
 
-It looks at nothing but length and magic, as Kafka's ``FileLogInputStream`` does: whether a batch is sound is asked by
-its checksum, later.
+Like Kafka's ``FileLogInputStream``, it checks only length and magic; the checksum is verified later.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def walk(
 ) -> tuple[int, int, int]:
     """Fill position, size and magic of each whole batch from ``start`` on.
 
-    The three arrays have the length of the most batches wanted. Returns batches found, the position behind the last of
-    them, and why the walk stopped there.
+    The length of the three arrays is the largest number of batches to find. Returns the number of batches found, the
+    position after the last one, and why the walk stopped there.
     """
     at = start
     end = len(source)
@@ -73,13 +72,13 @@ def walk(
         sizes[found] = length + _OVERHEAD
         magics[found] = magic
         at += length + _OVERHEAD
-    return len(positions), at, FULL  # never reached: the last round above always returns
+    return len(positions), at, FULL  # unreachable: the last round above always returns
 
 
 @jit
 def spaced(starts: npt.NDArray[np.int64], after: int, interval: int, rows: npt.NDArray[np.int64]) -> int:
-    """Fill ``rows`` with the indices of ``starts``, which rise, that lie above ``after`` and then each more than
-    ``interval`` above the one before; how many those are. ``rows`` is as long as ``starts``.
+    """Fill ``rows`` with indices of ``starts``, which ascend: the first one above ``after``, then each one that is more
+    than ``interval`` above the one before. Returns their number. ``rows`` is as long as ``starts``.
     """
     found = 0
     for i in range(len(starts)):
@@ -99,8 +98,8 @@ def running_largest(
     running: npt.NDArray[np.int64],
     reached: npt.NDArray[np.int64],
 ) -> None:
-    """After each batch, the largest timestamp so far and the last offset of the first batch that has it; before the
-    first one these are ``largest`` and ``offset``. All arrays are of one length.
+    """After each batch, the largest timestamp so far and the last offset of the first batch that has it. Before the
+    first batch these are ``largest`` and ``offset``. All arrays have the same length.
     """
     for i in range(len(timestamps)):
         if timestamps[i] > largest:

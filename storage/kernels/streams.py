@@ -1,7 +1,7 @@
-"""How much room a compressed stream needs, for streams of the one shape that writers of small batches leave.
+"""Measures the space that compressed streams need, for the one shape that writers of small batches produce.
 
-Of lz4 that is a frame of one compressed block below 64 KiB, of zstd one frame without a dictionary. Whatever has
-another shape, or cannot be right, is left to who reads streams of any shape and tells what is wrong.
+In lz4 that is a frame of one compressed block below 64 KiB, in zstd one frame without a dictionary. Streams of any
+other shape, and invalid ones, are left to the general decompression, which reports what is wrong.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pyspark_commitlog.storage.kernels.compiling import jit
 
 Int64s = npt.NDArray[np.int64]
 
-OTHER = -1  # instead of a room: another shape, or damage
+OTHER = -1  # in place of a size: another shape, or damage
 
 LZ4 = 3  # the numbers of codecs in a batch's attributes
 ZSTD = 4
 
 LZ4_HEADER = 11  # bytes before the block: magic, descriptor, its checksum, size of the block
-LZ4_END = 4  # bytes behind it
+LZ4_END = 4  # bytes after it
 LZ4_BLOCK = 2**16
 _LZ4_GROWTH = 255
 _ZSTD_BLOCK = 2**17
@@ -29,7 +29,7 @@ _ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = 0, 1, 2
 
 @jit
 def measure(source: Bytes, starts: Int64s, stops: Int64s, codecs: npt.NDArray[np.int16], rooms: Int64s) -> None:
-    """Fill ``rooms`` with the most bytes, above zero, that each stream ``source[start:stop]`` can hold, or OTHER."""
+    """Fill ``rooms`` with the most bytes, at least 1, that each stream ``source[start:stop]`` can hold, or OTHER."""
     for i in range(len(starts)):
         rooms[i] = OTHER
         if codecs[i] == LZ4:
@@ -40,7 +40,7 @@ def measure(source: Bytes, starts: Int64s, stops: Int64s, codecs: npt.NDArray[np
 
 @jit
 def _number(source: Bytes, at: int, size: int) -> int:
-    """Bytes as a number, the first the lowest."""
+    """A little-endian number of ``size`` bytes."""
     found = np.int64(0)
     for i in range(size):
         found |= np.int64(source[at + i]) << (8 * i)
@@ -49,7 +49,7 @@ def _number(source: Bytes, at: int, size: int) -> int:
 
 @jit
 def _lz4_room(source: Bytes, start: int, stop: int) -> int:
-    """Independent blocks of 64 KiB at most, no checksums, no size: as Kafka's writers say it."""
+    """Accepts what Kafka's writers produce: independent blocks of at most 64 KiB, no checksums, no content size."""
     if stop - start <= LZ4_HEADER + LZ4_END:
         return OTHER
     if _number(source, start, 4) != 0x184D2204 or _number(source, start + 4, 3) != 0x824060:
@@ -62,7 +62,7 @@ def _lz4_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_room(source: Bytes, start: int, stop: int) -> int:
-    """What the header says, if the blocks can hold it, or what they can hold."""
+    """The size in the header if the blocks can hold it, or else the most that they can hold."""
     if stop - start < 14 or _number(source, start, 4) != 0xFD2FB528:  # the longest header that is read here
         return OTHER
     flags = np.int64(source[start + 4])
@@ -86,7 +86,7 @@ def _zstd_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_blocks(source: Bytes, at: int, stop: int, block_bytes_max: int) -> tuple[int, int]:
-    """The most bytes that the blocks hold, and where they end; beyond ``stop`` for those that are cut or unknown."""
+    """The most bytes that the blocks hold, and where they end; a position after ``stop`` if they are cut or unknown."""
     capacity, last = 0, 0
     while not last:
         if at + 3 > stop:

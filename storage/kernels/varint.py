@@ -1,10 +1,10 @@
-"""Zig-zag varints: 7 bits a byte, the lowest first, the high bit says that another byte follows (spec 1.3).
+"""Zig-zag varints: 7 bits per byte, the lowest first; the high bit marks that another byte follows.
 
-Read as Kafka's ``ByteUtils`` reads: padded forms are taken, bits beyond 32 (64) are dropped, a continuation bit on the
-5th (10th) byte is an error. A reader returns the value and the position behind it, or a position below zero.
+Reads like Kafka's ``ByteUtils``: accepts padded forms, drops bits beyond 32 (64), and rejects a continuation bit on the
+5th (10th) byte. A reader returns the value and the position after it, or a negative position.
 
-Where it counts a place in an array is made unsigned: of one that might be negative numba asks each time, which took a
-seventh of writing a record.
+Where it affects speed, an array index is made unsigned: for an index that might be negative, numba tests the sign on
+each access, which took a seventh of the time of writing a record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.kernels import Bytes
 from pyspark_commitlog.storage.kernels.compiling import jit
 
 CUT = -1  # the bytes end inside the number
-TOO_LONG = -2  # a continuation bit on the last byte it may have
+TOO_LONG = -2  # a continuation bit on the last byte allowed
 
 _LOW_32 = 0xFFFFFFFF
 _LOW_63 = 0x7FFFFFFFFFFFFFFF
@@ -23,12 +23,12 @@ _LOW_63 = 0x7FFFFFFFFFFFFFFF
 
 @jit
 def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 32-bit number from ``source[at:end]``; a position below zero is handed through."""
+    """A 32-bit number from ``source[at:end]``; passes a negative position through."""
     if 0 <= at < end:
         byte = np.int64(source[at])
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), at + 1
-        if at + 1 < end and source[at + 1] < 0x80:  # sizes of common records: worth a way of its own
+        if at + 1 < end and source[at + 1] < 0x80:  # sizes of common records: worth a fast path
             raw = (byte & 0x7F) | (np.int64(source[at + 1]) << 7)
             return (raw >> 1) ^ -(raw & 1), at + 2
     return _read_long_varint(source, at, end)
@@ -36,12 +36,12 @@ def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @jit
 def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 64-bit number from ``source[at:end]``; a position below zero is handed through."""
+    """A 64-bit number from ``source[at:end]``; passes a negative position through."""
     if 0 <= at < end:
         byte = np.int64(source[at])
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), at + 1
-        if at + 1 < end and source[at + 1] < 0x80:  # sizes of common records: worth a way of its own
+        if at + 1 < end and source[at + 1] < 0x80:  # sizes of common records: worth a fast path
             raw = (byte & 0x7F) | (np.int64(source[at + 1]) << 7)
             return (raw >> 1) ^ -(raw & 1), at + 2
     return _read_long_varlong(source, at, end)
@@ -76,7 +76,7 @@ def _read_long_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @jit
 def size_of(value: int) -> int:
-    """Bytes that :func:`write` takes for a 64-bit number; a 32-bit one takes the same as varint and as varlong."""
+    """Bytes that :func:`write` uses for a 64-bit number; a 32-bit one takes the same as varint and as varlong."""
     if -64 <= value < 64:
         return 1
     raw = (np.int64(value) << 1) ^ (np.int64(value) >> 63)
@@ -89,7 +89,7 @@ def size_of(value: int) -> int:
 
 @jit
 def write(target: Bytes, at: int, value: int) -> int:
-    """Write a 64-bit number, or one of 32 bits, which takes the same bytes; returns the position behind it."""
+    """Write a 64-bit number, or a 32-bit one, which takes the same bytes; returns the position after it."""
     raw = (np.int64(value) << 1) ^ (np.int64(value) >> 63)
     while raw < 0 or raw >= 0x80:
         target[np.uint64(at)] = (raw & 0x7F) | 0x80
@@ -101,5 +101,5 @@ def write(target: Bytes, at: int, value: int) -> int:
 
 @jit
 def bytes_behind(size: int) -> int:
-    """Bytes of a string behind its length; any length below zero stands for null, which has none."""
+    """Bytes of a string that follow its length; a negative length means null, which has none."""
     return max(size, 0)

@@ -1,6 +1,7 @@
-"""Columns to the records of magic 2: one loop sorts rows by share, cuts them into batches, leaves room for headers.
+"""Encodes columns to records of magic 2: one loop that sorts rows by share, cuts them into batches and leaves space
+for headers.
 
-Places are unsigned for the reason that varint.py gives.
+Indices are unsigned; varint.py has the reason.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 # Columns of the table of batches that are written.
-START = 0  # of the room for the header, in the target
-END = 1  # behind the last record
+START = 0  # position in the target of the space for the header
+END = 1  # end of the last record
 COUNT = 2
 BASE_TIMESTAMP = 3
 MAX_TIMESTAMP = 4
-FULL_AT = 5  # where it must end
+FULL_AT = 5  # the position at which it must end
 BATCH_FIELDS = 6
 
-DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and what depends on its batch
-PLAIN_FIELDS_BYTES_MAX = DELTAS_BYTES_MAX + 1 + 5 + 5 + 1  # of one without headers, beside the bytes of key and value
+DELTAS_BYTES_MAX = 5 + 10 + 5  # of a record: its length, and the fields that depend on its batch
+PLAIN_FIELDS_BYTES_MAX = DELTAS_BYTES_MAX + 1 + 5 + 5 + 1  # of a record without headers, except key and value bytes
 
-BEHIND = BLOCK_BYTES  # of room behind the last record of a share, where anything may be written
+BEHIND = BLOCK_BYTES  # bytes after the last record of a share that may be overwritten with anything
 
 # In place of a base.
 CONSECUTIVE = -(2**63)
@@ -39,16 +40,16 @@ OF_FIRST = -(2**63)
 
 
 class Cut(NamedTuple):
-    """How rows become batches."""
+    """How to divide rows into batches."""
 
-    base_offset: int  # what offset deltas count from; CONSECUTIVE: 0, 1, 2 … in each batch, whatever the offsets are
-    base_timestamp: int  # what timestamp deltas count from; OF_FIRST: the first record's, batch by batch
-    header_bytes: int  # of room before the records of each batch
-    batch_bytes_max: int  # of records in a batch; one record may exceed it
+    base_offset: int  # base of offset deltas; CONSECUTIVE: deltas 0, 1, 2 … in each batch, whatever the offsets
+    base_timestamp: int  # base of timestamp deltas; OF_FIRST: the first record's timestamp, batch by batch
+    header_bytes: int  # space before the records of each batch
+    batch_bytes_max: int  # of records in a batch; a single record may exceed it
 
 
 class Source(NamedTuple):
-    """Columns to write. An empty ``valid`` says that nothing is null, empty ``header_offsets`` that there are none."""
+    """Columns to write. An empty ``valid`` means no nulls, empty ``header_offsets`` no headers."""
 
     offsets: Int64s  # shape (n,)
     timestamps: Int64s  # shape (n,)
@@ -67,14 +68,14 @@ class Source(NamedTuple):
 
 
 def add_sizes(source: Source, shares: Int32s, sizes: Int64s) -> int:
-    """Add to ``sizes``, shape (shares, 2), the rows of each share and the bytes that their records take at most.
+    """Add to ``sizes``, shape (shares, 2), the number of rows of each share and the most bytes that their records take.
 
-    Returns how many rows it looked at: it stops at the first of a share that is not there.
+    Returns the number of rows read: it stops at the first row of a share that does not exist.
     """
     return _add_sizes(shares, sizes, *source)
 
 
-# The arrays go in one by one for the reason that records.py gives.
+# Arrays are passed one by one; records.py has the reason.
 @jit
 def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> int:
     source = Source(*columns)
@@ -89,13 +90,13 @@ def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> int:
 
 
 def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s) -> None:
-    """Write each row behind those of its share, which ``shares`` tells; below zero: it is left out.
+    """Write each row after those of its share, given by ``shares``; skips rows with a share below zero.
 
-    Anything is written into the ``BEHIND`` bytes behind the last record of each share, which nobody else may have.
+    Anything may be written to the ``BEHIND`` bytes after the last record of each share: no other share may use them.
 
-    A batch ends before the record that would take it above ``cut.batch_bytes_max``. Of each share ``opened`` holds
-    which row of ``batches``, shape (enough, BATCH_FIELDS), is its open one, which the next ones follow: at first a
-    batch without records that is full, and ends where the share's room in ``target`` begins. Later calls go on where
+    A batch ends before the record that would take it above ``cut.batch_bytes_max``. ``opened`` holds the index of each
+    share's open batch in ``batches``, shape (enough, BATCH_FIELDS); its next batches follow there. The first one is a
+    batch without records that is full and ends where the share's space in ``target`` begins. Later calls continue where
     this one ends.
     """
     _write_batches(shares, target, batches, opened, cut, *source)
@@ -133,7 +134,7 @@ def _write_batches(shares: Int32s, target: Bytes, batches: Int64s, opened: Int64
 
 @inlined
 def _size_at_most(source: Source, row: int) -> int:
-    """Bytes of a record in any batch. Where there are no headers, half the time goes by not asking what sizes take."""
+    """The most bytes that a record takes. Without headers, not computing the sizes of lengths saves half the time."""
     if len(source.header_offsets) > 0:
         return _fixed_size(source, row) + DELTAS_BYTES_MAX
     first, behind = np.uint64(row), np.uint64(row + 1)
@@ -166,7 +167,7 @@ def _string_size(offsets: Int32s, valid: Bools, row: int) -> int:
 
 @inlined
 def _write_content(source: Source, row: int, target: Bytes, at: int) -> int:
-    """Key, value and headers of a row; the position behind them."""
+    """Write key, value and headers of a row; returns the position after them."""
     at = _write_string(source.key_data, source.key_offsets, source.key_valid, row, target, at)
     at = _write_string(source.value_data, source.value_offsets, source.value_valid, row, target, at)
     if len(source.header_offsets) == 0:
