@@ -1,13 +1,13 @@
-"""Compaction: of each key the newest record stays (Kafka's LogCleaner; spec 12).
+"""Compaction: keeps the newest record of each key (Kafka's LogCleaner).
 
-A round reads the dirty part of a log, its end, into a map of key to newest offset, then writes the log up to there
-anew, segment group by segment group, without the records that the map supersedes. Offsets and order never change; the
-active segment, undecided transactions and what ``min.compaction.lag.ms`` protects are never touched.
+A round reads the dirty part at the end of a log into a map from key to newest offset. Then it rewrites the log up to
+there, segment group by segment group, without the records that the map supersedes. Offsets and order never change. The
+active segment, undecided transactions and records protected by ``min.compaction.lag.ms`` are never touched.
 
-:mod:`.ranges` says what of a log is dirty and which log is the dirtiest, :mod:`.transactions` which markers are still
-needed, :mod:`.superseded` which batches need no second look, :mod:`.filtering` what becomes of each batch,
-:mod:`.output` where it goes, :mod:`.swapping` how new segments take the place of old ones, whatever happens meanwhile,
-and :mod:`.cleaning` puts it together.
+:mod:`.ranges` finds which part of a log is dirty and which log is the dirtiest, :mod:`.transactions` which markers are
+still needed, :mod:`.superseded` which batches need not be decoded again. :mod:`.filtering` decides the fate of each
+batch, :mod:`.output` writes the new segments, :mod:`.swapping` replaces the old ones crash-safely, and :mod:`.cleaning`
+runs the whole round.
 """
 
 from pyspark_commitlog.storage.cleaner.cleaning import Cleaner, CleanResult

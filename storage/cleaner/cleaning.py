@@ -1,4 +1,4 @@
-"""Cleaner: rounds of compaction over a log (Kafka's Cleaner; spec 12.4 to 12.8)."""
+"""Cleaner: rounds of compaction over a log (Kafka's Cleaner)."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from pyspark_commitlog.storage.reader import LogReader
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 
-WINDOW_BYTES_MIN = 8 * 1024 * 1024  # below, calls cost more than the work; a batch is read whole anyhow
-_OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer
+WINDOW_BYTES_MIN = 8 * 1024 * 1024  # below, call overhead exceeds the processing; a batch is read whole anyway
+_OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer size
 
 
 def _nothing() -> None:
-    """Nothing speaks against going on."""
+    """A check that never ends the round."""
 
 
 @dataclass(frozen=True)
 class CleanResult:
-    """What a round did."""
+    """The result of a round."""
 
     next_first_dirty_offset: int  # for the cleaner-offset-checkpoint
     segments_before: int = 0
@@ -51,20 +51,20 @@ class CleanResult:
 
 
 class Cleaner:
-    """Compacts one log after the other. Its memory is that of the buffers in its config, whatever the logs' sizes.
+    """Compacts one log after the other. The buffers in its config bound its memory, whatever the size of the logs.
 
-    A few windows of a log are in memory at once: threads verify, decompress and filter the next ones.
+    A few windows of a log are in memory at once: threads verify, decompress and filter ahead.
     """
 
     def __init__(self, config: CleanerConfig | None = None) -> None:
-        """Raises InvalidConfigError where the offset map would hold no key, so that no round came to an end."""
+        """Raises InvalidConfigError if the offset map could hold no key, since no round could then finish."""
         self.config = config or CleanerConfig()
         memory = min(self.config.dedupe_buffer_size // self.config.threads, _OFFSET_MAP_BYTES_MAX)
         self.offset_map = maps.OffsetMap(memory, self.config.io_buffer_load_factor)
         if self.offset_map.limit < 1:
             raise InvalidConfigError(
                 f"log.cleaner.dedupe.buffer.size = {self.config.dedupe_buffer_size} for {self.config.threads} threads "
-                f"and log.cleaner.io.buffer.load.factor = {self.config.io_buffer_load_factor}: must be room for one key"
+                f"and log.cleaner.io.buffer.load.factor = {self.config.io_buffer_load_factor}: no room for a single key"
             )
         self.window_bytes = max(self.config.io_buffer_size // self.config.threads, WINDOW_BYTES_MIN)
 
@@ -77,16 +77,16 @@ class Cleaner:
         check: Callable[[], None] = _nothing,
         work: str = "",
     ) -> CleanResult:
-        """One round over ``log``, from where the last one ended (None: from the log start), as of ``now_ms``.
+        """One round over ``log`` as of ``now_ms``, from the end of the previous round (None: from the log start).
 
-        Ends early where the offset map is full: call again with the result's offset for the rest. ``check`` is called
-        between pieces of work, and before anything is replaced; what it raises ends the round. Then, and after any
-        other error or a crash, each segment is either old or new, and the first dirty offset given still holds. A wrong
-        checksum below the offset that the round reaches is found before anything is replaced. ``work`` is told to
-        whoever finds the partition locked meanwhile.
+        Ends early if the offset map is full: call again with the result's offset for the rest. ``check`` is called
+        between steps and before segments are replaced; an exception from it ends the round. After that, any other error
+        or a crash, each segment is either old or new, and the given first dirty offset still holds. A wrong checksum
+        below the offset that the round reaches is found before anything is replaced. ``work`` is shown to other
+        processes that find the partition locked.
 
         Raises LogDirLockedError while another process maintains the log, CorruptRecordError or InvalidRecordError, with
-        path and position, for damage, StorageError where the disk fails or the log was cut meanwhile.
+        path and position, for damage, and StorageError if the disk fails or the log was truncated during the round.
         """
         with log.maintaining(work or f"compaction since {instant(log.context.clock.now_ms())}"):
             what = cleanable(log, first_dirty_offset, now_ms)
@@ -97,9 +97,9 @@ class Cleaner:
     def preview(
         self, log: LogReader, first_dirty_offset: int | None, now_ms: int, *, check: Callable[[], None] = _nothing
     ) -> CleanResult:
-        """What a round would do: everything is read, nothing is written and no lock taken. Raises as :meth:`clean`.
+        """What a round would do: reads everything, writes nothing and takes no lock. Raises as :meth:`clean`.
 
-        FileNotFoundError where another process replaced segments meanwhile.
+        Also raises FileNotFoundError if another process replaced segments in the meantime.
         """
         what = cleanable(log, first_dirty_offset, now_ms)
         if not what.has_work:
@@ -108,13 +108,13 @@ class Cleaner:
 
 
 class _Target(Protocol):
-    """Where filtered batches go."""
+    """A destination of filtered batches."""
 
     def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None: ...
 
 
 class _Scales:
-    """Takes batches only to see how large they are."""
+    """A destination that only measures the batches."""
 
     def __init__(self) -> None:
         self.size = 0  # bytes
@@ -124,21 +124,21 @@ class _Scales:
 
 
 class _Dirty(NamedTuple):
-    """A window to be put into the map."""
+    """A window whose records go into the map."""
 
     window: Window
-    wanted: Bools  # shape (batches,): which of them
+    wanted: Bools  # shape (batches,): the batches to put
 
 
 class _Keys(NamedTuple):
-    """Its records, run by run of batches of magic 2 or of older ones."""
+    """A dirty window with its decoded records, in runs of batches of magic 2 or of older ones."""
 
     dirty: _Dirty
-    runs: list[tuple[Int64s, Keyed]]  # rows of the window, and their records
+    runs: list[tuple[Int64s, Keyed]]  # rows of the window, and the records of those batches
 
 
 class _Decided(NamedTuple):
-    """A window to be filtered, and what transactions say of it."""
+    """A window ready to be filtered, with its transactions decided."""
 
     filtering: Filter
     window: Window
@@ -163,7 +163,7 @@ class _Round:
         self.now_ms = now_ms
 
     def run(self, log: Log) -> CleanResult:
-        """``log`` is the one of the round, open to write and being maintained."""
+        """``log`` is the round's log, open for writing and with its maintenance lock held."""
         groups, rules = self._prepare(), self._rules()
         transactions = Transactions(self.log)
         after = sum(self._clean_group(log, group, rules, transactions) for group in groups)
@@ -178,7 +178,7 @@ class _Round:
         return self._result(groups, len(groups))
 
     def _prepare(self) -> list[list[LogSegment]]:
-        """Read what decides; the segments to be written anew, in groups that become one each."""
+        """Read what the decisions need. Returns the segments to rewrite, in groups that become one segment each."""
         self._verify_clean_part()
         self._build_map()
         self.superseded.close(self.offset_map)
@@ -189,7 +189,7 @@ class _Round:
         return CleanResult(self.offset_map.latest_offset + 1, sum(map(len, groups)), segments_after, self.counts)
 
     def _verify_clean_part(self) -> None:
-        """What building the map does not read: damage must be known before the first segment is replaced."""
+        """Verify what building the map does not read: damage must be found before the first segment is replaced."""
         for segment in self.log.segments:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return
@@ -198,10 +198,10 @@ class _Round:
                     self._go_on(window)
                     verify(segment, window, slice(None))
 
-    # The map (12.4)
+    # Building the map
 
     def _build_map(self) -> None:
-        """Put the dirty records; stops where the map is full."""
+        """Put the keys of the dirty records; stops if the map is full."""
         self.offset_map.clear()
         start, end = self.what.first_dirty_offset, self.what.first_uncleanable_offset
         dirty = [segment for segment in self.log.segments.reaching(start) if segment.base_offset < end]
@@ -213,7 +213,7 @@ class _Round:
             self.offset_map.update_latest_offset((end if behind is None else behind.base_offset) - 1)
 
     def _map_segment(self, segment: LogSegment, transactions: Transactions) -> bool:
-        """False where the map is full."""
+        """Return False if the map is full."""
         read = in_order(partial(self._read_keys, segment), self._dirty_windows(segment, transactions))
         with closing(segment), closing(read):
             return all(map(self._put, read))
@@ -228,14 +228,14 @@ class _Round:
 
     def _read_keys(self, segment: LogSegment, dirty: _Dirty) -> _Keys:
         window, wanted = dirty
-        verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when they are decoded
+        verify(segment, window, np.flatnonzero(~wanted))  # the others are verified when decoded
         rows = np.flatnonzero(wanted)
         is_v2 = window.headers.table["magic"][rows] >= v2.MAGIC
         runs = np.split(rows, np.flatnonzero(np.diff(is_v2)) + 1)
         return _Keys(dirty, [(run, read_keys(segment, window, run, self.offset_map.secret)) for run in runs])
 
     def _put(self, keys: _Keys) -> bool:
-        """Put the records of a window; False where the map is full."""
+        """Put the records of a window; returns False if the map is full."""
         (window, wanted), runs = keys
         headers = window.headers
         self.superseded.see_unput(headers[~wanted & ~headers.is_control])
@@ -251,11 +251,11 @@ class _Round:
         return True
 
     def _note_read(self, last_offsets: Int64s) -> None:
-        """Batches were read whole: the map knows the log up to the last of them."""
+        """Note that batches were read whole: the map covers the log up to the last of them."""
         if len(last_offsets) and last_offsets[-1] >= self.what.first_dirty_offset:
             self.offset_map.update_latest_offset(max(int(last_offsets[-1]), self.offset_map.latest_offset))
 
-    # The log (12.6)
+    # Rewriting the log
 
     def _rules(self) -> Rules:
         config = self.log.context.config
@@ -271,10 +271,10 @@ class _Round:
         )
 
     def _clean_group(self, log: Log, group: Sequence[LogSegment], rules: Rules, transactions: Transactions) -> int:
-        """Write a group anew and swap it in; how many segments it is then.
+        """Rewrite a group and swap it in. Returns the number of new segments.
 
-        On disk after a crash before the swap: the old segments, and ``.cleaned`` files that opening removes, and
-        perhaps a note that offsets may be missing.
+        After a crash before the swap, the disk holds the old segments, ``.cleaned`` files that opening the log removes,
+        and perhaps a note that offsets may be missing.
         """
         found: dict[int, FileStatus] = {segment.base_offset: segment.status() for segment in group}
         output = Output(log.context, group[0].base_offset)
@@ -324,7 +324,7 @@ def _filter(decided: _Decided) -> tuple[Bytes, Counts, Sequence[AbortedTxn]]:
 
 
 class _Pause:
-    """Holds reading to ``log.cleaner.io.max.bytes.per.second``."""
+    """Limits reading to ``log.cleaner.io.max.bytes.per.second``."""
 
     def __init__(self, bytes_per_second: float, clock: Clock) -> None:
         self._bytes_per_ms = bytes_per_second / 1000
@@ -333,7 +333,7 @@ class _Pause:
         self._read = 0
 
     def after(self, size: int) -> None:
-        """Sleep until ``size`` bytes more are due."""
+        """Sleep until reading ``size`` more bytes is within the limit."""
         self._read += size
         due_ms = self._began_ms + int(min(self._read / self._bytes_per_ms, 2**62)) if self._bytes_per_ms else 0
         behind_ms = due_ms - self._clock.now_ms()

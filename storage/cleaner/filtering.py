@@ -1,8 +1,8 @@
-"""What becomes of each batch (spec 12.7; Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
+"""Decides the fate of each batch (Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
 
 A window of batches is decided at once, by masks over its batches and over all their records. A batch that loses nothing
-is copied as it is; one that loses records is written anew with the rest; one that must be remembered without records
-keeps its header; the others go.
+is copied as it is; one that loses some records is rebuilt with the rest; one that loses all but must be remembered
+keeps its header; the others are dropped.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Rows, Window
 
-# Decompressed records are held in memory, so fewer compressed bytes are taken at once.
+# Decompressed records are held in memory, so compressed batches are processed in smaller portions.
 _EXPECTED_RATIO = 4
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a round goes by."""
+    """The rules of a round."""
 
     offset_map: maps.OffsetMap
     superseded: Superseded
-    producers: Mapping[int, ProducerState]  # those that are active, by producer id
+    producers: Mapping[int, ProducerState]  # active producers, by producer id
     first_uncleanable_offset: int
     now_ms: int
     delete_retention_ms: int
-    legacy_horizon_ms: int  # tombstones of magic 0 and 1 stay in segments whose files are younger
+    legacy_horizon_ms: int  # segments with newer files keep their tombstones of magic 0 and 1
 
 
 class Fate(IntEnum):
-    """What becomes of a batch."""
+    """What happens to a batch."""
 
     GONE = 0
     COPIED = 1
     REBUILT = 2
-    EMPTIED = 3  # its header stays
+    EMPTIED = 3  # keeps its header only
 
 
 @dataclass
 class Counts:
-    """What a compaction read and wrote."""
+    """Statistics of a compaction."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -70,7 +70,7 @@ class Counts:
 
 
 class _Verdict(NamedTuple):
-    """A window decided: what remains of its records, and of its batches."""
+    """The decision on a window: the fate of its batches, and the records to keep."""
 
     fates: npt.NDArray[np.int8]  # shape (batches,)
     horizons: Int64s  # shape (batches,)
@@ -79,7 +79,7 @@ class _Verdict(NamedTuple):
 
 
 class Filter:
-    """Applies the rules to windows of one segment, and counts. What is done in another thread gets its own."""
+    """Applies the rules to windows of one segment, and counts. Each thread needs its own."""
 
     def __init__(self, rules: Rules, segment: LogSegment) -> None:
         self.rules = rules
@@ -88,14 +88,14 @@ class Filter:
         self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
 
     def apply(self, window: Window, discardable: Bools) -> Bytes:
-        """The batches that remain of a window; ``discardable``, shape (batches,), is what transactions no longer need.
+        """The remaining batches of a window; ``discardable``, shape (batches,), are those that no transaction needs.
 
-        Raises CorruptRecordError or InvalidRecordError, with path and position: nothing damaged is compacted away.
+        Raises CorruptRecordError or InvalidRecordError, with path and position: damage is never compacted away.
         """
         headers = window.headers
         is_past = headers.has_delete_horizon & (headers.table["base_timestamp"] <= self.rules.now_ms)
         discarded = discardable & (~headers.is_control | is_past)
-        # What is dropped or kept without being decoded: its header decides.
+        # These are dropped or kept by their header alone, without being decoded, so verify them here.
         verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
         superseded = ~discarded & self.rules.superseded.of(headers)
         is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
@@ -138,7 +138,7 @@ class Filter:
         return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
     def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s, is_latest: Bools) -> Bools:
-        """Which records of batches that are not dropped as a whole survive (12.7)."""
+        """Which records survive in batches that are not dropped as a whole."""
         table, offset_map = headers.table, self.rules.offset_map
         is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
         protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
@@ -148,10 +148,10 @@ class Filter:
         return kept
 
     def _is_remembered(self, headers: BatchHeaders) -> Bools:
-        """Which batches keep their headers without records: the last ones of active producers, and of the round.
+        """Which batches keep their headers without records: the last of each active producer and the last of the round.
 
-        The former carry the sequence that the producer's next batch must follow, and the epoch below which it is
-        fenced; the latter carries the offset up to which the log is known to reach (KAFKA-17076, newer than 3.9.1).
+        The former hold the sequence that the producer's next batch must follow, and the epoch below which it is fenced.
+        The latter holds the offset up to which the log is known to reach (KAFKA-17076, newer than 3.9.1).
         """
         table, control = headers.table, headers.is_control
         is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset
@@ -167,7 +167,7 @@ class Filter:
 
 
 def _count_in(counts: Int64s, flags: Bools) -> Int64s:
-    """How many flags are set in each batch; ``counts``, shape (batches,), says how many there are in each."""
+    """How many flags are set in each batch; ``counts``, shape (batches,), is the number of flags of each."""
     before = np.concatenate(([0], np.cumsum(flags)))
     stops = np.cumsum(counts)
     found: Int64s = before[stops] - before[stops - counts]
@@ -176,7 +176,7 @@ def _count_in(counts: Int64s, flags: Bools) -> Int64s:
 
 @contextmanager
 def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
-    """Damage is told with path and position."""
+    """Adds path and position to damage errors."""
     try:
         yield
     except CorruptionError as error:
@@ -184,7 +184,7 @@ def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
 
 
 def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
-    """Raise CorruptRecordError, with path and position, where the checksum of one of the batches ``rows`` is wrong."""
+    """Raise CorruptRecordError, with path and position, if the checksum of one of the batches ``rows`` is wrong."""
     with _locating(segment, window):
         formats.verify(window.buffer, window.headers[rows])
 
@@ -197,9 +197,9 @@ def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s |
 
 
 def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
-    """A window in parts whose records take about the memory of an uncompressed window, of magic 2 or older ones.
+    """Divides a window into parts of one format whose records need about the memory of an uncompressed window.
 
-    ``is_read``, shape (batches,), says whose records are read at all.
+    ``is_read``, shape (batches,), marks the batches whose records are read.
     """
     headers = window.headers
     weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1) * is_read
@@ -212,7 +212,7 @@ def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
 def _written(
     buffer: Bytes, headers: BatchHeaders, verdict: _Verdict, rebuild: Callable[[Int64s], Rebuilt]
 ) -> list[Bytes]:
-    """The batches that remain, in their order, as few pieces as possible: neighbours in a source are one."""
+    """The remaining batches in order, in as few pieces as possible: neighbours in a source form one piece."""
     table, fates = headers.table, verdict.fates
     starts, sizes = table["position"].copy(), table["size"].copy()
     sources: dict[int, Bytes] = {Fate.COPIED: buffer}
@@ -232,7 +232,7 @@ def _written(
 
 
 def _rebuilt(headers: BatchHeaders, records: Keyed, read_rows: Int64s, verdict: _Verdict, rows: Int64s) -> Rebuilt:
-    """The batches of ``rows`` written anew; ``records`` are those of ``read_rows``."""
+    """The batches of ``rows`` rebuilt; ``records`` are those of ``read_rows``."""
     is_row = np.zeros(len(headers), dtype=np.bool_)
     is_row[rows] = True
     kept = np.flatnonzero(verdict.kept & np.repeat(is_row[read_rows], records.counts))

@@ -1,4 +1,4 @@
-"""Where a group's batches go: a new segment, or several where one cannot hold what used to fit."""
+"""Writes the batches of a group to a new segment, or to several if they no longer fit one."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 class Output:
     """The ``.cleaned`` segments of one group.
 
-    Usually one. Rebuilt batches may be larger than they were (another level of a codec, timestamps that now count from
-    a delete horizon), so that an index fills up or the file reaches 2 GiB; then another one is begun where it stands.
+    Usually one. Rebuilt batches may be larger than before (another compression level, timestamps relative to a delete
+    horizon), so that an index fills up or the file reaches 2 GiB; another segment then begins at that offset.
     """
 
     def __init__(self, context: LogContext, base_offset: int) -> None:
-        """Makes the first segment, in the place of whatever an earlier attempt left."""
+        """Create the first segment, replacing whatever an earlier attempt left on disk."""
         self.context = context
         self.segments: list[LogSegment] = []
         self._next_offset = base_offset
         self._begin(base_offset)
 
     def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
-        """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in their order."""
+        """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in order."""
         entries = list(still_aborted)
         left = formats.scan(buffer).headers
         while len(left):
@@ -47,7 +47,7 @@ class Output:
             while entries and entries[0].last_offset < self._next_offset:
                 self.segments[-1].txn_index.append(entries.pop(0))
             self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)
-            self.segments[-1].begin_sync()  # the disk works while the next batches are made
+            self.segments[-1].begin_sync()  # the disk writes while the next batches are made
 
     def _begin(self, base_offset: int) -> None:
         leftover = LogSegment(self.context, base_offset, names.CLEANED)
@@ -55,14 +55,14 @@ class Output:
         try:
             self.segments.append(LogSegment.create(self.context, base_offset, names.CLEANED))
         except OSError:
-            _remove(leftover)  # what there is of it
+            _remove(leftover)  # whatever was created of it
             raise
 
     def _fitting(self, headers: BatchHeaders) -> int:
-        """How many of the batches the newest segment surely takes; one at least if it is empty.
+        """The number of batches that surely fit the newest segment; at least one if it is empty.
 
-        Else no segment would ever do: indexes without room for an entry, or an offset beyond those of the segment that
-        the batch was read from, which appending refuses.
+        Otherwise no segment would ever do, if indexes have no room for an entry, or an offset is out of range for the
+        segment that the batch came from, which appending refuses.
         """
         segment, table = self.segments[-1], headers.table
         too_much = np.cumsum(table["size"]) > INT32_MAX - segment.size
@@ -73,11 +73,11 @@ class Output:
 
     @property
     def reach(self) -> int:
-        """Behind the last batch, or behind the base offset of the newest segment, if it is empty."""
+        """The offset after the last batch, or base offset + 1 of the newest segment if that is empty."""
         return max(self._next_offset, self.segments[-1].base_offset + 1)
 
     def finish(self, modified_ms: int) -> list[LogSegment]:
-        """Close the segments and give them the time of what they were made of; all is on the disk when it returns."""
+        """Close the segments, give them the modification time of their sources, and sync everything to disk."""
         self.segments[-1].become_inactive()
         filesystem = self.context.filesystem
         for segment in self.segments:
@@ -86,14 +86,14 @@ class Output:
         return self.segments
 
     def discard(self) -> None:
-        """Remove what was written, as far as the disk lets: the originals are all there, opening removes the rest."""
+        """Remove what was written, as far as possible. The originals are intact; opening the log removes the rest."""
         for segment in reversed(self.segments):
             _remove(segment)
 
 
 def _remove(segment: LogSegment) -> None:
-    """Where not even this is possible, the error that led here is the one to tell."""
+    """Log a failure instead of raising it, since the error that led here is the one to report."""
     try:
         segment.remove_files()
     except OSError as error:
-        logger.warning("%s; a file of a compaction that failed stays until the log is opened again", error)
+        logger.warning("%s; a file of a failed compaction stays until the log is opened again", error)

@@ -1,6 +1,6 @@
-"""What of a log is dirty, which log is the dirtiest, and which segments become one (spec 12.1, 12.2, 12.5).
+"""Which part of a log is dirty, which log is the dirtiest, and which segments to merge.
 
-Pure functions of what lies in the segments; nothing is changed.
+Pure functions of the segments; they change nothing.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Name = TypeVar("Name")
 class Cleanable:
     """How much of a log a compaction would read (Kafka's LogToClean)."""
 
-    first_dirty_offset: int  # below, no key occurs twice
-    first_uncleanable_offset: int  # the base offset of a segment; nothing from there on is touched
+    first_dirty_offset: int  # below it, no key occurs twice
+    first_uncleanable_offset: int  # the base offset of a segment; nothing from there on may be touched
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool  # max.compaction.lag.ms has passed for the oldest dirty record
     ratio_min: float  # min.cleanable.dirty.ratio
-    held_by: str = ""  # what makes the first uncleanable offset so
+    held_by: str = ""  # why first_uncleanable_offset is not higher
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what a compaction may touch; 0 where that is nothing."""
+        """The share of dirty bytes in what a compaction may touch; 0 if there are none."""
         whole = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / whole if whole else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether Kafka's cleaner would take this log if it were the dirtiest."""
+        """Whether Kafka's cleaner would choose this log if it were the dirtiest."""
         return self.has_work and (self.ratio > self.ratio_min or self.is_overdue)
 
     @property
@@ -51,10 +51,10 @@ class Cleanable:
 
 
 def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable:
-    """What a compaction at ``now_ms`` would do to ``log``.
+    """What a compaction of ``log`` at ``now_ms`` would cover.
 
-    ``checkpointed`` is where the last one ended, as the cleaner-offset-checkpoint has it; None, or an offset outside
-    the log, makes all of the log dirty.
+    ``checkpointed`` is the end of the previous one, from the cleaner-offset-checkpoint. None, or an offset outside the
+    log, makes the whole log dirty.
     """
     start = log.log_start_offset
     first_dirty = start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
@@ -76,7 +76,7 @@ def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanabl
 
 
 def _size(segments: Iterable[LogSegment]) -> int:
-    """Bytes in all. Each is closed again: a log may have more segments than a process may have files open."""
+    """Total bytes. Closes each segment again: a log may have more segments than a process may have open files."""
     total = 0
     for segment in segments:
         with closing(segment):
@@ -90,7 +90,7 @@ def _between(segments: LogSegments, start: int, end: int) -> list[LogSegment]:
 
 
 def _bounds(log: LogReader, dirty: Sequence[LogSegment], now_ms: int) -> Iterable[tuple[int, str]]:
-    """Offsets from which on nothing is touched, and why; of two that are the same the first one counts."""
+    """Upper bounds of what may be compacted, each with its reason; of equal ones, the first counts."""
     yield log.segments.active.base_offset, "the active segment, which is still written to, begins there"
     yield log.last_stable_offset, "a transaction is open from there on"
     lag_ms = log.context.config.min_compaction_lag_ms
@@ -117,13 +117,13 @@ def _is_overdue(dirty: Iterable[LogSegment], config: LogConfig, now_ms: int) -> 
 
 
 def dirtiest_first(logs: Mapping[Name, Cleanable]) -> list[Name]:
-    """The logs whose compaction is due, that with the highest ratio first."""
+    """The logs whose compaction is due, highest ratio first."""
     due = {name: each.ratio for name, each in logs.items() if each.is_due}
     return sorted(due, key=lambda name: due[name], reverse=True)
 
 
 class _Sizes(NamedTuple):
-    """What the limits of a segment count."""
+    """The sizes that a segment limits."""
 
     log: int
     offset_index: int
@@ -144,10 +144,10 @@ class _Sizes(NamedTuple):
 
 
 def group_segments(segments: Sequence[LogSegment], end_offset: int, config: LogConfig) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together, as they are now; ``segments`` ascend and end below ``end_offset``.
+    """Groups of adjacent segments that fit one segment by their sizes; ``segments`` ascend, below ``end_offset``.
 
-    A group spans at most 2^31 offsets, and its log and indexes are within the sizes of ``config``, except that one
-    segment alone always is a group.
+    A group spans at most 2^31 offsets, and its log and indexes stay within the sizes of ``config``; a single segment
+    always forms a group.
     """
     bounds = [*(segment.base_offset for segment in segments), end_offset]
     groups: list[list[LogSegment]] = []

@@ -1,7 +1,8 @@
-"""How new segments take the place of old ones (spec 12.8; what is found after a crash is storage/swaps.py's).
+"""Replaces old segments by new ones (storage/swaps.py cleans up after a crash).
 
-Compaction has dropped nothing from the middle of a log that its rest still needs, so a log whose first segments are new
-and whose later ones are old is as good as either; the order below leaves nothing else behind, wherever it ends.
+A compaction never drops from the middle of a log what the rest of it still needs, so a log whose first segments are new
+and whose later ones are old is valid. The order of steps below leaves only logs of this kind, wherever it is
+interrupted.
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from pyspark_commitlog.storage.segment_reader import LogContext
 def swap_in(
     context: LogContext, segments: LogSegments, new: Sequence[LogSegment], reach: int, replaced: Container[int]
 ) -> list[LogSegment]:
-    """Replace the segments whose base offsets are ``replaced`` by ``new``, which are ``.cleaned`` and synced.
+    """Replace the segments whose base offsets are in ``replaced`` by ``new``, which are ``.cleaned`` and synced.
 
-    ``reach`` is the offset behind the last batch of ``new``, or behind the base offset of the last one, if it is empty.
-    ``segments`` are those of the log, as :meth:`SharedLog.replacing_segments` yields them: the caller is maintaining
-    the log, and appends wait. Returns the old ones, all ``.deleted``. On disk after a crash that follows each step:
+    ``reach`` is the offset after the last batch of ``new``, or after the base offset of its last segment if that is
+    empty. ``segments`` are those of the log, as yielded by :meth:`SharedLog.replacing_segments`: the caller maintains
+    the log, and appends wait. Returns the old segments, all ``.deleted``.
 
-    1. ``.cleaned`` renamed to ``.swap``, from the last base offset down: with a ``.cleaned`` left, the old segments;
-       then, for every later step, the new ones wherever they reach, and the old ones behind.
-    2. the old segments that the new ones reach renamed to ``.deleted``.
-    3. ``.swap`` renamed to the final names, ascending.
-    4. old segments behind what is left renamed to ``.deleted``, ascending, and the snapshots of all that are gone.
+    Steps, and what a log opened after a crash consists of:
 
-    The directory is synced after each of these names that must not be lost alone.
+    1. Rename ``.cleaned`` to ``.swap``, from the last base offset down. While a ``.cleaned`` exists: the old segments.
+       After that and after every later step: the new segments as far as they reach, and the old ones above.
+    2. Rename the old segments that the new ones reach to ``.deleted``.
+    3. Rename ``.swap`` to the final names, ascending.
+    4. Rename old segments above to ``.deleted``, ascending, and the snapshots of all removed segments.
+
+    Syncs the directory after each rename that must not be lost alone.
     """
     old = [segment for segment in segments if segment.base_offset in replaced]
     for segment in reversed(new):
@@ -54,7 +57,7 @@ def swap_in(
 
 
 def _give_up_snapshots(context: LogContext, base_offsets: set[int]) -> None:
-    """Snapshots belong to the bases of segments; losing one costs a longer replay at most."""
+    """Remove the snapshots at these base offsets; losing one costs at most a longer replay."""
     for base_offset in base_offsets:
         path = names.join(context.directory, names.segment_file(base_offset, names.SNAPSHOT))
         if context.config.file_delete_delay_ms:

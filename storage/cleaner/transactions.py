@@ -1,7 +1,7 @@
-"""Which transaction markers a compaction still needs (spec 12.7; Kafka's CleanedTransactionMetadata).
+"""Which transaction markers a compaction still needs (Kafka's CleanedTransactionMetadata).
 
 A marker is needed as long as a batch of its transaction is in the log, emptied or not. Records of aborted transactions
-go at once; those behind a marker that is gone would come back to life.
+are dropped at once; without their marker, those after it would become visible again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 class Transactions:
-    """Follows a log's transactions from its beginning on, window after window: one for a whole round."""
+    """Follows a log's transactions from its beginning, window after window; use one instance per round."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
         self._seen_committed: set[int] = set()  # producers with data since their last commit
-        self._seen_aborted: dict[int, int] = {}  # producers with aborted data since their last abort: where it began
-        self.still_aborted: list[AbortedTxn] = []  # entries of markers of the last window that stay
+        self._seen_aborted: dict[int, int] = {}  # producers with aborted data since their last abort: its first offset
+        self.still_aborted: list[AbortedTxn] = []  # index entries of the markers kept in the last window
 
     def discardable(self, segment: LogSegment, window: Window) -> Bools:
-        """Which batches of the next window are no longer needed, shape (batches,): aborted data, useless markers."""
+        """Which batches of the next window are not needed, shape (batches,): aborted data, and markers without data."""
         headers = window.headers
         found = np.zeros(len(headers), dtype=np.bool_)
         self.still_aborted = []
@@ -46,7 +46,7 @@ class Transactions:
             if not headers.is_control[row]:
                 self._see(producer_id, offset, bool(found[row]))
             elif not headers.table["count"][row]:
-                found[row] = True  # emptied before
+                found[row] = True  # emptied by an earlier round
             elif offset in markers:
                 found[row] = not self._end(segment, producer_id, offset, markers[offset])
         return found
@@ -58,7 +58,7 @@ class Transactions:
             self._seen_committed.add(producer_id)
 
     def _end(self, segment: LogSegment, producer_id: int, offset: int, marker: Marker) -> bool:
-        """Whether data of the transaction was seen; an abort's index entry then goes with the marker."""
+        """Whether data of the transaction was seen; if so, keeps the index entry of an abort."""
         if marker.is_commit:
             was_seen = producer_id in self._seen_committed
             self._seen_committed.discard(producer_id)
@@ -66,7 +66,7 @@ class Transactions:
         began = self._seen_aborted.pop(producer_id, None)
         if began is None:
             return False
-        # Where the index lost its entry: a last stable offset that is too low costs a reader a longer search.
+        # If the index lost its entry, use a last stable offset that is too low: it only makes readers search further.
         rebuilt = AbortedTxn(producer_id, began, offset, began)
         self.still_aborted.append(_entries(segment).get(offset, rebuilt))
         return True
@@ -76,7 +76,7 @@ def _all_markers(segment: LogSegment, window: Window) -> dict[int, Marker]:
     markers, good = read_markers(window)
     if good < len(window.headers):
         position = int(window.headers.table["position"][good])
-        reason = "a transaction marker that does not parse: which records it ends is unknown, so nothing is compacted"
+        reason = "a transaction marker does not parse: which records it ends is unknown, so nothing is compacted"
         raise InvalidRecordError(reason, path=segment.path(names.LOG), position=window.position + position)
     return markers
 
@@ -86,5 +86,5 @@ def _entries(segment: LogSegment) -> dict[int, AbortedTxn]:
     try:
         return {entry.last_offset: entry for entry in segment.txn_index.entries}
     except CorruptIndexError as error:
-        logger.warning("%s; rebuilt from the log", error)
+        logger.warning("%s; using entries rebuilt from the log", error)
         return {}

@@ -406,5 +406,5 @@ def test_a_reader_from_before_a_compaction_reads_the_new_files(disk: MemoryFileS
 
 
 def test_a_map_without_room_for_a_key_is_refused() -> None:
-    with pytest.raises(InvalidConfigError, match=r"dedupe\.buffer\.size = 20 .* must be room for one key"):
+    with pytest.raises(InvalidConfigError, match=r"dedupe\.buffer\.size = 20 .* no room for a single key"):
         Cleaner(CleanerConfig(dedupe_buffer_size=20))
