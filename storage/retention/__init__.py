@@ -1,19 +1,19 @@
-"""Retention: which old segments of a log go, which are kept, why, and until when (Kafka's deleteOldSegments; spec 11).
+"""Retention: which old segments of a log are deleted, which are kept, why, and until when (Kafka's deleteOldSegments).
 
-Segments go whole, from the oldest on, never from the middle. :func:`survey` looks at a log, :func:`plan` decides and
-touches nothing, :func:`apply` does what was decided. :func:`retain` is all of it, :func:`preview_retention` the same
-without the doing.
+Whole segments are deleted, from the oldest on, never from the middle. :func:`survey` reads a log, :func:`plan` decides
+and changes nothing, :func:`apply` carries the plan out. :func:`retain` does all three; :func:`preview_retention` only
+reports what it would do.
 
-Kafka's rules, each a :class:`RetentionPolicy`, in Kafka's order; each passes over the log from the oldest segment left
-to the first one it keeps:
+Each of Kafka's rules is a :class:`RetentionPolicy`. In Kafka's order, each passes over the log from the oldest segment
+that remains to the first one it keeps:
 
-1. :class:`LogStartRetention`: what lies wholly below the log start offset, which ``delete_records`` raises;
-2. :class:`SizeRetention`: ``retention.bytes``, while at least as many bytes stay without the segment;
-3. :class:`TimeRetention`: ``retention.ms``, by the largest record timestamp. The time of the file counts only where no
-   record has one: copies and restores reset it (KAFKA-3802).
+1. :class:`LogStartRetention`: segments wholly below the log start offset, which ``delete_records`` raises;
+2. :class:`SizeRetention`: ``retention.bytes``, while at least as many bytes remain without the segment;
+3. :class:`TimeRetention`: ``retention.ms``, by the largest record timestamp. The time of the file counts only if no
+   record has a timestamp, since copying and restoring reset it (KAFKA-3802).
 
-Where ``cleanup.policy`` has no ``delete``, only the first. Whatever they say, nothing goes that is not wholly below the
-last stable offset, or that a group named in ``keep_for_groups`` has not read.
+If ``cleanup.policy`` has no ``delete``, only the first rule applies. Whatever the rules decide, a segment is kept
+unless it is wholly below the last stable offset and has been read by every group named in ``keep_for_groups``.
 """
 
 from pyspark_commitlog.storage.retention.applying import apply, preview_retention, remove_deleted_files, retain

@@ -1,4 +1,4 @@
-"""Carrying out what was planned, and removing what waited long enough."""
+"""Carries out retention plans, and removes ``.deleted`` files once their delay has passed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 def preview_retention(
     log: LogReader, options: RetentionOptions | None = None, *, as_of_ms: int | None = None
 ) -> RetentionReport:
-    """What :func:`retain` would do; nothing is changed, no lock is taken.
+    """What :func:`retain` would do; changes nothing, takes no lock.
 
-    ``as_of_ms``: as if it were that time; now by default.
+    ``as_of_ms``: the time to assume; now by default.
     """
     context, facts = log.context, survey(log)
     now_ms = context.clock.now_ms()
@@ -45,15 +45,16 @@ def preview_retention(
 def retain(
     log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, work: str = ""
 ) -> RetentionReport:
-    """Take out of the log what its policies let go, and remove what an earlier run took out long enough ago.
+    """Delete the segments that the policies release, and remove files that an earlier run renamed long enough ago.
 
-    ``as_of_ms``: the policies count as if it were that time; now by default. ``work`` is told to whoever finds the
-    partition locked meanwhile. Raises LogDirLockedError, without waiting,
-    while another process compacts, deletes or rebuilds, PolicyViolationError where policies other than Kafka's would
-    delete from a topic that is only compacted, and StorageError where the disk failed.
+    ``as_of_ms``: the time that the policies assume; now by default. ``work`` is shown to other processes that find the
+    partition locked.
+
+    Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds; PolicyViolationError
+    if policies other than Kafka's would delete from a topic that is only compacted; StorageError if the disk fails.
     """
     context = log.context
-    before = tuple(deleted_files(context))  # taking the lock brings the directory into order
+    before = tuple(deleted_files(context))  # before taking the lock, which tidies the directory
     with log.maintaining(work or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
         decided = _decided(log, survey(log), now_ms, options)
@@ -67,9 +68,9 @@ def retain(
 
 
 def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOptions | None) -> RetentionPlan:
-    """The plan. What goes is as old as the log itself says, not only its time indexes.
+    """The plan. Confirms the age of segments to be deleted from the log itself, not only from their time indexes.
 
-    It tells of the segments that go next whether the end of a transaction is what keeps them.
+    For the segments that are next in line, adds whether the end of a transaction is what keeps them.
     """
     decided = plan(facts, log.context.config, now_ms, options)
     if decided.removed:
@@ -80,28 +81,28 @@ def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOpt
 
 
 def apply(log: Log, decided: RetentionPlan) -> None:
-    """Take the segments that a plan removes out of the log. The caller holds the maintenance lock.
+    """Remove the segments that a plan deletes from the log. The caller holds the maintenance lock.
 
-    On disk after a crash that follows each step:
+    Steps, and the state on disk after a crash that follows each:
 
-    1. If the active segment goes, it is rolled: one more segment, empty. Were it grown since the plan was made, it
-       stays.
-    2. The log start offset is raised in the checkpoint, durably: the segments are there, below it, and no reader sees
-       them; the next run takes them. (Kafka renames first and writes the checkpoint within a minute. A power cut may
-       keep the rename of one segment and lose that of an older one: then records would be back, with a hole behind
-       them. With the checkpoint first, whatever of the renames is lost lies below the log start; and no segment that
-       is kept does, since the new start is the base offset of the oldest one kept.)
-    3. Each file gets the time of its renaming, then the suffix ``.deleted``, oldest segment first, in each the ``.log``
-       first: some still have their names. Index files left without their log are removed when the log is opened.
+    1. If the active segment is to be deleted, it is rolled: there is one more segment, empty. If it has grown since the
+       plan was made, it is kept.
+    2. The log start offset is raised in the checkpoint, durably: the segments still exist below it, no reader sees
+       them, and the next run deletes them. (Kafka renames first and writes the checkpoint within a minute. A power cut
+       may keep the rename of one segment and lose that of an older one: records would then reappear, with a hole after
+       them. With the checkpoint first, every segment whose rename is lost lies below the log start; no kept segment
+       does, since the new start is the base offset of the oldest one kept.)
+    3. Each file gets the current time, then the suffix ``.deleted``, oldest segment first, the ``.log`` of each first:
+       some files still have their names. Opening the log removes index files without their log.
     4. The directory is synced.
 
-    ``.deleted`` files are removed ``file.delete.delay.ms`` later by any run, or by whoever opens the log to write. The
-    time of a file is set because a rename leaves it as it was, and the port has no other time of it; before the
-    rename, so that no crash leaves a ``.deleted`` that looks old. Only ``.deleted`` names are ever removed: a
-    snapshot or a segment that has meanwhile come to the old name stays (KAFKA-12964).
+    Any run, or opening the log for writing, removes ``.deleted`` files ``file.delete.delay.ms`` later. The time of a
+    file is set because renaming does not change it and the file system port offers no other time; it is set before the
+    rename, so that no crash leaves a ``.deleted`` file that looks old. Only ``.deleted`` names are ever removed, so a
+    snapshot or a segment that has since taken the old name is kept (KAFKA-12964).
 
-    Raises StorageError where the disk failed, or where another process cut the log since the plan was made: nothing
-    more is then lost than what is below the log start.
+    Raises StorageError if the disk fails, or if another process truncated the log since the plan was made; even then,
+    only records below the log start are lost.
     """
     if not decided.removed:
         return
@@ -123,7 +124,7 @@ def apply(log: Log, decided: RetentionPlan) -> None:
 
 
 def _still_there(log: Log, decided: RetentionPlan) -> dict[int, tuple[int, FileStatus]]:
-    """Those to go that end where they did, but never the active one: where the next begins, and their files."""
+    """The segments to delete that still end as planned, never the active one: base offset to (next offset, status)."""
     wanted = {fate.segment.base_offset: fate.segment.next_offset for fate in decided.removed}
     return {
         segment.base_offset: (following.base_offset, segment.status())
@@ -133,7 +134,7 @@ def _still_there(log: Log, decided: RetentionPlan) -> dict[int, tuple[int, FileS
 
 
 def remove_deleted_files(context: LogContext) -> list[DeletedFile]:
-    """Remove the ``.deleted`` files whose time has come. The caller holds the maintenance lock."""
+    """Remove the ``.deleted`` files whose delay has passed. The caller holds the maintenance lock."""
     expired = [file for file in deleted_files(context) if not _is_waiting(file, context)]
     for file in expired:
         context.filesystem.remove(names.join(context.directory, file.name))

@@ -1,4 +1,4 @@
-"""What retention knows of a log."""
+"""The facts about a log that retention needs."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SegmentFacts:
-    """A segment, as far as retention cares. Times in ms since the epoch, -1 where no record has one."""
+    """The facts about a segment that retention needs. Times in ms since the epoch, -1 if no record has one."""
 
     base_offset: int
     next_offset: int  # the base offset of the next segment, or the log end
     size: int  # bytes of the .log
-    largest_timestamp_ms: int  # of its batches, also of those that end transactions
+    largest_timestamp_ms: int  # of its batches, including markers that end transactions
     modified_ms: int  # of its file
-    first_timestamp_ms: int = NO_TIMESTAMP  # the largest of its first batch
+    first_timestamp_ms: int = NO_TIMESTAMP  # the largest timestamp of its first batch
     is_active: bool = False
-    beside_marker_ms: int | None = None  # where a marker has the largest: that of the records around it, or -1
+    beside_marker_ms: int | None = None  # if a marker is the latest: the largest of the records around it
 
     @property
     def timestamp_ms(self) -> int:
-        """What ``retention.ms`` counts from."""
+        """The time from which ``retention.ms`` counts."""
         return self.largest_timestamp_ms if self.largest_timestamp_ms >= 0 else self.modified_ms
 
 
 class DeletedFile(NamedTuple):
-    """A file that was taken out of the log and waits for ``file.delete.delay.ms``."""
+    """A file that was removed from the log and waits for ``file.delete.delay.ms``."""
 
     name: str
     size: int
@@ -50,7 +50,7 @@ class DeletedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class LogFacts:
-    """A log at one moment."""
+    """The state of a log at one moment."""
 
     directory: str
     segments: tuple[SegmentFacts, ...]  # ascending; the last one is active
@@ -66,7 +66,7 @@ class LogFacts:
 
 
 def survey(log: LogReader) -> LogFacts:
-    """Look at a log; changes nothing. Raises StorageError where files vanish again and again while it looks."""
+    """Read the facts of a log; changes nothing. Raises StorageError if files keep vanishing while it reads."""
     return log.looking_again(lambda: _survey(log))
 
 
@@ -97,17 +97,17 @@ def _segment_facts(segment: LogSegment, next_offset: int, *, is_active: bool) ->
 
 
 def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp_ms: int) -> int:
-    """The time index's word, where that can be right; else that of the batch headers: data is deleted by it."""
+    """From the time index if that is plausible, else from the batch headers: data is deleted by this timestamp."""
     largest = segment.largest
     if largest.timestamp >= first_timestamp_ms and largest.offset in range(segment.base_offset, next_offset + 1):
         return largest.timestamp
-    logger.warning("%s: not what the log says; the records' own times count", segment.path(names.TIME_INDEX))
+    logger.warning("%s: contradicts the log; using the timestamps of the records", segment.path(names.TIME_INDEX))
     timestamps = (int(window.headers.table["max_timestamp"].max()) for window in segment.batches())
     return max(timestamps, default=NO_TIMESTAMP)
 
 
 def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
-    """The same with the largest times of some segments as the log has them: the word of an index is no proof."""
+    """The same facts with the largest timestamps of some segments confirmed from the log: an index proves nothing."""
 
     def confirmed(known: SegmentFacts) -> SegmentFacts:
         segment = log.segments.floor(known.base_offset) if known.base_offset in base_offsets else None
@@ -122,7 +122,7 @@ def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int
 
 
 def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
-    """The same with a look at what has the largest time in some segments: a record, or the end of a transaction."""
+    """The same facts, and for some segments whether a record or a transaction marker has the largest timestamp."""
 
     def look() -> LogFacts:
         return replace(facts, segments=tuple(_with_marker(log, each, base_offsets) for each in facts.segments))
@@ -134,13 +134,13 @@ def _with_marker(log: LogReader, facts: SegmentFacts, base_offsets: Collection[i
     segment = log.segments.floor(facts.base_offset) if facts.base_offset in base_offsets else None
     if segment is None or segment.largest.timestamp != facts.largest_timestamp_ms or facts.largest_timestamp_ms < 0:
         return facts
-    with suppress(CorruptionError):  # it is for the report only
+    with suppress(CorruptionError):  # only needed for the report
         return replace(facts, beside_marker_ms=_beside_marker(segment))
     return facts
 
 
 def _beside_marker(segment: LogSegment) -> int | None:
-    """The largest time of the records around the batch that has the largest of all, if that is a marker."""
+    """If a marker has the largest timestamp of all, the largest timestamp of the records around it; else None."""
     offset = segment.largest.offset
     for window in segment.batches(segment.position_before(offset - 1), window_bytes=PROBE_BYTES):
         rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
@@ -151,7 +151,7 @@ def _beside_marker(segment: LogSegment) -> int | None:
 
 
 def deleted_files(context: LogContext) -> Iterator[DeletedFile]:
-    """Those in a partition's directory."""
+    """The ``.deleted`` files in a partition's directory."""
     for name in context.filesystem.list(context.directory):
         if name.endswith(names.DELETED) and names.base_offset_of(name) is not None:
             status = context.filesystem.status(names.join(context.directory, name))

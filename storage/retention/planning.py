@@ -1,4 +1,4 @@
-"""From facts and rules to what becomes of each segment. Touches nothing."""
+"""Decides the fate of each segment from facts and policies. Changes nothing."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from pyspark_commitlog.storage.retention.facts import LogFacts, SegmentFacts
 from pyspark_commitlog.storage.retention.policies import RetentionPolicy, Situation, Verdict, kafka_policies
 from pyspark_commitlog.storage.retention.wording import counted
 
-CHECK_INTERVAL_MS = 300_000  # how often Kafka looks: the default of log.retention.check.interval.ms
+CHECK_INTERVAL_MS = 300_000  # how often Kafka checks: the default of log.retention.check.interval.ms
 
 
 @dataclass(frozen=True)
 class RetentionOptions:
-    """What a run is told beside the topic's config."""
+    """Options of a run in addition to the topic's config."""
 
-    # By group, its lowest committed offset in this partition, 0 where it has none: nothing goes that it has not read.
+    # Lowest committed offset in this partition by group, 0 if it has none: segments that it has not read are kept.
     keep_for_groups: Mapping[str, int] = field(default_factory=dict)
     policies: Sequence[RetentionPolicy] | None = None  # instead of Kafka's
-    check_interval_ms: int = CHECK_INTERVAL_MS  # how often retention runs: reports count with it
-    warnings: Sequence[str] = ()  # of the caller, for the report
+    check_interval_ms: int = CHECK_INTERVAL_MS  # how often retention runs: used in reports
+    warnings: Sequence[str] = ()  # from the caller, for the report
 
 
 @dataclass(frozen=True)
 class SegmentFate:
-    """What becomes of a segment, and why."""
+    """Whether a segment is deleted, and why."""
 
     segment: SegmentFacts
     goes: bool
     rule: str  # the policy, the transaction or the group that decided
     reason: str
-    until_ms: int | None = None  # kept: the last moment at which the clock does; None where no clock decides
-    removed_by_ms: int | None = None  # by then its bytes are off the disk at the latest, if retention runs on time
+    until_ms: int | None = None  # if kept: the last moment at which time keeps it; None if time does not decide
+    removed_by_ms: int | None = None  # its bytes are off the disk by then at the latest, if retention runs on time
 
     @property
     def lifetime_ms(self) -> int | None:
-        """How old its first record can get on the disk."""
+        """The greatest age that its first record can reach on disk."""
         if self.removed_by_ms is None or self.segment.first_timestamp_ms < 0:
             return None
         return self.removed_by_ms - self.segment.first_timestamp_ms
@@ -46,11 +46,11 @@ class SegmentFate:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """What goes and what is kept of a log, as of a moment."""
+    """Which segments of a log to delete and which to keep, as of a moment."""
 
     facts: LogFacts
     now_ms: int
-    fates: tuple[SegmentFate, ...]  # of every segment, ascending; those that go come first
+    fates: tuple[SegmentFate, ...]  # of every segment, ascending; those to delete come first
     file_delete_delay_ms: int
     check_interval_ms: int
     warnings: tuple[str, ...] = ()
@@ -65,17 +65,17 @@ class RetentionPlan:
 
     @property
     def log_start_offset(self) -> int:
-        """Afterwards."""
+        """The log start offset once the plan is carried out."""
         return max([self.facts.log_start_offset, *(fate.segment.next_offset for fate in self.removed)])
 
     @property
     def rolls(self) -> bool:
-        """Whether the active segment goes too, so that a new one must be begun first."""
+        """Whether the active segment is deleted too, so that a new one must be created first."""
         return any(fate.segment.is_active for fate in self.removed)
 
 
 class _Hold(NamedTuple):
-    """Nothing that reaches above ``offset`` may go."""
+    """Keeps every segment that reaches above ``offset``."""
 
     offset: int
     name: str
@@ -87,10 +87,10 @@ class _Planner:
     facts: LogFacts
     now_ms: int
     policies: Sequence[RetentionPolicy]
-    delays_ms: int  # from the moment a segment may go until its bytes are off the disk, at most
+    delays_ms: int  # longest time from when a segment may be deleted until its bytes are off the disk
 
     def removed(self, holds: Sequence[_Hold]) -> list[SegmentFate]:
-        """Each policy passes over what the ones before it left, from the oldest on to the first it keeps."""
+        """Each policy passes over the segments that remain, from the oldest on to the first one it keeps."""
         left = list(reversed(self.facts.segments))
         gone: list[SegmentFate] = []
         situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
@@ -105,7 +105,7 @@ class _Planner:
         return gone
 
     def kept(self, gone: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
-        """The rest: no segment goes before an older one."""
+        """The other segments: none is deleted before an older one."""
         situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
         for fate in gone:
             situation = situation.without(fate.segment)
@@ -117,9 +117,9 @@ class _Planner:
             situation = situation._replace(size=situation.size - segment.size)
 
     def _kept_by_itself(self, segment: SegmentFacts, situation: Situation, holds: Sequence[_Hold]) -> SegmentFate:
-        """What keeps the segment, were it the oldest."""
+        """The fate of the segment if it were the oldest."""
         if _is_empty_active(segment):
-            return SegmentFate(segment, False, "active segment", "it is empty, and the next record goes there")
+            return SegmentFate(segment, False, "active segment", "it is empty, and the next record is written to it")
         verdicts = [(policy.name, policy.judge(segment, situation)) for policy in self.policies]
         is_due = any(verdict.goes for _, verdict in verdicts)
         hold = _held(segment, holds)
@@ -131,12 +131,12 @@ class _Planner:
         return replace(fate, reason=f"{fate.reason}; moreover, {hold.reason}", removed_by_ms=None)
 
     def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, Verdict]]) -> SegmentFate:
-        """It would go at once, but an older one does not."""
+        """The segment is due to be deleted but must wait for an older one."""
         name, verdict = next((name, verdict) for name, verdict in verdicts if verdict.goes)
         return SegmentFate(segment, False, name, verdict.reason, self.now_ms, self.now_ms + self.delays_ms)
 
     def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, Verdict]]) -> SegmentFate:
-        """Named first: the clock that lets it go first, then other reasons, then policies without any."""
+        """The policy whose time runs out first, then those with other reasons, then those without any."""
         verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
         name, verdict = verdicts[0]
         reason = "; ".join(verdict.reason for _, verdict in verdicts if verdict.reason)
@@ -148,7 +148,7 @@ class _Planner:
 
 
 def _behind(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
-    """The fate of a segment whose older neighbour has another one: it waits for it."""
+    """The fate of a segment with an older neighbour that is kept: it must wait for that neighbour."""
     if fate.until_ms is None or (before.until_ms is not None and before.until_ms <= fate.until_ms):
         return fate if before.removed_by_ms is not None else replace(fate, removed_by_ms=None)
     reason = f"the segment before it, {before.segment.base_offset}, is kept; by itself: {fate.reason}"
@@ -156,7 +156,7 @@ def _behind(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
 
 
 def _held(segment: SegmentFacts, holds: Sequence[_Hold]) -> _Hold | None:
-    """What keeps a segment whatever the policies say: the one that reaches back furthest."""
+    """What keeps a segment whatever the policies decide: the hold with the lowest offset."""
     return min((hold for hold in holds if segment.next_offset > hold.offset), default=None)
 
 
@@ -165,7 +165,7 @@ def _is_empty_active(segment: SegmentFacts) -> bool:
 
 
 def plan(facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None) -> RetentionPlan:
-    """What goes as of ``now_ms``; nothing is touched."""
+    """The plan as of ``now_ms``; changes nothing."""
     options = options or RetentionOptions()
     policies = kafka_policies(config) if options.policies is None else options.policies
     delays_ms = options.check_interval_ms + config.file_delete_delay_ms
@@ -185,19 +185,19 @@ def _transaction_hold(facts: LogFacts) -> _Hold:
 
 
 def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
-    """What lies below the log start nobody can read any more, so it is not kept for a group either."""
+    """Holds from the group's offset, but not below the log start, where nobody can read any more."""
     bound = max(offset, facts.log_start_offset)
-    return _Hold(bound, f"group {group}", f"group {group!r} has read up to offset {offset} only")
+    return _Hold(bound, f"group {group}", f"group {group!r} has read only up to offset {offset}")
 
 
 def _warnings(facts: LogFacts, groups: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
-    """How much would go but for the groups that are furthest behind."""
+    """Warns how much would be deleted but for the slowest groups."""
     if not held_back:
         return
     slowest = min(group.offset for group in groups)
     who = " and ".join(group.name for group in groups if group.offset == slowest)
     size = sum(fate.segment.size for fate in held_back)
     yield (
-        f"{counted(len(held_back), 'segment')} with {size:,} of the {facts.size:,} bytes would go, were they not kept "
+        f"{counted(len(held_back), 'segment')} with {size:,} of the {facts.size:,} bytes would be deleted if not kept "
         f"for {who}, {counted(facts.log_end_offset - slowest, 'offset')} behind the log end"
     )

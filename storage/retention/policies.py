@@ -1,4 +1,4 @@
-"""The rules by which segments go: Kafka's three, and the protocol for one's own."""
+"""The rules by which segments are deleted: Kafka's three, and the protocol for custom ones."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from pyspark_commitlog.storage.retention.wording import duration
 
 
 class Situation(NamedTuple):
-    """What a policy knows beside the segment it judges, which is the oldest one left."""
+    """What a policy knows besides the segment to judge, which is the oldest that remains."""
 
     now_ms: int
     log_start_offset: int
-    size: int  # bytes from the segment on, to the log end
+    size: int  # from the segment to the log end
 
     def without(self, segment: SegmentFacts) -> Situation:
-        """After the segment went."""
+        """The situation once the segment is deleted."""
         log_start_offset = max(self.log_start_offset, segment.next_offset)
         return Situation(self.now_ms, log_start_offset, self.size - segment.size)
 
 
 class Verdict(NamedTuple):
-    """What a policy says of a segment."""
+    """A policy's decision on a segment."""
 
     goes: bool
-    reason: str  # may be empty where it keeps the segment only because others decide
-    until_ms: int | None = None  # the last moment at which the clock keeps it; None where no clock decides
+    reason: str  # may be empty if the policy keeps the segment only because others decide
+    until_ms: int | None = None  # the last moment at which time keeps it; None if time does not decide
 
 
 class RetentionPolicy(Protocol):
-    """Judges one segment at a time, oldest first, until it keeps one. Must not remember anything between calls."""
+    """Judges one segment at a time, oldest first, until it keeps one. Must not store state between calls."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         ...
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict: ...
@@ -45,9 +45,9 @@ class RetentionPolicy(Protocol):
 
 @dataclass(frozen=True)
 class LogStartRetention:
-    """What lies wholly below the log start offset; never the active segment."""
+    """Deletes segments wholly below the log start offset; never the active segment."""
 
-    nothing_else: str = ""  # what reports say of the rest where no other policy has a say
+    nothing_else: str = ""  # reason to report for the other segments if no other policy applies
     name: str = "log start offset"
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
@@ -59,7 +59,7 @@ class LogStartRetention:
 
 @dataclass(frozen=True)
 class SizeRetention:
-    """``retention.bytes``: goes while the log keeps at least that many bytes without it."""
+    """``retention.bytes``: deletes a segment while the log keeps at least that many bytes without it."""
 
     retention_bytes: int
     name: str = "retention.bytes"
@@ -68,16 +68,16 @@ class SizeRetention:
         left = situation.size - segment.size
         limit = f"retention.bytes = {self.retention_bytes:,}"
         if left >= self.retention_bytes:
-            return Verdict(True, f"{limit}, and {left:,} bytes are kept without it")
-        return Verdict(False, f"{limit}: it goes when {self.retention_bytes - left:,} more bytes are written")
+            return Verdict(True, f"{limit}, and {left:,} bytes remain without it")
+        return Verdict(False, f"{limit}: it is deleted once {self.retention_bytes - left:,} more bytes are written")
 
 
 @dataclass(frozen=True)
 class TimeRetention:
-    """``retention.ms``: goes when its newest record is older, and not just as old.
+    """``retention.ms``: deletes a segment once its newest record is older than that, not just as old.
 
-    So a record with a time in the future keeps its segment, and all behind it. A marker, which ends a transaction,
-    counts with the time at which it was written, which is now where history is loaded now.
+    A record with a time in the future therefore keeps its segment and all later ones. A transaction marker counts with
+    the time at which it was written, which for history being loaded is the time of loading.
     """
 
     retention_ms: int
@@ -85,10 +85,10 @@ class TimeRetention:
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
         until_ms = segment.timestamp_ms + self.retention_ms
-        newest = f"{_newest(segment)} is of {instant(segment.timestamp_ms)}"
+        newest = f"{_newest(segment)} is from {instant(segment.timestamp_ms)}"
         reason = f"retention.ms = {self.retention_ms:,}, and its {newest}"
         if segment.beside_marker_ms is not None and segment.beside_marker_ms >= 0:
-            reason += f", while records beside it are of {instant(segment.beside_marker_ms)}"
+            reason += f", while records beside it are from {instant(segment.beside_marker_ms)}"
         if segment.timestamp_ms > situation.now_ms:
             reason += f", {duration(segment.timestamp_ms - situation.now_ms)} in the future"
         return Verdict(situation.now_ms > until_ms, reason, until_ms)
@@ -112,9 +112,9 @@ def _newest(segment: SegmentFacts) -> str:
 
 
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:
-    """Those that a topic's config asks for; by size and by time only where ``cleanup.policy`` has ``delete``."""
+    """The policies of a topic's config; by size and by time only if ``cleanup.policy`` has ``delete``."""
     if not config.delete:
-        return (LogStartRetention("cleanup.policy has no delete: only what lies below the log start offset goes"),)
+        return (LogStartRetention("cleanup.policy has no delete: only what is below the log start offset is deleted"),)
     limits: list[RetentionPolicy] = []
     if config.retention_bytes >= 0:
         limits.append(SizeRetention(config.retention_bytes))

@@ -1,4 +1,4 @@
-"""What retention did or would do, for people: why is my disk full, and until when."""
+"""A readable report of what retention did or would do: why is my disk full, and until when."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pyspark_commitlog.storage.retention.facts import DeletedFile
 from pyspark_commitlog.storage.retention.planning import RetentionPlan, SegmentFate
 from pyspark_commitlog.storage.retention.wording import counted, duration
 
-SEGMENTS_SHOWN = 3  # of those that are kept: the oldest, which go next
+SEGMENTS_SHOWN = 3  # of the kept ones: the oldest, which are next in line
 
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """The plan for one log, and what came of it; ``str()`` of it is a few lines of text."""
+    """The plan for one log and its outcome; ``str()`` gives a few lines of text."""
 
     plan: RetentionPlan
     is_dry_run: bool
-    files_removed: tuple[DeletedFile, ...]  # of earlier runs: their file.delete.delay.ms is over
-    files_waiting: tuple[DeletedFile, ...]  # of earlier runs
+    files_removed: tuple[DeletedFile, ...]  # from earlier runs: their file.delete.delay.ms has passed
+    files_waiting: tuple[DeletedFile, ...]  # from earlier runs
 
     def __str__(self) -> str:
         lines = [self._head(), *self._removed(), *self._kept(), *self._files(), *self._warnings()]
@@ -32,9 +32,9 @@ class RetentionReport:
         name = facts.directory.rstrip("/").rpartition("/")[2]
         moment = f"as of {instant(plan.now_ms)}" + (", a dry run" if self.is_dry_run else "")
         if not plan.removed:
-            return f"{name}, {moment}: nothing goes of {counted(len(plan.kept), 'segment')}, {facts.size:,} bytes"
+            return f"{name}, {moment}: nothing to delete of {counted(len(plan.kept), 'segment')}, {facts.size:,} bytes"
         return (
-            f"{name}, {moment}: {len(plan.removed):,} of {counted(len(plan.fates), 'segment')} go, "
+            f"{name}, {moment}: deleting {len(plan.removed):,} of {counted(len(plan.fates), 'segment')}, "
             f"{_size(plan.removed):,} of {facts.size:,} bytes; "
             f"the log start offset rises from {facts.log_start_offset} to {plan.log_start_offset}"
         )
@@ -42,12 +42,12 @@ class RetentionReport:
     def _removed(self) -> Iterator[str]:
         for rule, group in groupby(self.plan.removed, key=lambda fate: fate.rule):
             fates = list(group)
-            yield f"by {rule}: {_extent(fates)}; the last of them: {fates[-1].reason}"
+            yield f"by {rule}: {_extent(fates)}; the last one: {fates[-1].reason}"
         if self.plan.rolls:
             yield "the active segment is one of them: a new, empty one takes its place"
         if self.plan.removed:
             delay_ms = self.plan.file_delete_delay_ms
-            after = f"are called .deleted, and go for good {duration(delay_ms)} later" if delay_ms else "go for good"
+            after = f"are renamed to .deleted, and removed {duration(delay_ms)} later" if delay_ms else "are removed"
             yield f"their files {after}"
 
     def _kept(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ class RetentionReport:
             until = "" if fate.until_ms is None else f" until {instant(fate.until_ms)}"
             yield f"kept{until}: {_extent([fate])}: {fate.reason}{self._by_when(fate)}"
         if len(kept) > SEGMENTS_SHOWN:
-            yield f"kept too: {_extent(kept[SEGMENTS_SHOWN:])}, newer than those"
+            yield f"also kept: {_extent(kept[SEGMENTS_SHOWN:])}, all newer"
 
     def _by_when(self, fate: SegmentFate) -> str:
         if fate.removed_by_ms is None:
@@ -70,10 +70,10 @@ class RetentionReport:
 
     def _files(self) -> Iterator[str]:
         if self.files_removed:
-            yield f"removed for good: {_files(self.files_removed)} of earlier runs"
+            yield f"removed from disk: {_files(self.files_removed)} from earlier runs"
         if self.files_waiting:
             last_ms = max(file.deleted_ms for file in self.files_waiting) + self.plan.file_delete_delay_ms
-            yield f"still there as .deleted: {_files(self.files_waiting)} of earlier runs, until {instant(last_ms)}"
+            yield f"still on disk as .deleted: {_files(self.files_waiting)} from earlier runs, until {instant(last_ms)}"
 
     def _warnings(self) -> Iterator[str]:
         for warning in self.plan.warnings:

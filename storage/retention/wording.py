@@ -1,4 +1,4 @@
-"""Amounts as people read them."""
+"""Formats amounts for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1,
 
 
 def duration(duration_ms: int) -> str:
-    """The two largest units that there are: ``24 min 55 s``."""
+    """A duration in its two largest units, such as ``24 min 55 s``."""
     parts = []
     for unit_ms, name in _UNITS:
         amount, duration_ms = divmod(duration_ms, unit_ms)

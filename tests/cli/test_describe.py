@@ -51,7 +51,7 @@ def test_each_segment_says_until_when_it_is_kept_and_why(directory: str) -> None
     assert [each["base_offset"] for each in days["segments"]] == [0, 2, 4]
     assert (first["goes"], first["rule"], first["kept_until"]) == (True, "retention.ms", None)
     assert (second["goes"], second["kept_until"]) == (False, NOW_MS + DAY_MS)
-    assert "its newest record is of 2023-11-13" in second["reason"]
+    assert "its newest record is from 2023-11-13" in second["reason"]
     assert (active["active"], active["kept_until"]) == (True, NOW_MS + 2 * DAY_MS)
     assert sum(each["bytes"] for each in days["segments"]) == days["bytes"]
 

@@ -253,7 +253,7 @@ def test_files_wait_under_another_name_and_go_with_a_later_run(tmp_path: Path) -
     report = retain(log)
     assert names_in(tmp_path, (".deleted",)) == []
     assert [file.name for file in report.files_removed] == waiting
-    assert "removed for good: 7 files" in str(report)
+    assert "removed from disk: 7 files" in str(report)
 
 
 def test_without_a_delay_the_files_go_at_once(tmp_path: Path) -> None:
@@ -476,10 +476,10 @@ def test_the_report_says_of_a_segment_until_when_it_is_kept_and_why(tmp_path: Pa
     write_canary(log, clock, start_ms + 9 * MINUTE_MS + 10_000)
     assert log.segments.base_offsets == [0, 109]  # rolled after 9 minutes
     text = str(retain(log)).splitlines()
-    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: nothing goes of 2 segments, 16,464 bytes"
+    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: nothing to delete of 2 segments, 16,464 bytes"
     assert text[1].strip() == (
         "kept until 2021-12-10 10:54:08.991 UTC: 1 segment, offsets 0 to 108, 16,314 bytes: retention.ms = 600,000, "
-        "and its newest record is of 2021-12-10 10:44:08.991 UTC; off the disk by 2021-12-10 11:00:08.991 UTC at the "
+        "and its newest record is from 2021-12-10 10:44:08.991 UTC; off the disk by 2021-12-10 11:00:08.991 UTC at the "
         "latest, when its first record is 25 min old: up to 5 min until the next check, 1 min as .deleted"
     )
     write_canary(log, clock, start_ms + 19 * MINUTE_MS)  # 10 minutes of retention after the last record
@@ -503,13 +503,14 @@ def test_the_report_says_where_the_end_of_a_transaction_is_what_keeps_a_segment(
     append(log, b"y", timestamps=NOW_MS)
     clock.advance(2 * DAY_MS)
     text = str(retain(log)).splitlines()
-    assert text[0].endswith("nothing goes of 3 segments, 363 bytes")
+    assert text[0].endswith("nothing to delete of 3 segments, 363 bytes")
     told = (
-        "its newest batch, the end of a transaction, is of 2023-11-14 22:13:20.000 UTC, while records beside it are of"
+        "its newest batch, the end of a transaction, is from 2023-11-14 22:13:20.000 UTC, "
+        "while records beside it are from"
     )
     assert f"{told} 2013-11-16 22:13:20.000 UTC; off the disk by" in text[1]
     assert f"{told} 2013-11-16 22:13:20.001 UTC; off the disk by" in text[2]
-    assert "newest record is of 2023-11-14" in text[3]
+    assert "newest record is from 2023-11-14" in text[3]
     clock.advance(6 * DAY_MS)
     assert len(retain(log).plan.removed) == 3
 
@@ -523,5 +524,5 @@ def test_a_long_log_is_told_in_a_few_lines(tmp_path: Path) -> None:
     text = str(retain(log)).splitlines()
     assert len(text) <= 8
     assert text[1].strip().startswith("by retention.ms: 15 segments, offsets 0 to 14")
-    assert text[-1].strip().startswith("kept too: 13 segments, offsets 18 to 29")
+    assert text[-1].strip().startswith("also kept: 13 segments, offsets 18 to 29")
     assert np.all([len(line) < 500 for line in text])

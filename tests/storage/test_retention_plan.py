@@ -150,9 +150,9 @@ def test_nothing_goes_that_a_group_has_not_read() -> None:
     options = RetentionOptions({"slow": 15, "slower": 10, "done": 40})
     decided = plan(four(), limits(retention_ms=1000), NOW_MS, options)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
-    assert decided.kept[0].reason == "group 'slower' has read up to offset 10 only"
+    assert decided.kept[0].reason == "group 'slower' has read only up to offset 10"
     assert decided.warnings == (
-        "2 segments with 200 of the 400 bytes would go, were they not kept for group slower, "
+        "2 segments with 200 of the 400 bytes would be deleted if not kept for group slower, "
         "30 offsets behind the log end",
     )
 
@@ -162,7 +162,7 @@ def test_of_a_segment_that_is_young_and_not_read_both_is_said() -> None:
     decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
     fate = decided.kept[0]
     assert (fate.rule, fate.until_ms, fate.removed_by_ms) == ("retention.ms", NOW_MS, None)
-    assert fate.reason.endswith("; moreover, group 'slow' has read up to offset 15 only")
+    assert fate.reason.endswith("; moreover, group 'slow' has read only up to offset 15")
     assert [each.removed_by_ms for each in decided.kept] == [None, None, None]
     assert decided.warnings == ()
 
@@ -224,7 +224,7 @@ def test_the_reason_names_the_setting_that_keeps_a_segment(settings: dict[str, o
 
 def test_a_segment_kept_by_size_is_told_how_much_must_be_written() -> None:
     decided = plan(four(), limits(retention_bytes=350), NOW_MS)
-    assert "it goes when 50 more bytes are written" in decided.kept[0].reason
+    assert "it is deleted once 50 more bytes are written" in decided.kept[0].reason
     assert decided.kept[0].until_ms is None
 
 
