@@ -1,15 +1,16 @@
-"""Indexes and snapshots made anew, from the logs alone (spec 5, 9.4, 9.5).
+"""Rebuilds indexes and snapshots from the logs alone.
 
-The offset and the time index of a segment need nothing but its log: :func:`rebuild_segment`. Transaction indexes and
-snapshots need the state of the producers, which goes from segment to segment: :func:`rebuild_log`. A large log is done
-in pieces: :func:`survey_segment` reads a segment, in any process, and :func:`producer_changes` joins the surveys.
+The offset index and time index of a segment need only its log: :func:`rebuild_segment`. Transaction indexes and
+snapshots need the producer state, which is carried from segment to segment: :func:`rebuild_log`. A large log can be
+processed in pieces: :func:`survey_segment` reads a segment, in any process, and :func:`producer_changes` joins the
+surveys.
 
-What is written is what Kafka's own recovery writes. A sound index may differ from it: a broker begins to count
-``index.interval.bytes`` anew when it is started, brokers before 3 made one entry an append, and a snapshot lists
-producers in any order. Snapshots that say all that the log says are left alone, since they may say more: of producers
-whose batches compaction or retention has removed.
+The results equal those of Kafka's own recovery. A valid index may differ from them: a broker restarts the count of
+``index.interval.bytes`` when it starts, brokers before 3 wrote one entry per append, and a snapshot lists producers in
+any order. A snapshot that contains all that the log shows is kept, since it may contain more: producers whose batches
+compaction or retention has removed.
 
-Only damaged logs stop it, each for itself: they are named, and nothing is rebuilt from them.
+Only damage in a log prevents rebuilding from it; damaged logs are reported, and nothing is rebuilt from them.
 """
 
 from pyspark_commitlog.storage.rebuild.log import (

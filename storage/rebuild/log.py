@@ -1,4 +1,4 @@
-"""A whole log: what only the state of the producers tells, which goes from segment to segment."""
+"""Rebuilds a whole log, including what needs the producer state carried from segment to segment."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def plan_rebuild(log: LogReader) -> RebuildReport:
 
 
 def rebuild_log(log: Log, *, work: str = "") -> RebuildReport:
-    """Rebuild what differs from what the log says, under its maintenance lock.
+    """Rebuild the files that contradict the log, under its maintenance lock.
 
-    If an index of the active segment had to be rebuilt, under the append lock, the segment is rolled: other processes
-    that have the log open see that, and do not go on writing to the old files. ``work`` is told to whoever finds the
-    partition locked meanwhile.
+    If an index of the active segment must be rebuilt, under the append lock, the segment is rolled: other processes
+    that have the log open notice this and stop writing to the old files. ``work`` is shown to other processes that find
+    the partition locked.
 
-    On disk after a crash: every file as it was, or as it should be; ``.tmp`` files mean nothing.
+    After a crash, every file is either old or correct; ``.tmp`` files have no meaning.
 
-    Raises LogDirLockedError where another process works on the partition, StorageError where the disk fails.
+    Raises LogDirLockedError if another process maintains the partition, StorageError if the disk fails.
     """
     with log.maintaining(work or f"index rebuild since {instant(log.context.clock.now_ms())}"):
         remove_temporary(log.context)
@@ -61,7 +61,7 @@ def rebuild_log(log: Log, *, work: str = "") -> RebuildReport:
             surveys.append(survey.without_data())
         done += carry_out(log.context, producer_changes(log.context, surveys))
         for segment in log.segments:
-            segment.close()  # what is open are the old files
+            segment.close()  # the open files are the old ones
         done += rebuild_active(log)
     return RebuildReport(tuple(sorted(done)), _damage(surveys))
 
@@ -76,9 +76,9 @@ def _damage(surveys: Iterable[SegmentSurvey]) -> tuple[CorruptionError, ...]:
 
 
 def rebuild_active(log: Log) -> list[tuple[str, str]]:
-    """Offset and time index of the active segment, which is then rolled; path and reason of what was wrong.
+    """Rebuild offset and time index of the active segment, then roll it; returns path and reason of each.
 
-    Nothing happens where they are right, or the segment is damaged. The caller holds the maintenance lock.
+    Does nothing if they are correct or the segment is damaged. The caller holds the maintenance lock.
     """
     with log.replacing_segments({}) as segments:
         done = carry_out(log.context, survey_segment(segments.active, is_active=True).changes)
@@ -89,16 +89,16 @@ def rebuild_active(log: Log) -> list[tuple[str, str]]:
 
 
 def remove_temporary(context: LogContext) -> None:
-    """What an earlier rebuild was writing when it ended."""
+    """Remove the files that an earlier rebuild was writing when it ended."""
     for name in context.filesystem.list(context.directory):
         if name.endswith(names.TMP) and names.base_offset_of(name) is not None:
             context.filesystem.remove(names.join(context.directory, name))
 
 
 def producer_changes(context: LogContext, surveys: Sequence[SegmentSurvey]) -> Iterator[Change]:
-    """The transaction indexes and snapshots that are not what the log says; ``surveys`` of all its segments, in order.
+    """The transaction indexes and snapshots that contradict the log; ``surveys`` covers all its segments, in order.
 
-    The files are looked at when their turn comes.
+    Reads each file only when its segment is reached.
     """
     walk = _ProducerWalk(context, surveys[0].base_offset)
     for survey in surveys:
@@ -110,17 +110,17 @@ def producer_changes(context: LogContext, surveys: Sequence[SegmentSurvey]) -> I
 
 
 class _ProducerWalk:
-    """One walk through a log, its producers' state going along."""
+    """One walk through a log that carries the producer state along."""
 
     def __init__(self, context: LogContext, first_base_offset: int) -> None:
         self._context = context
         self._first_base_offset = first_base_offset
         self._producers = ProducerStateManager(context.directory)
-        self._is_state_whole = True  # of all that the log ever held; else a file may know more than the log
-        self.has_damage = False  # of a segment that was passed over
+        self._is_state_whole = True  # covers all that the log ever held; otherwise a file may know more than the log
+        self.has_damage = False  # a damaged segment was skipped
 
     def take(self, survey: SegmentSurvey) -> Iterator[Change]:
-        """Of the next segment."""
+        """Process the next segment."""
         if self._reaches(survey.base_offset):
             yield from self._of_snapshot(survey.base_offset)
         completed = self._producers.replay(survey.producers, survey.markers)
@@ -129,7 +129,7 @@ class _ProducerWalk:
         yield from self._of_txn_index(path, [each.index_entry for each in completed if each.aborted])
 
     def finish(self, log_end_offset: int) -> Iterator[Change]:
-        """Of the snapshot at the log end, if there is one."""
+        """Process the snapshot at the log end, if there is one."""
         if self._is_there(log_end_offset) and self._producers.map_end_offset == log_end_offset:
             yield from self._of_snapshot(log_end_offset)
 
@@ -141,9 +141,9 @@ class _ProducerWalk:
         return self._context.filesystem.status(self._snapshot_path(snapshot_offset)) is not None
 
     def _reaches(self, base_offset: int) -> bool:
-        """Whether the state is that at ``base_offset``, and the log says it.
+        """Whether the state is the one at ``base_offset`` and comes from the log.
 
-        At the first segment, and where one is missing or damaged, its snapshot is all that is known of what was before.
+        At the first segment, and after a missing or damaged one, its snapshot is all that is known of earlier offsets.
         """
         first = self._first_base_offset
         state_end = self._producers.map_end_offset
@@ -159,7 +159,7 @@ class _ProducerWalk:
     # Transaction indexes
 
     def _of_txn_index(self, path: str, aborted: list[AbortedTxn]) -> Iterator[Change]:
-        """Where the log no longer holds all it held, entries may name more than it shows; those stay."""
+        """If the log no longer holds all that it held, an index may have entries for more; these are kept."""
         right = encode_aborted(aborted)
         found = read_sidecar(self._context, path)
         if (found or b"") != right and not (self._may_know_more and _names_all(found or b"", aborted)):
@@ -172,11 +172,11 @@ class _ProducerWalk:
     # Snapshots
 
     def _of_snapshot(self, offset: int) -> Iterator[Change]:
-        """The state is that below ``offset``."""
+        """The state covers the log below ``offset``."""
         wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
         told = self._read_snapshot(offset)
         if told is None or not self._says_all({entry.producer_id: entry for entry in told}, wanted, offset):
-            reason = "not what the log says" if self._is_there(offset) else "missing"
+            reason = "contradicts the log" if self._is_there(offset) else "missing"
             yield Change(self._snapshot_path(offset), reason, encode_snapshot(wanted))
 
     def _says_all(self, told: Mapping[int, ProducerEntry], wanted: list[ProducerEntry], offset: int) -> bool:
@@ -206,7 +206,7 @@ class _ProducerWalk:
 
 
 def _names_all(found: bytes, aborted: list[AbortedTxn]) -> bool:
-    """Whether a sound transaction index has an entry for each of these."""
+    """Whether a valid transaction index has an entry for each of these."""
     try:
         entries = decode_aborted(found)
     except CorruptionError:

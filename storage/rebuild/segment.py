@@ -1,4 +1,4 @@
-"""One segment: its offset and time index, and what its log says of producers. Needs no other segment."""
+"""Rebuilds the offset and time index of one segment, and surveys its producers. Needs no other segment."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from pyspark_commitlog.storage.producers import Marker, leaving_a_trace
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader, Window, running_largest
 
-SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; what is larger is damaged
+SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; a larger file is damaged
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file that is not what the log says, and what it should hold."""
+    """A file that contradicts the log, and its correct content."""
 
     path: str
     reason: str
     data: bytes
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {len(self.data)} bytes are right"
+        return f"{self.path}: {self.reason}; should hold {len(self.data)} bytes"
 
 
 @dataclass(frozen=True)
 class SegmentSurvey:
-    """What the log of one segment says, and which of its indexes say otherwise. Everything in it can be pickled."""
+    """What the log of one segment shows, and which of its indexes contradict it. Can be pickled."""
 
     base_offset: int
-    next_offset: int  # behind the last batch; the base offset where there is none
+    next_offset: int  # after the last batch; the base offset if there is none
     changes: tuple[Change, ...] = ()  # of its offset and time index
-    producers: BatchHeaders = field(default_factory=lambda: BatchHeaders(np.empty(0, HEADERS)))  # that leave a trace
-    markers: Mapping[int, Marker] = field(default_factory=dict)  # among those, by their offset
-    damage: CorruptionError | None = None  # then nothing else is known
+    producers: BatchHeaders = field(default_factory=lambda: BatchHeaders(np.empty(0, HEADERS)))  # that affect state
+    markers: Mapping[int, Marker] = field(default_factory=dict)  # among those, by offset
+    damage: CorruptionError | None = None  # if set, nothing else is known
 
     def without_data(self) -> SegmentSurvey:
-        """To be sent elsewhere: which files are wrong, not what they should hold."""
+        """A copy to be sent to another process: which files are wrong, without their correct content."""
         return replace(self, changes=tuple(replace(change, data=b"") for change in self.changes))
 
 
 def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
-    """Read one segment, an active one up to its size. Changes nothing; damage of its log is in the survey."""
+    """Read one segment, an active one up to its size. Changes nothing; the survey reports damage of its log."""
     try:
         return _survey(segment, is_active=is_active)
     except CorruptionError as error:
@@ -73,11 +73,11 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
 def rebuild_segment(
     context: LogContext, base_offset: int, *, suffix: str = "", dry_run: bool = False
 ) -> tuple[Change, ...]:
-    """Offset and time index of one closed segment, from its log; what had to be changed, or with ``dry_run`` would be.
+    """Rebuild offset and time index of one closed segment; returns the changes made, or with ``dry_run`` needed.
 
-    The caller holds the maintenance lock. On disk after a crash: each index as it was, or as it should be.
+    The caller holds the maintenance lock. After a crash, each index is either old or correct.
 
-    Raises CorruptRecordError, with path and position, for a log that is damaged; then nothing was changed.
+    Raises CorruptRecordError, with path and position, if the log is damaged; nothing has been changed then.
     """
     segment = SegmentReader(context, base_offset, suffix)
     try:
@@ -90,7 +90,7 @@ def rebuild_segment(
 
 
 class IndexEntries:
-    """The entries that recovery gives a segment: one for each batch behind more than ``interval_bytes`` without one."""
+    """The entries that recovery creates: one per batch that follows more than ``interval_bytes`` without an entry."""
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.base_offset = base_offset
@@ -102,7 +102,7 @@ class IndexEntries:
         self._last_time = NO_TIMESTAMP
 
     def add(self, window: Window) -> None:
-        """Take in batches, which follow those before."""
+        """Add the next batches."""
         table = window.headers.table
         timestamps, offsets = running_largest(self._largest, window.headers)
         rows = self._rows_to_index(window.position + table["position"])
@@ -121,7 +121,7 @@ class IndexEntries:
         return np.array(rows, dtype=np.int64)
 
     def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
-        """A timestamp that is not above the one before is passed over."""
+        """Skips a timestamp that is not above the previous one."""
         rises = timestamps > np.concatenate(([self._last_time], timestamps[:-1]))
         if rises.any():
             self._time_entries.append(encode_time_entries(self.base_offset, timestamps[rises], offsets[rises]))
@@ -132,7 +132,7 @@ class IndexEntries:
         return b"".join(self._offset_entries)
 
     def time_index(self, *, closed: bool = True) -> bytes:
-        """The ``.timeindex``; that of a closed segment ends with the largest timestamp of all."""
+        """The ``.timeindex``; for a closed segment, it ends with the largest timestamp of all."""
         timestamp, offset = self._largest
         last = b""
         if closed and timestamp > self._last_time:
@@ -141,7 +141,7 @@ class IndexEntries:
 
 
 def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
-    """All batches up to ``end``; CorruptRecordError unless they are all there, sound and in order."""
+    """All batches up to ``end``. Raises CorruptRecordError unless they are complete, intact and in order."""
     path = segment.path(names.LOG)
     position, next_offset = 0, segment.base_offset
     for window in segment.batches(0, end):
@@ -153,19 +153,19 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
         wrong = np.flatnonzero(np.diff(table["last_offset"], prepend=next_offset - 1) <= 0)
         if len(wrong):
             place = window.position + int(table["position"][wrong[0]])
-            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} goes back", path=path, position=place)
+            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} falls", path=path, position=place)
         next_offset = window.headers.next_offset
         if not fits(segment.base_offset, next_offset - 1):
-            reason = f"offset {next_offset - 1} is too far from the base offset: open the log to write, which splits it"
+            reason = f"offset {next_offset - 1} is too far above the base offset: open the log for writing to split it"
             raise CorruptRecordError(reason, path=path, position=window.position)
         position = window.position + window.headers.end
         yield window
     if position < end:
-        raise CorruptRecordError(f"{end - position} bytes behind the last whole batch", path=path, position=position)
+        raise CorruptRecordError(f"{end - position} bytes after the last whole batch", path=path, position=position)
 
 
 def _index_changes(segment: SegmentReader, entries: IndexEntries, *, is_active: bool) -> Iterator[Change]:
-    """An active segment's indexes may be padded with zeros, its time index may lack the last entry."""
+    """In an active segment, indexes may be padded with zeros, and the time index may lack its last entry."""
     offset_index = entries.offset_index()
     time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
     for kind, right in ((names.INDEX, [offset_index]), (names.TIME_INDEX, time_indexes)):
@@ -179,7 +179,7 @@ def _index_changes(segment: SegmentReader, entries: IndexEntries, *, is_active: 
 
 
 def read_sidecar(context: LogContext, path: str) -> bytes | None:
-    """None where there is no such file; what is larger than any such file is cut, and so differs."""
+    """The file's bytes; None if there is no such file. A file too large to be valid gives bytes that always differ."""
     try:
         return read_file(context.filesystem, path, SIDECAR_BYTES_MAX)
     except FileNotFoundError:
@@ -192,13 +192,13 @@ def difference(found: bytes | None, right: bytes) -> str:
     if found is None:
         return "missing"
     place = next((n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), min(len(found), len(right)))
-    return f"{len(found)} bytes that differ from position {place} on"
+    return f"{len(found)} bytes, wrong from position {place} on"
 
 
 def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:
-    """Write what files should hold, each durably; path and reason of each.
+    """Write the correct content of files, each durably; returns path and reason of each.
 
-    On disk after a crash: each as it was, or as it should be.
+    After a crash, each file is either old or correct.
     """
     done = []
     for change in changes:

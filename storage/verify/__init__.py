@@ -1,10 +1,11 @@
-"""Is a log sound? Every checksum, record, offset, index entry, marker, snapshot and checkpoint, and a report to act on.
+"""Is a log intact? Checks every checksum, record, offset, index entry, marker, snapshot and checkpoint, and reports.
 
-:func:`verify_log` checks a partition. Its work is cut by segment: :func:`plan_verification` names the segments,
-:func:`verify_segment` checks one of them, in any process and order, and :func:`join` puts the results together.
+:func:`verify_log` checks a partition. The work is divided by segment: :func:`plan_verification` lists the segments,
+:func:`verify_segment` checks one of them, in any process and order, and :func:`join` combines the results.
 
-Nothing is changed and no lock taken. Damage never ends the check: what lies behind it is found again and checked. While
-a writer appends, what it has not finished is no damage: only what was synced once, or has a sound batch behind it, is.
+Changes nothing and takes no lock. Damage never ends the check: it finds the next sound batch and continues there. While
+a writer appends, unfinished writes are no damage: only bytes that were synced once, or that a sound batch follows, can
+be damaged.
 """
 
 from __future__ import annotations

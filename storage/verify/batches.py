@@ -1,7 +1,7 @@
-"""What checksums do not tell of batches: their order, their header fields, their records.
+"""Checks of batches beyond their checksums: their order, their header fields, their records.
 
-Severe is what loses or invents records. What Kafka writes never but reads all the same is a note; what compaction
-leaves (fewer records than offsets, a horizon on ordinary data, empty batches) is none.
+Errors lose or invent records; notes are encodings that Kafka reads but never writes. The results of compaction (fewer
+records than offsets, a delete horizon on ordinary data, empty batches) are neither.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
-DECODED_BATCHES = 256  # at a time: what the records' offsets and times take stays in the cache
+DECODED_BATCHES = 256  # at a time, so that the offsets and timestamps of their records fit the cache
 
-_ODDITIES = (  # by the names of their bits: a program that only lists partitions must not load kernels
-    ("HAS_ATTRIBUTES", Kind.ODD_ATTRIBUTES, "a record has attribute bits, which mean nothing"),
-    ("IS_PADDED", Kind.ODD_VARINT, "a number in a record has bytes that it does not need"),
+_ODDITIES = (  # by name of the bit, so that a program that only lists partitions loads no kernels
+    ("HAS_ATTRIBUTES", Kind.ODD_ATTRIBUTES, "a record has attribute bits, which have no meaning"),
+    ("IS_PADDED", Kind.ODD_VARINT, "a number in a record is padded with bytes that it does not need"),
 )
 
 
 class Place(NamedTuple):
-    """Where findings about a log's batches belong."""
+    """The file that findings about a log's batches refer to."""
 
     findings: Findings
     path: str
 
     def tell(self, kind: Kind, window: Window, row: int, what: str) -> None:
-        """A finding about the batch ``row`` of a window."""
+        """Add a finding about the batch ``row`` of a window."""
         position = window.position + int(window.headers.table["position"][row])
         offset = int(window.headers.table["base_offset"][row])
         self.findings.add(kind, self.path, what, position=position, offset=offset)
 
 
 class BatchOrder:
-    """That offsets rise from batch to batch, within what the segment can hold."""
+    """Checks that offsets increase from batch to batch, within the range of the segment."""
 
     def __init__(self, place: Place, base_offset: int) -> None:
         self._place = place
         self._base_offset = base_offset
         self.next_offset = base_offset
-        self.has_gap_before = False  # damage lies before the next batch
-        self.gaps: list[tuple[int, int, int]] = []  # (position, first and last missing offset); a few
-        self.is_compacted = False  # a batch holds fewer records than offsets: compaction was here
+        self.has_gap_before = False  # damage precedes the next batch
+        self.gaps: list[tuple[int, int, int]] = []  # (position, first and last missing offset); only the first few
+        self.is_compacted = False  # a batch holds fewer records than offsets, as only compaction produces
 
     def check(self, window: Window) -> None:
         table = window.headers.table
@@ -74,14 +74,14 @@ class BatchOrder:
             what = f"offsets {base[row]} to {last[row]} follow offset {expected[row] - 1}"
             self._place.tell(Kind.OFFSETS_GO_BACK, window, row, what)
         for row in np.flatnonzero((base < expected) & ~goes_back).tolist():
-            what = f"offsets {base[row]} to {last[row]} overlap with those before, up to {expected[row] - 1}"
+            what = f"offsets {base[row]} to {last[row]} overlap with the batch before, up to {expected[row] - 1}"
             self._place.tell(Kind.OFFSETS_OVERLAP, window, row, what)
         for row in np.flatnonzero(last - self._base_offset > INT32_MAX).tolist():
             what = f"offset {last[row]} is more than 2^31 - 1 above the segment's base"
             self._place.tell(Kind.OFFSET_OVERFLOW, window, row, what)
 
     def _note_gaps(self, window: Window, expected: Int64s) -> None:
-        """A legacy wrapper does not tell where it begins."""
+        """Ignores legacy wrappers, which do not contain their first offset."""
         table = window.headers.table
         is_known = (table["magic"] >= 2) | (window.headers.codec == Codec.NONE)
         is_gap = (table["base_offset"] > expected) & is_known
@@ -93,7 +93,7 @@ class BatchOrder:
 
 
 def check_headers(place: Place, window: Window) -> None:
-    """Fields that no writer of Kafka's fills so; magic 2 only."""
+    """Find header fields with values that no writer of Kafka's uses; magic 2 only."""
     table, headers = window.headers.table, window.headers
     is_new = table["magic"] >= 2
     has_producer = table["producer_id"] >= 0
@@ -101,12 +101,12 @@ def check_headers(place: Place, window: Window) -> None:
         (
             Kind.ODD_ATTRIBUTES,
             (table["attributes"] & UNUSED_ATTRIBUTES) != 0,
-            "attribute bits are set that mean nothing",
+            "attribute bits are set that have no meaning",
         ),
         (Kind.ODD_PRODUCER, headers.is_transactional & ~has_producer, "a transactional batch without a producer"),
         (Kind.ODD_PRODUCER, has_producer & (table["producer_epoch"] < 0), "a producer without an epoch"),
         (Kind.ODD_PRODUCER, table["base_sequence"] < -1, "a negative base sequence"),
-        (Kind.ODD_OFFSETS, table["last_offset"] < table["base_offset"], "the last offset lies before the first"),
+        (Kind.ODD_OFFSETS, table["last_offset"] < table["base_offset"], "the last offset is below the first"),
         (
             Kind.ODD_OFFSETS,
             table["count"] > table["last_offset"] - table["base_offset"] + 1,
@@ -130,7 +130,7 @@ class RecordChecks:
         for first in range(0, len(window.headers), DECODED_BATCHES):
             rows = np.arange(first, min(first + DECODED_BATCHES, len(window.headers)))
             if not self._decode(window, rows):
-                for row in rows.tolist():  # the others are still to be looked at, and to be counted
+                for row in rows.tolist():  # one is bad: check and count them one by one
                     self._decode(window, np.array([row]))
         for row in np.flatnonzero(window.headers.is_control & (window.headers.table["count"] > 0)).tolist():
             self._check_control(window, row)
@@ -143,7 +143,7 @@ class RecordChecks:
             records, counts = fill(parts, ()), _counts(window.headers[rows], parts)
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
             if len(rows) == 1:
-                self._place.tell(Kind.BAD_RECORDS, window, int(rows[0]), f"behind a right checksum: {_reason(error)}")
+                self._place.tell(Kind.BAD_RECORDS, window, int(rows[0]), f"its checksum is right, but {_reason(error)}")
             return False
         self.records += len(records)
         self._check_offsets(window, rows, records, counts)
@@ -156,7 +156,7 @@ class RecordChecks:
         return True
 
     def _are_plain(self, window: Window, rows: Int64s, parts: list[Part]) -> bool:
-        """Whether there is nothing to tell of any record; they are counted then."""
+        """Whether no record has anything to report; if so, counts them."""
         last_offsets = window.headers.table["last_offset"][rows]
         for part in parts:
             of_part, last_offsets = last_offsets[: len(part.table)], last_offsets[len(part.table) :]
@@ -166,7 +166,7 @@ class RecordChecks:
         return True
 
     def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:
-        """What every reader passes over in records of magic 2, and no writer of Kafka's writes."""
+        """Find what every reader ignores in records of magic 2, and no writer of Kafka's produces."""
         found = np.zeros(len(part.table), dtype=np.uint8)
         oddities.find_oddities(frozen(part.source), part.table, found)
         for at in np.flatnonzero(found).tolist():
@@ -177,7 +177,7 @@ class RecordChecks:
                     self._place.tell(kind, window, row, what)
 
     def _check_messages(self, window: Window, rows: Int64s, part: Part) -> None:
-        """Checksums of the messages inside a wrapper; a plain one's is that of its batch, which was verified."""
+        """Check the messages inside wrappers; a plain message's checksum is that of its batch, verified before."""
         if part.source is window.buffer:
             return
         source = memoryview(np.ascontiguousarray(part.source))
@@ -186,11 +186,11 @@ class RecordChecks:
             stored, found = int.from_bytes(source[start : start + 4], "big"), zlib.crc32(source[start + 4 : stop])
             if stored != found:
                 offset = message[reading.MESSAGE_OFFSET]
-                what = f"checksum {found} of the message at offset {offset} in a compressed set, it says {stored}"
+                what = f"checksum {found} of the message at offset {offset} in a compressed set, stored is {stored}"
                 self._place.tell(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
 
     def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
-        """Records must rise, from the base offset of their batch to its last."""
+        """Offsets of records must increase, from the base offset of their batch to its last offset."""
         table = window.headers.table[rows[counts > 0]]
         firsts = _firsts(counts)
         if not len(firsts):
@@ -202,7 +202,7 @@ class RecordChecks:
         is_odd |= (np.minimum.reduceat(records.offsets, firsts) < table["base_offset"]) & (table["magic"] >= 2)
         for row in rows[counts > 0][is_odd].tolist():
             self._place.tell(
-                Kind.ODD_OFFSETS, window, row, "offsets of records repeat, go back or lie outside the batch"
+                Kind.ODD_OFFSETS, window, row, "offsets of records repeat, decrease or are outside the batch"
             )
 
     def _check_timestamps(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
@@ -214,7 +214,7 @@ class RecordChecks:
         largest = np.maximum.reduceat(records.timestamps, firsts)
         is_odd = (largest != stated) & (window.headers.timestamp_type[rows] == TimestampType.CREATE_TIME)
         for place, row in zip(np.flatnonzero(is_odd).tolist(), rows[is_odd].tolist(), strict=True):
-            what = f"the largest timestamp is said to be {stated[place]}, that of its records is {largest[place]}"
+            what = f"the header states {stated[place]} as largest timestamp, its records have {largest[place]}"
             self._place.tell(Kind.ODD_TIMESTAMP, window, row, what)
 
     def _check_control(self, window: Window, row: int) -> None:
@@ -227,19 +227,19 @@ class RecordChecks:
             pairs = zip(decoded.keys.to_list(), decoded.values.to_list(), strict=True)
             kinds = {parse(key, value)[0] for key, value in pairs}
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
-            self._place.tell(Kind.BAD_MARKER, window, row, f"a control record is not understood: {_reason(error)}")
+            self._place.tell(Kind.BAD_MARKER, window, row, f"a control record does not parse: {_reason(error)}")
             return
         if ControlType.UNKNOWN in kinds:
-            self._place.tell(Kind.ODD_CONTROL, window, row, "a control record of an unknown type, which means nothing")
+            self._place.tell(Kind.ODD_CONTROL, window, row, "a control record has an unknown type and is ignored")
 
 
 def _row_at(window: Window, rows: Int64s, position: int) -> int:
-    """Which of the batches ``rows`` begins at a position of the window's buffer."""
+    """The row, among ``rows``, of the batch that begins at a position of the window's buffer."""
     return int(rows[np.searchsorted(window.headers.table["position"][rows], position)])
 
 
 def _parts(window: Window, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Where the records of some batches lie; the checksums were verified before."""
+    """Locates the records of some batches, whose checksums were verified before."""
     parts: list[Part] = []
     magics = headers.table["magic"]
     bounds = [0, *(np.flatnonzero(np.diff(magics)) + 1).tolist(), len(headers)]
@@ -250,7 +250,7 @@ def _parts(window: Window, headers: BatchHeaders, decompressed_bytes_max: int) -
 
 
 def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
-    """How many records each batch has."""
+    """The number of records of each batch."""
     counts: Int64s = headers.table["count"].copy()
     for part in parts:
         if part.is_legacy:
@@ -260,7 +260,7 @@ def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
 
 
 def _firsts(counts: Int64s) -> Int64s:
-    """Where the records of each batch that has any begin."""
+    """The index of the first record of each batch that has records."""
     starts: Int64s = (np.cumsum(counts) - counts)[counts > 0]
     return starts
 

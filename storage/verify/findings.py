@@ -1,4 +1,4 @@
-"""What verification can find, how bad it is, and what to do about it."""
+"""What verification can find, how severe it is, and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-FINDINGS_MAX = 20  # of one kind in one file: a person reads the first; the last tells how many there are
+FINDINGS_MAX = 20  # per kind and file: people read the first ones; one more counts the rest
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """How severe a finding is."""
 
     DAMAGE = "damage"  # records are lost or wrong
-    REPAIRABLE = "repairable"  # a file that can be made anew from the logs
-    NOTE = "note"  # unusual, but every record is there
+    REPAIRABLE = "repairable"  # a file that can be rebuilt from the logs
+    NOTE = "note"  # unusual, but no record is lost
 
 
-_RESTORE = "restore the file from a copy; what it says of the lost records cannot be rebuilt"
+_RESTORE = "restore the file from a copy; lost records cannot be rebuilt"
 _REBUILD = "rebuild it from the log"
-_REOPEN = "opening the log to write puts it in order"
-_NOTHING = "nothing has to be done"
-_WRITER = "ask who wrote it; readers show it as Kafka does"
+_REOPEN = "opening the log for writing repairs it"
+_NOTHING = "no action needed"
+_WRITER = "check the program that wrote it; readers show it as Kafka does"
 
 
 class Kind(Enum):
@@ -41,9 +41,9 @@ class Kind(Enum):
         "restore the file, or lower the recovery point to give them up",
     )
     MISSING_SEGMENT = "missing-segment", Severity.DAMAGE, "restore the files of the segment"
-    UNREADABLE = "unreadable", Severity.DAMAGE, "see to the disk and to permissions, and run this again"
+    UNREADABLE = "unreadable", Severity.DAMAGE, "check the disk and permissions, and run this again"
 
-    OFFSET_OVERFLOW = "offset-overflow", Severity.REPAIRABLE, "opening the log to write splits the segment"
+    OFFSET_OVERFLOW = "offset-overflow", Severity.REPAIRABLE, "opening the log for writing splits the segment"
     BAD_OFFSET_INDEX = "bad-offset-index", Severity.REPAIRABLE, _REBUILD
     BAD_TIME_INDEX = "bad-time-index", Severity.REPAIRABLE, _REBUILD
     BAD_TXN_INDEX = "bad-txn-index", Severity.REPAIRABLE, _REBUILD
@@ -52,19 +52,19 @@ class Kind(Enum):
     BAD_SNAPSHOT = "bad-snapshot", Severity.REPAIRABLE, _REBUILD
     MISSING_SNAPSHOT = "missing-snapshot", Severity.REPAIRABLE, _REBUILD
     BAD_EPOCHS = "bad-epochs", Severity.REPAIRABLE, _REOPEN
-    BAD_CHECKPOINT = "bad-checkpoint", Severity.REPAIRABLE, "remove or correct it: the logs tell what it should say"
-    BAD_METADATA = "bad-metadata", Severity.REPAIRABLE, "restore it: it names the topic id"
+    BAD_CHECKPOINT = "bad-checkpoint", Severity.REPAIRABLE, "remove or correct it: the logs show the correct offsets"
+    BAD_METADATA = "bad-metadata", Severity.REPAIRABLE, "restore it: it contains the topic id"
     ORPHAN_INDEX = "orphan-index", Severity.REPAIRABLE, _REOPEN
 
-    UNFINISHED_SWAP = "unfinished-swap", Severity.NOTE, "unless a compaction works here now: " + _REOPEN
+    UNFINISHED_SWAP = "unfinished-swap", Severity.NOTE, "unless a compaction is running now: " + _REOPEN
     UNSYNCED_TAIL = (
         "unsynced-tail",
         Severity.NOTE,
-        "a write goes on or was never acknowledged: opening to write cuts it",
+        "a write is in progress or was never acknowledged: opening the log for writing cuts it off",
     )
-    VANISHED = "vanished", Severity.NOTE, "deleted or replaced meanwhile: run this again"
+    VANISHED = "vanished", Severity.NOTE, "deleted or replaced during the check: run this again"
     OFFSETS_OVERLAP = "offsets-overlap", Severity.NOTE, _WRITER
-    OFFSET_GAP = "offset-gap", Severity.NOTE, "nothing, if the topic was ever compacted"
+    OFFSET_GAP = "offset-gap", Severity.NOTE, "no action needed if the topic was ever compacted"
     ODD_ATTRIBUTES = "odd-attributes", Severity.NOTE, _WRITER
     ODD_PRODUCER = "odd-producer", Severity.NOTE, _WRITER
     ODD_OFFSETS = "odd-offsets", Severity.NOTE, _WRITER
@@ -81,12 +81,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """A problem or an oddity."""
 
     kind: Kind
     path: str
     position: int | None  # byte in the file; None: the file as a whole
-    offset: int | None  # of the record or batch; None: not known, or none is meant
+    offset: int | None  # of the record or batch; None: unknown or not applicable
     what: str
 
     @property
@@ -104,7 +104,7 @@ class Finding:
 
 
 class Findings:
-    """Collects findings: at most :data:`FINDINGS_MAX` of a kind in a file, and one more that counts the rest."""
+    """Collects findings: at most :data:`FINDINGS_MAX` per kind and file, and one more that counts the rest."""
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
@@ -116,7 +116,7 @@ class Findings:
             self._kept.append(Finding(kind, path, position, offset, what))
 
     def all(self) -> tuple[Finding, ...]:
-        """In the order in which they were found."""
+        """All findings in the order in which they were added."""
         return (*self._kept, *self._rest())
 
     def _rest(self) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
-"""The offset and the time index of a segment, entry by entry, against the batches as they pass by.
+"""Checks the offset and time index of a segment, entry by entry, against the batches as they are read.
 
-An entry that is missing costs a longer walk, and no record; only the last one of a time index must be there, since
-retention goes by it. What Kafka 2.8 wrote is sound too: an entry for an append of several batches tells the last
-offset of all and the position of the first.
+A missing entry costs a longer walk, but no record; only the last entry of a time index must exist, since retention uses
+it. What Kafka 2.8 wrote is valid too: the entry for an append of several batches has the last offset of all of them and
+the position of the first.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pyspark_commitlog.storage.format.tables import Bools, Int64s
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
 
-INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB; what is far larger is no index
+INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB by default; a far larger file is no index
 
 
 class IndexFile(NamedTuple):
-    """An index as it lies there."""
+    """An index file."""
 
     path: str
-    entries: bytes  # whole ones, without the zeros of a preallocated file
+    entries: bytes  # whole entries, without the zeros of a preallocated file
     is_there: bool
 
 
 def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, findings: Findings) -> IndexFile:
-    """Read an index; what is wrong with its length is told."""
+    """Read an index; adds a finding if its length is wrong."""
     status = filesystem.status(path)
     if status is None:
         return IndexFile(path, b"", is_there=False)
     if status.size > INDEX_BYTES_MAX:
-        findings.add(kind, path, f"an index of {status.size} bytes; no entry of it was looked at")
+        findings.add(kind, path, f"an index of {status.size} bytes is too large; none of its entries was checked")
         return IndexFile(path, b"", is_there=True)
     with filesystem.open(path, "read") as file:
         data = bytes(file.read(0, INDEX_BYTES_MAX))
@@ -52,11 +52,11 @@ def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, 
 
 
 class _Entries(NamedTuple):
-    """Entries in the order in which the walk meets what they speak of."""
+    """Entries in the order in which the walk reaches the batches that they refer to."""
 
     keys: Int64s  # ascending: positions in an offset index, offsets in a time index
     values: Int64s
-    places: Int64s  # of each, in the file
+    places: Int64s  # index of each entry in the file
 
     @classmethod
     def sort(cls, keys: Int64s, values: Int64s) -> _Entries:
@@ -68,7 +68,7 @@ class _Entries(NamedTuple):
 
 
 class OffsetIndexCheck:
-    """``.index``: a batch begins at each position, and no offset up to it is above the entry's."""
+    """``.index``: a batch begins at each position, and no offset before it is above the entry's."""
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings
@@ -79,7 +79,7 @@ class OffsetIndexCheck:
         self._done = 0
 
     def tell(self, place: int, what: str) -> None:
-        """Once an entry."""
+        """Add a finding, at most one per entry."""
         _tell(
             self._findings, self._told, (Kind.BAD_OFFSET_INDEX, self._file.path), (place, OFFSET_ENTRY.itemsize), what
         )
@@ -100,18 +100,18 @@ class OffsetIndexCheck:
         self._done = end
 
     def _ends_a_batch(self, table: np.ndarray, rows: Int64s, offsets: Int64s) -> Bools:
-        """Whether the offset is the last one of the batch, or of a later one of the same append, as 2.8 wrote."""
+        """Whether the offset is the last one of the batch, or of a later one of the same append, as Kafka 2.8 wrote."""
         later = np.searchsorted(table["last_offset"], offsets)
         at = table["last_offset"][np.minimum(later, len(table) - 1)]
         is_last: Bools = (table["last_offset"][rows] == offsets) | (at == offsets) | (later >= len(table))
         return is_last
 
     def skip(self, end: int) -> None:
-        """Up to there is damage, of which nothing can be said."""
+        """Skip the entries up to ``end``, which refer to damaged bytes."""
         self._done = self._entries.below(self._done, end)
 
     def finish(self, end: int) -> None:
-        """The sound log ends there."""
+        """Check the remaining entries; the sound part of the log ends at ``end``."""
         positions, offsets, places = (column[self._done :] for column in self._entries)
         for position, offset, place in zip(positions.tolist(), offsets.tolist(), places.tolist(), strict=True):
             self.tell(place, f"offset {offset} at position {position}, but the log has {end} bytes of sound batches")
@@ -127,11 +127,11 @@ class TimeIndexCheck:
         _check_rising(self, timestamps, "timestamp")
         self._entries = _Entries.sort(offsets, timestamps)
         self._done = 0
-        self._is_known = True  # the largest timestamp: no damage was met
+        self._is_known = True  # whether the largest timestamp is known: no damage so far
         self._largest = -1
 
     def tell(self, place: int, what: str) -> None:
-        """Once an entry."""
+        """Add a finding, at most one per entry."""
         _tell(self._findings, self._told, (Kind.BAD_TIME_INDEX, self._file.path), (place, TIME_ENTRY.itemsize), what)
 
     def check(self, window: Window) -> None:
@@ -141,23 +141,23 @@ class TimeIndexCheck:
         offsets, timestamps, places = (column[self._done : end] for column in self._entries)
         rows = np.minimum(np.searchsorted(table["last_offset"], offsets), len(table) - 1)
         for n in np.flatnonzero((running[rows] != timestamps) & self._is_known).tolist():
-            what = f"timestamp {timestamps[n]} up to offset {offsets[n]}, but the largest up to there is"
+            what = f"timestamp {timestamps[n]} up to offset {offsets[n]}, but the largest up to that offset is"
             self.tell(int(places[n]), f"{what} {running[rows[n]]}")
         self._done, self._largest = end, int(running[-1])
 
     def skip(self) -> None:
-        """What follows lies behind damage, which may have held the largest timestamp."""
+        """Damage follows, which may have held the largest timestamp."""
         self._is_known = False
 
     def finish(self, next_offset: int, *, is_closed: bool) -> None:
-        """The segment ends before ``next_offset``; ``is_closed``: it is not the active one."""
+        """Check the remaining entries; the segment ends before ``next_offset``; ``is_closed`` unless it is active."""
         offsets, timestamps, places = (column[self._done :] for column in self._entries)
         if self._is_known:
             for offset, timestamp, place in zip(offsets.tolist(), timestamps.tolist(), places.tolist(), strict=True):
                 self.tell(place, f"timestamp {timestamp} up to offset {offset}, but the segment ends at {next_offset}")
         last = int(self._entries.values.max(initial=-1))
         if is_closed and self._is_known and self._file.is_there and last < self._largest:
-            what = f"it ends with timestamp {last}, the segment's largest is {self._largest}: retention goes by it"
+            what = f"it ends with timestamp {last}, but the segment's largest, for retention, is {self._largest}"
             self._findings.add(Kind.BAD_TIME_INDEX, self._file.path, what, position=len(self._file.entries))
 
 
@@ -170,6 +170,6 @@ def _tell(findings: Findings, told: set[int], of: tuple[Kind, str], entry: tuple
 
 
 def _check_rising(index: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
-    """A lookup halves its way through the entries."""
+    """A lookup is a binary search, which needs sorted entries."""
     for place in (np.flatnonzero(column[1:] <= column[:-1]) + 1).tolist():
         index.tell(place, f"{name} {column[place]} is not above that of the entry before, {column[place - 1]}")

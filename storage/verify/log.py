@@ -1,4 +1,4 @@
-"""A partition's log: its segments one after the other, and what only all of them together tell."""
+"""Checks a partition's log: each of its segments, and what only all of them together show."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class CheckpointedOffsets:
-    """What the checkpoints at the root of a log directory say of a partition; None: nothing."""
+    """The offsets of a partition in the checkpoints at the root of a log directory; None: no entry."""
 
     recovery_point: int | None = None
     log_start_offset: int | None = None
@@ -33,13 +33,13 @@ class CheckpointedOffsets:
 
 @dataclass(frozen=True)
 class LogFindings:
-    """What a partition's log holds, and what is wrong with it."""
+    """The content of a partition's log, and what is wrong with it."""
 
     findings: tuple[Finding, ...]
     log_end_offset: int
     segments: int
     batches: int
-    records: int  # 0 unless they were decoded
+    records: int  # 0 unless records were decoded
     sound_bytes: int  # of the logs
 
     def of(self, severity: Severity) -> list[Finding]:
@@ -50,18 +50,18 @@ class LogFindings:
 def plan_verification(
     context: LogContext, checkpointed: CheckpointedOffsets | None = None
 ) -> tuple[list[SegmentToVerify], list[Finding]]:
-    """The segments there are, each to be given to :func:`verify_segment`, in any order and process, and what the
-    names in the directory tell already. Pass the results to :func:`join`.
+    """The existing segments, each to be passed to :func:`verify_segment`, in any order and process, and the findings
+    that file names alone give. Pass all results to :func:`join`.
     """
     findings = Findings()
     plan = _swap_plan(context)
     suffixes = plan.segment_suffixes()
     for base, unfinished in _unfinished(plan).items():
-        what = f"a compaction or a split is not finished: {', '.join(unfinished)}"
+        what = f"an unfinished compaction or split: {', '.join(unfinished)}"
         findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
     for name in plan.left:
         if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in suffixes:
-            findings.add(Kind.ORPHAN_INDEX, names.join(context.directory, name), "there is no log to it")
+            findings.add(Kind.ORPHAN_INDEX, names.join(context.directory, name), "its .log file is missing")
     snapshots = sorted(plan.left_by_suffix[names.SNAPSHOT])
     bases = sorted(suffixes)
     told = checkpointed or CheckpointedOffsets()
@@ -87,7 +87,7 @@ def verify_log(
 ) -> LogFindings:
     """Check a partition's directory, all segments in this process. Reads only, takes no lock; see :func:`join`.
 
-    Raises nothing for what the files hold; FileNotFoundError where there is no such directory.
+    Damage raises nothing; raises FileNotFoundError if there is no such directory.
     """
     checkpointed = checkpointed or CheckpointedOffsets()
     segments, of_names = plan_verification(context, checkpointed)
@@ -103,8 +103,8 @@ def join(
     results: Sequence[SegmentFindings],
     of_names: Iterable[Finding] = (),
 ) -> LogFindings:
-    """What the segments' results tell together: missing segments, offsets that go back from one to the next, leader
-    epochs, checkpoints. ``results`` in the order of their base offsets.
+    """Combines the segments' results, and finds what only all of them show: missing segments, offsets that fall from
+    one to the next, wrong leader epochs and checkpoints. ``results`` are ordered by base offset.
     """
     findings = Findings()
     is_compacted = any(result.is_compacted for result in results)
@@ -151,7 +151,7 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
 
 
 def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
-    """With what the segments before tell; a state is handed on only where no offset is missing between."""
+    """The segment with what earlier ones show; passes producer state on only if no offsets are missing in between."""
     if not results:
         return segment
     before = results[-1]
@@ -170,9 +170,9 @@ def _compare_neighbours(
 ) -> None:
     end, base = before.next_offset, after.segment.base_offset
     if end > base:
-        what = f"it begins at offset {base}, the segment before reaches up to {end - 1}"
+        what = f"it begins at offset {base}, but the segment before reaches up to {end - 1}"
         findings.add(Kind.OFFSETS_GO_BACK, _log_path(context, after), what, position=0, offset=base)
-    is_far = base - before.segment.base_offset > INT32_MAX  # a roll that offsets forced, which may leave some out
+    is_far = base - before.segment.base_offset > INT32_MAX  # a roll forced by the range of offsets, which may skip some
     if end < base and not (is_compacted or before.is_damaged or is_far):
         what = f"offsets {end} to {base - 1} are in no segment, and the log shows no compaction"
         findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=end)
@@ -186,7 +186,7 @@ def _tell_gaps(context: LogContext, results: Iterable[SegmentFindings], findings
 
 
 def _tell_missing_aborts(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
-    """Aborted transactions that no transaction index names, and whose records lie in an earlier segment."""
+    """Aborted transactions that no transaction index contains, and whose records are in an earlier segment."""
     undecided: dict[int, int] = {}  # base offset of the last batch with records, by producer id
     for result in results:
         for aborted in result.without_entry:
@@ -196,14 +196,14 @@ def _tell_missing_aborts(context: LogContext, results: Iterable[SegmentFindings]
 
 
 def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFindings], findings: Findings) -> None:
-    """Every roll takes one: where there is none since, brokers take it that nobody wrote before."""
+    """Every roll writes a snapshot; without one, brokers assume that nobody wrote before."""
     if len(results) < 2 or not any(result.closing for result in results[-2:]):
         return
     base = results[-1].segment.base_offset
     if results[-1].segment.snapshots or base in results[-2].segment.snapshots:
         return
     path = names.join(context.directory, names.segment_file(base, names.SNAPSHOT))
-    findings.add(Kind.MISSING_SNAPSHOT, path, "no snapshot tells of the producers who wrote", offset=base)
+    findings.add(Kind.MISSING_SNAPSHOT, path, "no snapshot contains the producers that wrote", offset=base)
 
 
 # Checkpoints
@@ -231,19 +231,19 @@ def _check_checkpoints(
     above = {"log start": told.log_start_offset, "high watermark": told.high_watermark, "cleaner": told.cleaner_offset}
     for name, offset in above.items():
         if offset is not None and offset > max(end, recovery_point):
-            what = f"the {name} offset in the checkpoint is {offset}, the log ends at {end}"
+            what = f"the {name} offset in the checkpoint is {offset}, but the log ends at {end}"
             findings.add(Kind.BAD_CHECKPOINT, context.directory, what, offset=offset)
 
 
 def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings) -> None:
-    """``leader-epoch-checkpoint``: is read, rises, begins no epoch above the log end, agrees with the batches."""
+    """``leader-epoch-checkpoint`` must be readable, ascend, begin no epoch above the log end, and match the batches."""
     path = names.join(context.directory, names.LEADER_EPOCH_CHECKPOINT)
     in_log = _epochs_in_log(results)
     try:
         entries = checkpoints.decode_leader_epochs(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
     except FileNotFoundError:
         if in_log:
-            findings.add(Kind.BAD_EPOCHS, path, "there is none, and the batches have leader epochs")
+            findings.add(Kind.BAD_EPOCHS, path, "missing, although batches have leader epochs")
         return
     except CorruptionError as error:
         findings.add(Kind.BAD_EPOCHS, path, error.reason, position=error.position)
@@ -252,12 +252,12 @@ def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: 
         findings.add(Kind.BAD_EPOCHS, path, "epochs and their offsets do not both increase")
     for entry in entries:
         if results and not results[-1].is_damaged and entry.start_offset > end:
-            what = f"epoch {entry.epoch} begins at {entry.start_offset}, the log ends at {end}"
+            what = f"epoch {entry.epoch} begins at {entry.start_offset}, but the log ends at {end}"
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
     for entry in in_log:
         told = LeaderEpochCache(entries).epoch_for(entry.start_offset)
         if told not in (entry.epoch, -1) or not entries:
-            what = f"epoch {told} at offset {entry.start_offset}, where a batch of epoch {entry.epoch} begins"
+            what = f"epoch {told} at offset {entry.start_offset}, but a batch of epoch {entry.epoch} begins there"
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
 
 
@@ -269,7 +269,7 @@ def _epochs_in_log(results: Iterable[SegmentFindings]) -> list[EpochEntry]:
 
 
 def _check_metadata(context: LogContext, findings: Findings) -> None:
-    """``partition.metadata``, which brokers before 2.8 did not write."""
+    """Check ``partition.metadata``, which brokers before 2.8 did not write."""
     path = names.join(context.directory, names.PARTITION_METADATA_FILE)
     try:
         checkpoints.decode_partition_metadata(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
@@ -282,7 +282,7 @@ def _check_metadata(context: LogContext, findings: Findings) -> None:
 def read_checkpoints(
     context: LogContext, directory: str, topic: str, partition: int
 ) -> tuple[CheckpointedOffsets, list[Finding]]:
-    """What the checkpoints in a log directory say of a partition, and which of them cannot be read."""
+    """A partition's offsets in the checkpoints of a log directory, and a finding for each unreadable checkpoint."""
     findings = Findings()
     offsets: list[int | None] = []
     for name in names.OFFSET_CHECKPOINTS:

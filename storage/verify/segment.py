@@ -1,4 +1,4 @@
-"""One segment: its log, its indexes, the snapshots behind it. Needs no other segment, so that each can be a task."""
+"""Checks one segment: its log, its indexes and later snapshots. Needs no other segment, so each can be a task."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from pyspark_commitlog.storage.verify.walk import Damage, Tail, Walk
 
 @dataclass(frozen=True)
 class SegmentToVerify:
-    """Which segment, and what its neighbours tell of it."""
+    """A segment to verify, and what its neighbours show about it."""
 
     base_offset: int
     following: int | None = None  # base offset of the next segment; None: this is the active one
-    opening: tuple[ProducerEntry, ...] | None = None  # at the base offset; None: as the snapshot there says, if any
+    opening: tuple[ProducerEntry, ...] | None = None  # state at the base offset; None: use the snapshot there, if any
     snapshots: tuple[int, ...] = ()  # offsets of snapshots above the base offset, up to the next segment's; ascending
     recovery_point: int = 0  # everything below was synced once
-    is_compacted: bool = False  # as config, checkpoint or the segments before tell: then offsets may be missing
-    swapped: tuple[str, ...] = ()  # kinds of its files that still have the suffix .swap
+    is_compacted: bool = False  # according to config, checkpoint or earlier segments: offsets may then be missing
+    swapped: tuple[str, ...] = ()  # suffixes of its files that still have the additional suffix .swap
 
     def path(self, directory: str, kind: str) -> str:
-        """Of the file of a kind, such as ``.log``."""
+        """The path of the segment's file with a suffix such as ``.log``."""
         suffix = names.SWAP if kind in self.swapped else ""
         return names.join(directory, names.segment_file(self.base_offset, kind) + suffix)
 
 
 @dataclass(frozen=True)
 class SegmentFindings:
-    """What one segment holds, and what is wrong with it. Everything in it can be pickled."""
+    """The content of one segment, and what is wrong with it. Can be pickled."""
 
     segment: SegmentToVerify
     findings: tuple[Finding, ...]
-    next_offset: int = 0  # behind the last sound batch
+    next_offset: int = 0  # after the last sound batch
     sound_bytes: int = 0
     batches: int = 0
-    records: int = 0  # 0 unless they were decoded
-    is_damaged: bool = False  # something of the log could not be read
+    records: int = 0  # 0 unless records were decoded
+    is_damaged: bool = False  # part of the log could not be read
     is_compacted: bool = False
     closing: tuple[ProducerEntry, ...] | None = None  # producer state at next_offset; None: not known
-    epochs: tuple[EpochEntry, ...] = ()  # as the batches tell them
-    without_entry: tuple[AbortedTxn, ...] = ()  # not in the transaction index, and no record of them in this segment
-    undecided: tuple[tuple[int, int], ...] = ()  # producer, offset of its last batch with records behind all markers
+    epochs: tuple[EpochEntry, ...] = ()  # found in the batches
+    without_entry: tuple[AbortedTxn, ...] = ()  # missing from the transaction index, with no records in this segment
+    undecided: tuple[tuple[int, int], ...] = ()  # producer, offset of its last batch with records, with no marker after
     gaps: tuple[tuple[int, int, int], ...] = ()  # (position, first and last offset) in no batch; the first three
 
 
 def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool = True) -> SegmentFindings:
     """Check one segment: every checksum, offset, index entry, marker and snapshot; with ``deep``, every record.
 
-    Reads only; takes no lock. Its indexes are read before its log, so that what a writer appends meanwhile looks like
-    nothing wrong. OSError becomes a finding, and so does everything else that the files can hold.
+    Reads only; takes no lock. Reads the indexes before the log, so that concurrent appends do not look like errors.
+    OSError becomes a finding, as does every other problem with the files.
     """
     check = _SegmentCheck(context, segment, deep)
     try:
         return check.run()
     except FileNotFoundError as error:
-        check.findings.add(Kind.VANISHED, str(error.filename), "it was there when the directory was listed")
+        check.findings.add(Kind.VANISHED, str(error.filename), "it existed when the directory was listed")
     except OSError as error:
         check.findings.add(Kind.UNREADABLE, str(error.filename or check.log_path), str(error))
     return SegmentFindings(segment, check.findings.all(), segment.base_offset, is_damaged=True)
@@ -74,7 +74,7 @@ def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool 
 
 @dataclass
 class _Epochs:
-    """Leader epochs as the batches tell them; they never fall."""
+    """Leader epochs found in the batches; they must never decrease."""
 
     place: Place
     found: list[EpochEntry] = field(default_factory=list)
@@ -140,10 +140,10 @@ class _SegmentCheck:
         return read_snapshot(self.context.filesystem, path, offset, findings)
 
     def _opening(self) -> Iterable[ProducerEntry] | None:
-        """Of the first segment of all, nobody wrote before; of another one, its snapshot tells."""
+        """The first segment of all has no earlier producers; another one's snapshot contains them."""
         if self.segment.opening is not None or self.segment.base_offset == 0:
             return self.segment.opening or ()
-        snapshot = self._snapshot(self.segment.base_offset, Findings())  # told where the segment before is checked
+        snapshot = self._snapshot(self.segment.base_offset, Findings())  # reported with the previous segment
         return None if snapshot is None else snapshot.entries
 
     # What the walk finds
@@ -172,7 +172,7 @@ class _SegmentCheck:
         self._sound_end = window.position + window.headers.end
 
     def _between_snapshots(self, window: Window) -> Iterator[Window]:
-        """The window in pieces, each up to a snapshot, which is compared behind it."""
+        """The window in pieces, each up to a snapshot, which is compared after its piece."""
         last_offsets = window.headers.table["last_offset"]
         begin = 0
         while self._snapshots and self._snapshots[0].offset <= int(last_offsets[-1]):
@@ -201,17 +201,17 @@ class _SegmentCheck:
         self.findings.add(kind, self.log_path, what, position=damage.position, offset=self._order.next_offset)
 
     def _take_tail(self, damage: Damage, log: File) -> None:
-        """Torn is only what was synced once, or what a roll left behind; else a write goes on, or came to nothing."""
+        """A tail is torn only if it was synced once or a roll followed it; else a write is in progress or failed."""
         is_active = self.segment.following is None
         if self.context.config.preallocate and is_active and _is_zero(log, damage.position, damage.end):
             return
         if is_active and self._order.next_offset >= self.segment.recovery_point:
-            what = f"{damage.end - damage.position} bytes behind the last whole batch: {damage.what}"
+            what = f"{damage.end - damage.position} bytes after the last whole batch: {damage.what}"
             self._tell_damage(Kind.UNSYNCED_TAIL, damage, what)
             return
         self._take_damage(damage)
         kind = Kind.TORN_TAIL if damage.kind is Kind.BAD_BATCH else damage.kind
-        what = f"{damage.what}; nothing sound follows in the {damage.end - damage.position} bytes up to the end"
+        what = f"{damage.what}; no sound batch follows in the {damage.end - damage.position} bytes up to the end"
         self._tell_damage(kind, damage, what)
 
     def _finish(self, txn_file: IndexFile) -> None:
@@ -223,11 +223,11 @@ class _SegmentCheck:
         self._producers.check_index(txn_file, next_offset, is_active=is_active, is_compacted=is_compacted)
         for snapshot in self._snapshots:
             if snapshot.offset > next_offset and is_active:
-                what = f"it speaks of offset {snapshot.offset}, the log ends at {next_offset}"
+                what = f"it is for offset {snapshot.offset}, but the log ends at {next_offset}"
                 self.findings.add(Kind.BAD_SNAPSHOT, snapshot.path, what, offset=snapshot.offset)
                 continue
             if snapshot.offset > next_offset and not is_compacted:
-                self._producers.lose_track()  # a segment is missing between
+                self._producers.lose_track()  # a segment is missing in between
             self._compare(snapshot)
 
     def _result(self) -> SegmentFindings:

@@ -1,4 +1,4 @@
-"""Producer state as the batches tell it, against snapshots, and aborted transactions against the transaction index."""
+"""Compares producer state from the batches with snapshots, and aborted transactions with the transaction index."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pyspark_commitlog.storage.verify.findings import Findings, Kind
 from pyspark_commitlog.storage.verify.indexes import IndexFile
 
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024  # a million producers
-NEVER_EXPIRED_MS = 0  # the time at which state is loaded: nobody is forgotten
+NEVER_EXPIRED_MS = 0  # the time at which state is loaded: no producer expires
 
 
 class Snapshot(NamedTuple):
-    """A ``.snapshot`` that can be read."""
+    """A readable ``.snapshot``."""
 
     path: str
     offset: int
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Findings) -> Snapshot | None:
-    """None, and a finding, for one that cannot be read; None alone for one that is gone."""
+    """The snapshot; None, with a finding, if it is unreadable; None without a finding if it no longer exists."""
     status = filesystem.status(path)
     try:
         entries = checkpoints.decode_snapshot(read_file(filesystem, path, SNAPSHOT_BYTES_MAX))
@@ -46,16 +46,16 @@ def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Find
 
 
 class ProducerCheck:
-    """Replays a segment's batches, and compares what Kafka wrote down of it."""
+    """Replays a segment's batches, and compares them with what Kafka recorded about them."""
 
     def __init__(self, opening: Iterable[ProducerEntry] | None, base_offset: int, findings: Findings) -> None:
-        """``opening``: the state at the base offset; None where nothing is known of it."""
+        """``opening``: the state at the base offset; None if it is unknown."""
         self._findings = findings
         self.is_known = opening is not None
         self._state = ProducerStateManager()
         self._state.load(opening or (), NEVER_EXPIRED_MS, base_offset)
         self.aborted: list[AbortedTxn] = []
-        self.without_entry: tuple[AbortedTxn, ...] = ()  # set by check_index, where earlier segments decide
+        self.without_entry: tuple[AbortedTxn, ...] = ()  # set by check_index; earlier segments decide about these
         self._readable = ReadableData()
         self._hiding: set[int] = set()  # last offsets of aborted transactions with records in this segment
         self.markers: dict[int, int] = {}  # of ABORT markers: offset, producer id
@@ -65,7 +65,7 @@ class ProducerCheck:
         return tuple(self._state.entries())
 
     def replay(self, window: Window) -> None:
-        """Take in sound batches."""
+        """Process sound batches."""
         markers = _markers(window)
         for row in np.flatnonzero(window.headers.is_control).tolist():
             batch = window.headers.table[row]
@@ -78,22 +78,22 @@ class ProducerCheck:
         self._hiding |= self._readable.of(aborted, window.headers)
 
     def lose_track(self) -> None:
-        """Damage lies here: what the producers did in it is not known."""
+        """Damage follows: what producers did in it is unknown."""
         self.is_known = False
 
     def load(self, entries: Iterable[ProducerEntry], offset: int) -> None:
-        """Take a snapshot's word, where nothing else is known."""
+        """Take over the state in a snapshot if nothing else is known."""
         self._state.load(entries, NEVER_EXPIRED_MS, offset)
         self.is_known = True
 
     # Snapshots
 
     def compare(self, snapshot: Snapshot, *, is_compacted: bool) -> None:
-        """With the state below the snapshot's offset."""
+        """Compare a snapshot with the state below its offset."""
         told = {entry.producer_id: entry for entry in snapshot.entries}
         for entry in told.values():
             if entry.last_offset >= snapshot.offset or entry.current_txn_first_offset >= snapshot.offset:
-                self._tell(snapshot, f"{_name(entry)} at offset {entry.last_offset}, which is not below the snapshot's")
+                self._tell(snapshot, f"{_name(entry)} at offset {entry.last_offset}, not below the snapshot's offset")
         if self.is_known and not is_compacted:
             self._compare_exactly(snapshot, told)
 
@@ -104,12 +104,12 @@ class ProducerCheck:
             if said is None and seen is not None:
                 if not _may_be_forgotten(seen, snapshot.modified_ms):
                     self._tell(
-                        snapshot, f"{_name(seen)} wrote up to offset {seen.last_offset}, it says nothing of that"
+                        snapshot, f"{_name(seen)} wrote up to offset {seen.last_offset}, but is not in the snapshot"
                     )
             elif seen is None and said is not None:
-                self._tell(snapshot, f"{_name(said)} is in it, the log has nothing of that producer")
+                self._tell(snapshot, f"{_name(said)} is in the snapshot, but not in the log")
             elif said is not None and seen is not None and _comparable(said, seen) != seen:
-                self._tell(snapshot, f"it says {said}, the log {seen}")
+                self._tell(snapshot, f"the snapshot has {said}, the log {seen}")
 
     def _tell(self, snapshot: Snapshot, what: str) -> None:
         self._findings.add(Kind.BAD_SNAPSHOT, snapshot.path, what, offset=snapshot.offset)
@@ -118,11 +118,11 @@ class ProducerCheck:
 
     @property
     def undecided(self) -> tuple[tuple[int, int], ...]:
-        """Producer id and offset of the last batch with records that no marker follows, of each producer."""
+        """Of each producer: its id and the offset of its last batch with records that no marker follows."""
         return self._readable.undecided
 
     def check_index(self, file: IndexFile, next_offset: int, *, is_active: bool, is_compacted: bool) -> None:
-        """Every entry has its marker, every aborted transaction of which records are left its entry.
+        """Check that every entry has its marker, and every aborted transaction that still has records its entry.
 
         Compaction drops the entry of a transaction whose records it removed, and keeps the marker for a while.
         """
@@ -144,14 +144,14 @@ class ProducerCheck:
 
     def _fault(self, entry: AbortedTxn, before: int, *, is_compacted: bool) -> str | None:
         if entry.last_offset <= before:
-            return f"{entry} does not lie behind offset {before}"
+            return f"{entry} is not above offset {before}"
         if self.is_known and self.markers.get(entry.last_offset) != entry.producer_id:
-            return f"{entry}, but no ABORT marker of that producer lies at offset {entry.last_offset}"
+            return f"{entry}, but there is no ABORT marker of that producer at offset {entry.last_offset}"
         seen = next((each for each in self.aborted if each.last_offset == entry.last_offset), None)
         if seen is None or not self.is_known:
             return None if 0 <= entry.first_offset < entry.last_offset else f"{entry} ends before it begins"
         if entry.first_offset > seen.first_offset or (not is_compacted and entry != seen):
-            return f"{entry}, but the log says {seen}"
+            return f"{entry}, but the log has {seen}"
         return None
 
     def _read(self, file: IndexFile) -> list[AbortedTxn]:
@@ -163,29 +163,29 @@ class ProducerCheck:
 
 
 def tell_missing(aborted: AbortedTxn, path: str, findings: Findings) -> None:
-    """A transaction index has no entry of a transaction whose records it should hide."""
+    """Report that a transaction index lacks the entry of a transaction whose records it should hide."""
     findings.add(Kind.MISSING_ABORT, path, f"no entry for {aborted}", offset=aborted.last_offset)
 
 
 class ReadableData:
-    """Which transactions have records left: compaction may have removed them, and keep their markers or empty batches.
+    """Finds transactions that still have records: compaction may remove those and keep their markers or empty batches.
 
-    Keeps a number for each producer, whatever the log holds.
+    Stores one number per producer, however large the log is.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}  # base offset of the last batch with records, by producer id
-        self._markers: dict[int, int] = {}  # of the last marker, by producer id
+        self._markers: dict[int, int] = {}  # offset of the last marker, by producer id
 
     @property
     def undecided(self) -> tuple[tuple[int, int], ...]:
-        """Of each producer whose last batch with records no marker follows: its id, and that batch's base offset."""
+        """(id, base offset) of each producer's last batch with records, if no marker follows it."""
         return tuple((each, offset) for each, offset in self._last.items() if offset > self._markers.get(each, -1))
 
     def of(self, ended: Iterable[AbortedTxn], headers: BatchHeaders) -> set[int]:
-        """Take in the next batches; those transactions of ``ended``, which end in them, that have records left.
+        """Process the next batches. Returns which transactions of ``ended``, which end in them, still have records.
 
-        By the offsets of their markers.
+        Each is identified by the offset of its marker.
         """
         table, is_control = headers.table, headers.is_control
         data = table[headers.is_transactional & ~is_control & (table["count"] > 0)]
@@ -196,33 +196,33 @@ class ReadableData:
         return readable
 
     def _last_before(self, ended: AbortedTxn, data: npt.NDArray[np.void]) -> int:
-        """Base offset of its producer's last batch with records before its marker; -1: there is none."""
+        """Base offset of its producer's last batch with records before its marker; -1 if there is none."""
         first, last = (np.searchsorted(data["producer_id"], ended.producer_id, side) for side in ("left", "right"))
         before = first + np.searchsorted(data["base_offset"][first:last], ended.last_offset)
         return int(data["base_offset"][before - 1]) if before > first else self._last.get(ended.producer_id, -1)
 
 
 def _markers(window: Window) -> dict[int, Marker]:
-    """The markers that are understood, by base offset: recovery stops at the first that is not, this goes on."""
+    """The valid markers, by base offset. Unlike recovery, continues after a marker that does not parse."""
     headers = window.headers
     found: dict[int, Marker] = {}
     for row in np.flatnonzero(headers.is_control & (headers.table["count"] > 0)).tolist():
         try:
             marker = control.read_marker(window.buffer, headers[row : row + 1])
         except InvalidRecordError:
-            continue  # told by the check of control records
+            continue  # reported by the check of control records
         if marker is not None:
             found[int(headers.table["base_offset"][row])] = Marker(*marker)
     return found
 
 
 def _may_be_forgotten(entry: ProducerEntry, now_ms: int) -> bool:
-    """Idle for a day when the snapshot was written, and no transaction open."""
+    """Whether the producer was idle for a day, without an open transaction, when the snapshot was written."""
     return entry.current_txn_first_offset < 0 and now_ms - entry.timestamp >= PRODUCER_ID_EXPIRATION_MS
 
 
 def _comparable(said: ProducerEntry, seen: ProducerEntry) -> ProducerEntry:
-    """Whoever was forgotten and came back has no coordinator epoch until the next marker."""
+    """A producer that was forgotten and returned has no coordinator epoch until its next marker."""
     return said._replace(coordinator_epoch=seen.coordinator_epoch) if said.coordinator_epoch < 0 else said
 
 

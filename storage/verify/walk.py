@@ -1,7 +1,7 @@
-"""The walk through a segment's log that never stops at damage: sound batches, and the ranges between them.
+"""A walk through a segment's log that never stops at damage: yields sound batches, and the ranges between them.
 
-Length and offset of a batch lie outside its checksum, so behind a damaged batch the length is believed only if it leads
-to a sound one. Else the next place is searched for where a batch begins whose checksum is right.
+Length and offset of a batch are outside its checksum, so the length of a damaged batch is trusted only if it leads to a
+sound one. Otherwise, the walk searches for the next position where a batch with a correct checksum begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.verify.findings import Kind
 
 
 class Damage(NamedTuple):
-    """Bytes in which no sound batch begins."""
+    """A range in which no sound batch begins."""
 
     kind: Kind
     position: int
@@ -31,7 +31,7 @@ class Damage(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What follows the last sound batch of a file, up to its end: torn, or being written, or damaged."""
+    """The bytes after the last sound batch of a file: torn, being written, or damaged."""
 
     damage: Damage
 
@@ -45,7 +45,7 @@ class Walk:
         self._end = end
 
     def __iter__(self) -> Iterator[Window | Damage | Tail]:
-        """In file order; a Tail, if there is one, comes last. Every window holds at least one batch, all sound."""
+        """In file order; a Tail, if any, comes last. Every window holds at least one batch, all sound."""
         position = 0
         while position < self._end:
             window, fault = self._read(position)
@@ -63,12 +63,12 @@ class Walk:
             position = behind
 
     def _read(self, position: int) -> tuple[Window, Damage | None]:
-        """The sound batches from there on, about a window of them, and what is wrong with the next, if anything is."""
+        """About one window of sound batches from ``position`` on, and the fault of the next batch, if any."""
         wanted = WINDOW_BYTES
         while True:
             buffer = self._bytes(position, min(wanted, self._end - position))
             if len(buffer) < min(wanted, self._end - position):
-                self._end = position + len(buffer)  # cut meanwhile, by a writer that recovered
+                self._end = position + len(buffer)  # truncated in the meantime, by a writer that recovered
             scan = formats.scan(buffer)
             is_short = scan.reason == StopReason.TRUNCATED and position + len(buffer) < self._end
             if len(scan.headers) or not is_short:
@@ -85,21 +85,21 @@ class Walk:
 
     def _bad_checksum(self, position: int, row: np.void) -> Damage:
         begin = position + int(row["position"])
-        what = f"a batch of {row['size']} bytes has not the checksum {int(row['crc']):08x} that it says"
+        what = f"a batch of {row['size']} bytes does not match its checksum, {int(row['crc']):08x}"
         return Damage(Kind.BAD_CHECKSUM, begin, begin + int(row["size"]), what)
 
     def _stopped(self, position: int, scan: formats.Scan, buffer: Bytes) -> Damage:
         begin = position + scan.end
         if scan.reason == StopReason.TRUNCATED:
-            return Damage(Kind.BAD_BATCH, begin, self._end, "a batch begins that is not all there")
+            return Damage(Kind.BAD_BATCH, begin, self._end, "a batch begins that is not complete")
         kind = Kind.UNKNOWN_MAGIC if scan.reason == StopReason.UNKNOWN_MAGIC else Kind.BAD_BATCH
         end = begin + max(length_at(buffer, scan.end) + LOG_OVERHEAD, 1)
         return Damage(kind, begin, min(end, self._end), formats.stop_error(scan, buffer).reason)
 
-    # Behind damage
+    # After damage
 
     def _behind(self, damage: Damage) -> int | None:
-        """Where to go on: where the damaged batch says it ends, if that is right, or at the next sound batch."""
+        """Where to continue: at the end of the damaged batch if its length is right, else at the next sound batch."""
         search = Search(self._file, self._base_offset, self._end)
         if damage.end < self._end and search.is_sound_at(damage.end):
             return damage.end

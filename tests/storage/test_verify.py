@@ -376,7 +376,7 @@ def test_a_producer_that_only_the_snapshot_knows_is_told(snapshot: Path) -> None
     entries = decode_snapshot(snapshot.read_bytes())
     snapshot.write_bytes(encode_snapshot([*entries, entries[0]._replace(producer_id=77, producer_epoch=3)]))
     (what,) = snapshot_findings(snapshot)
-    assert what == "producer 77 (epoch 3) is in it, the log has nothing of that producer"
+    assert what == "producer 77 (epoch 3) is in the snapshot, but not in the log"
 
 
 def test_a_producer_may_be_missing_in_the_snapshot_only_if_it_was_idle_for_a_day(snapshot: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_producer_may_be_missing_in_the_snapshot_only_if_it_was_idle_for_a_day
     snapshot.write_bytes(encode_snapshot([]))
     at(snapshot, NOW_MS + PRODUCER_ID_EXPIRATION_MS - 1)
     (what,) = snapshot_findings(snapshot)
-    assert what == "producer 9 (epoch 0) wrote up to offset 1, it says nothing of that"
+    assert what == "producer 9 (epoch 0) wrote up to offset 1, but is not in the snapshot"
     at(snapshot, NOW_MS + PRODUCER_ID_EXPIRATION_MS)
     assert snapshot_findings(snapshot) == []
 
@@ -523,7 +523,7 @@ def test_a_finding_tells_what_to_do() -> None:
     finding = Finding(Kind.BAD_CHECKSUM, "/log/t-0/00000000000000000000.log", 70, 5, "wrong")
     assert str(finding) == (
         "damage: /log/t-0/00000000000000000000.log, position 70, offset 5: wrong [bad-checksum]; "
-        "restore the file from a copy; what it says of the lost records cannot be rebuilt"
+        "restore the file from a copy; lost records cannot be rebuilt"
     )
 
 
