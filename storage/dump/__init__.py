@@ -1,8 +1,8 @@
-"""What ``kafka-dump-log`` prints of a log's files (spec 15; ``DumpLogSegments`` of Kafka 3.9.1), line for line.
+"""Prints a log's files exactly as ``kafka-dump-log`` does (``DumpLogSegments`` of Kafka 3.9.1).
 
-:func:`dump_file` gives the lines of one file, a list at a time so that a large log is written in large pieces;
-:class:`DumpFindings` collects what does not fit together, for the end. Nothing is ever written or repaired: Kafka's
-own tool makes a missing ``.index`` when it is asked for a ``.timeindex``, this one says that it is missing.
+:func:`dump_file` yields the lines of one file as lists, so that a large log is written in large pieces;
+:class:`DumpFindings` collects inconsistencies for the end. Nothing is ever written or repaired: for a ``.timeindex``
+without its ``.index``, Kafka's own tool creates one, while this one reports it as missing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Dump = Callable[[str, DumpOptions, DumpFindings, FileSystem], Iterator[list[str]
 def dump_file(
     path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem | None = None
 ) -> Iterator[list[str]]:
-    """The lines about the file at ``path``, whose suffix tells what it is; ``filesystem`` None is the local one.
+    """The lines about the file at ``path``, whose kind follows from its suffix; ``filesystem`` None is the local one.
 
-    Raises StorageError for a file that cannot be read, NotALogDirError for a name that is no segment's, and
-    CorruptionError, with path and position, at damage that ends the reading, behind the lines of all before it.
+    Raises StorageError for an unreadable file, NotALogDirError for a name that no segment can have, and
+    CorruptionError, with path and position, for damage that ends the reading, after all lines before it.
     """
     path, layout = local_path(path), LAYOUTS[options.format]
     yield [layout.note(f"Dumping {path}")]
@@ -64,7 +64,7 @@ def _txn_index(path: str, options: DumpOptions, findings: DumpFindings, filesyst
 
 
 def _snapshot(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    """A snapshot that is damaged is no error to Kafka, which can do without: it is remarked upon."""
+    """A damaged snapshot is only a remark, not an error, because Kafka can do without it."""
     try:
         yield from dump_snapshot(path, LAYOUTS[options.format], filesystem)
     except CorruptSnapshotError as error:

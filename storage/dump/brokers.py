@@ -1,4 +1,4 @@
-"""Records that brokers keep for themselves, as Kafka's tool prints them: of controllers, and of remote storage."""
+"""Records that brokers write for themselves, as Kafka's tool prints them: those of controllers and remote storage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) ->
 
 
 def parse_remote_log_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
-    """A record of ``__remote_log_metadata``, of Kafka's own manager of it."""
+    """A record of ``__remote_log_metadata``, as written by Kafka's own implementation."""
     try:
         message = Messages("remote_log").framed(value or b"")
         return None, _remote(message)
@@ -71,7 +71,7 @@ def _state(field: str, names: Sequence[str]) -> Callable[[Fields], str]:
     def name(fields: Fields) -> str:
         number = fields[field]
         if not 0 <= number < len(names):
-            raise InvalidRecordError(f"{field} {number}, up to {len(names) - 1} is known", position=0)
+            raise InvalidRecordError(f"{field} {number} is unknown, the last known is {len(names) - 1}", position=0)
         return names[number]
 
     return name
@@ -82,7 +82,7 @@ def _as_is(field: str) -> Callable[[Fields], str]:
 
 
 _SEGMENT_STATE = _state("remoteLogSegmentState", _SEGMENT_STATES)
-_SHOWN: Mapping[str, tuple[str, Mapping[str, Callable[[Fields], str]]]] = {  # by message: Java's toString
+_SHOWN: Mapping[str, tuple[str, Mapping[str, Callable[[Fields], str]]]] = {  # by message: as Java's toString
     "RemoteLogSegmentMetadataRecord": (
         "RemoteLogSegmentMetadata",
         {

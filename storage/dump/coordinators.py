@@ -1,6 +1,6 @@
 """Records of ``__consumer_offsets`` and ``__share_group_state`` as Kafka's tool prints them: JSON, by their schemas.
 
-Kafka 3.9.1 prints those that it knows; the kinds that came later have the layout of 4.3.1, which is the same.
+Kinds that Kafka 3.9.1 knows are printed as it does; later kinds have the layout of 4.3.1, which is the same.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class CoordinatorRecords:
     """Parses the records of one coordinator's topic."""
 
     def __init__(self, messages: str) -> None:
-        """``messages``: the file of their schemas (``format.messages``)."""
+        """``messages``: the name of the file with their schemas (``format.messages``)."""
         self._messages = Messages(messages)
 
     def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
         if key is None:
-            raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
+            raise InvalidRecordError(f"the record at offset {offset} has no key, which internal topics require")
         try:
             found = self._messages.key(key)
             if found is None:
@@ -61,12 +61,12 @@ class CoordinatorRecords:
 
 
 def version_of(data: bytes) -> int:
-    """What a key or a value begins with."""
+    """The version at the beginning of a key or value."""
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def _with_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A group whose members' subscriptions and assignments are of the consumers' own protocol: shown decoded."""
+    """The group with its members' subscriptions and assignments decoded, for the consumers' own protocol."""
     members = [
         {
             **member,
@@ -79,7 +79,7 @@ def _with_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _embedded(data: bytes, layout: Struct) -> Any:
-    """The bytes where they are of another protocol or do not decode."""
+    """The decoded value, or the bytes if they are of another protocol or do not decode."""
     try:
         reader = Reader(data, flexible=False)
         return layout.read(reader, reader.fixed("h"))

@@ -1,7 +1,7 @@
-"""What can still be read of a batch that the engine refuses.
+"""Decodes what is readable of a batch that the engine rejects.
 
-Everywhere else a wrong checksum ends the reading. A dump is made to look at damage, so like Kafka's tool it shows the
-records of such a batch as far as they decode, and the first one that does not as an error.
+Elsewhere, a wrong checksum ends the reading. A dump is used to examine damage, so like Kafka's tool it shows the
+records of a damaged batch as far as they decode, and an error for the first one that does not.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _COUNT_AT, _RECORDS_AT = 57, v2.LAYOUT.itemsize
 
 
 class Salvaged(NamedTuple):
-    """The first records of a batch, and why there are no more."""
+    """The first records of a batch, and the error that ends them, if any."""
 
     records: Records
     error: LogStoreError | None
 
 
 def records_of(file: File, batch: BatchAt) -> Records:
-    """The records of one batch, whatever its checksum says; CorruptionError if they do not decode."""
+    """The records of one batch, whatever its checksum. Raises CorruptionError if they do not decode."""
     buffer = np.frombuffer(file.read(batch.position, batch.size), dtype=np.uint8)
     try:
         records, error = salvage(buffer, _one_batch(buffer), ())
@@ -54,7 +54,7 @@ def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Sa
 
 
 def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
-    """The records before the first that does not decode, found by halving: a prefix of good records is good."""
+    """The records before the first that does not decode, found by bisection: any prefix of good records decodes."""
     starts = _record_starts(batch)
     good, bad = 0, len(starts)
     records = _decode(_first_records(batch, starts, 0), columns) if starts else _none(columns)
@@ -68,10 +68,10 @@ def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
 
 
 def _record_starts(batch: bytearray) -> list[int]:
-    """Where the records of an uncompressed batch of magic 2 begin, as far as their lengths can be followed; and where
-    the batch ends, if records are missing there.
+    """The start of each record of an uncompressed batch of magic 2, as far as the lengths can be followed, and the end
+    of the batch if records are missing there.
 
-    Empty for other batches: a compressed stream, and a legacy wrapper, are read as a whole or not at all.
+    Empty for other batches: a compressed stream or a legacy wrapper is read as a whole or not at all.
     """
     if batch[MAGIC_AT] != 2 or _is_compressed(batch):
         return []
@@ -85,12 +85,12 @@ def _record_starts(batch: bytearray) -> list[int]:
             break
         at += length
     if at == len(batch) and len(starts) < count:
-        starts.append(at)  # all that are there are whole, but more were announced
+        starts.append(at)  # all present records are whole, but the header states more
     return starts
 
 
 def _varint(batch: bytearray, at: int) -> tuple[int, int]:
-    """A zig-zag varint and the position behind it; -1 for one that is cut or too long."""
+    """A zig-zag varint and the position after it; value -1 if it is cut off or too long."""
     raw = 0
     for shift, byte in enumerate(batch[at : at + 5]):
         raw |= (byte & 0x7F) << 7 * shift
@@ -100,7 +100,7 @@ def _varint(batch: bytearray, at: int) -> tuple[int, int]:
 
 
 def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray:
-    """The batch with only its first ``count`` records, which is fewer than it has."""
+    """The batch with only its first ``count`` records, fewer than it has."""
     prefix = batch[: starts[count]]
     struct.pack_into(">i", prefix, LENGTH_AT, len(prefix) - LOG_OVERHEAD)
     struct.pack_into(">i", prefix, _COUNT_AT, count)
@@ -108,7 +108,7 @@ def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray
 
 
 def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
-    """Decode after giving the batch the checksum its bytes have."""
+    """Decode the batch after replacing its checksum by the correct one for its bytes."""
     if batch[MAGIC_AT] == 2:
         struct.pack_into(">I", batch, v2.CRC_AT, crc32c(memoryview(batch)[v2.CHECKED_FROM :]))
     else:
@@ -118,10 +118,10 @@ def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
 
 
 def _one_batch(buffer: Bytes) -> BatchHeaders:
-    """The header of the batch that ``buffer`` holds."""
+    """The header of the one batch in ``buffer``."""
     scan = formats.scan(buffer)
     if scan.reason is formats.StopReason.TRUNCATED:
-        raise CorruptRecordError("the file was cut while it was read", position=0)
+        raise CorruptRecordError("the file was truncated while it was read", position=0)
     if scan.reason is not formats.StopReason.END:
         raise formats.stop_error(scan, buffer)
     return scan.headers
@@ -137,14 +137,14 @@ def _is_compressed(batch: bytearray) -> bool:
 
 
 class MessageChecksums(NamedTuple):
-    """Stored checksum of each legacy message, and whether it is right."""
+    """The stored checksum of each legacy message, and whether it is correct."""
 
     crcs: list[int]
     valid: list[bool]
 
 
 def message_checksums(buffer: Bytes, headers: BatchHeaders) -> MessageChecksums:
-    """Of every message a reader sees, in order: those inside a wrapper, not the wrapper."""
+    """The checksums of every message that readers see, in order: those inside a wrapper, not the wrapper's."""
     outer = MessageChecksums(headers.table["crc"].tolist(), formats.checksums_match(buffer, headers).tolist())
     found = MessageChecksums([], [])
     for at, codec in enumerate(headers.codec.tolist()):

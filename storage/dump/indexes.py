@@ -1,7 +1,7 @@
-"""Dumps of the files beside a log: indexes, compared with their log entry by entry, and producer snapshots.
+"""Dumps the files beside a log: indexes, compared with their log entry by entry, and producer snapshots.
 
-Every slot of an index file counts as an entry, the zero padding of an active index too, until an entry names the base
-offset again (``DumpLogSegments.dumpIndex``): a dump shows the file, not what a loaded index would make of it.
+Every slot of an index file counts as an entry, including the zero padding of an active index, until an entry has the
+base offset again (``DumpLogSegments.dumpIndex``): a dump shows the file, not what loading would make of it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pyspark_commitlog.storage.format.index_entries import (
 )
 from pyspark_commitlog.storage.format.tables import Int64s
 
-WARM_ENTRIES = 8192 // OFFSET_ENTRY.itemsize  # of an offset index, those at its end that lookups mostly need
+WARM_ENTRIES = 8192 // OFFSET_ENTRY.itemsize  # at the end of an offset index; most lookups end there
 
 
 class IndexDump:
-    """Dumps of the indexes of one segment, which are read only together with its log."""
+    """Dumps the indexes of one segment, always together with its log."""
 
     def __init__(self, path: str, options: DumpOptions, layout: Layout, filesystem: FileSystem) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class IndexDump:
         self.filesystem = filesystem
 
     def offset_index(self, findings: DumpFindings) -> Iterator[list[str]]:
-        """Lines of a ``.index``: each entry must name the last offset of the batch it points at."""
+        """Lines of a ``.index``: each entry must contain the last offset of the batch that it points at."""
         with opened(self.filesystem, sibling(self.path, names.LOG)) as log:
             size, offsets, positions = self._offset_entries(self.path)
             if not len(offsets):
@@ -81,7 +81,7 @@ class IndexDump:
                 before = timestamp
 
     def _compare(self, log: File, position: int, entry: tuple[int, int], before: int, findings: DumpFindings) -> None:
-        """Hold an entry, (timestamp, offset), against the first batch from ``position`` on that reaches its offset."""
+        """Compare an entry, (timestamp, offset), with the first batch from ``position`` on that reaches its offset."""
         timestamp, offset = entry
         batches = batches_from(log, position, log.size())
         batch = next((batch for batch in batches if batch.last_offset >= offset), None)
@@ -95,19 +95,19 @@ class IndexDump:
             _note(findings.times_out_of_order, self.path, (timestamp, before))
 
     def _offset_entries(self, path: str) -> tuple[int, Int64s, Int64s]:
-        """Size of the file, and its entries: offsets and positions."""
+        """The file's size and its entries: offsets and positions."""
         with opened(self.filesystem, path) as file:
             data = file.read(0, file.size())
         return len(data), *decode_offset_entries(self.base_offset, data)
 
     def _time_entries(self) -> tuple[int, Int64s, Int64s]:
-        """Size of the file, and its entries: timestamps and offsets."""
+        """The file's size and its entries: timestamps and offsets."""
         with opened(self.filesystem, self.path) as file:
             data = file.read(0, file.size())
         return len(data), *decode_time_entries(self.base_offset, data)
 
     def _first_batch(self, log: File, position: int, entry: int) -> BatchAt:
-        """The batch an entry points at, if it fits into ``max_message_size`` bytes."""
+        """The batch that an entry points at, if it fits into ``max_message_size`` bytes."""
         start = self._checked(log, position, entry)
         end = min(log.size(), start + self.options.max_message_size)
         batch = next(batches_from(log, start, end), None)
@@ -118,19 +118,19 @@ class IndexDump:
     def _checked(self, log: File, position: int, entry: int) -> int:
         if not 0 <= position <= log.size():
             raise self._corrupt(
-                f"entry {entry} of the offset index points at position {position}, the log has {log.size()} bytes",
+                f"entry {entry} of the offset index points at position {position}, but the log has {log.size()} bytes",
                 entry,
             )
         return position
 
     def _check(self, size: int, entry_bytes: int, offsets: Int64s, timestamps: Int64s | None = None) -> None:
-        """What a broker asks of an index before it uses it (``sanityCheck``)."""
+        """Check what a broker checks of an index before it uses it (``sanityCheck``)."""
         if len(offsets) and offsets[-1] < self.base_offset:
             raise self._corrupt(f"the last offset {offsets[-1]} is below the base offset", len(offsets) - 1)
         if timestamps is not None and len(timestamps) and timestamps[-1] < timestamps[0]:
             raise self._corrupt(f"the last timestamp {timestamps[-1]} is below the first", len(offsets) - 1)
         if size % entry_bytes:
-            raise self._corrupt(f"{size} bytes, an entry has {entry_bytes}", len(offsets))
+            raise self._corrupt(f"{size} bytes are not a multiple of the entry size, {entry_bytes}", len(offsets))
 
     def _passed(self) -> str:
         return self.layout.note(f"{self.path} passed sanity check.")
@@ -141,7 +141,7 @@ class IndexDump:
 
 
 def dump_txn_index(path: str, layout: Layout, filesystem: FileSystem) -> Iterator[list[str]]:
-    """Lines of a ``.txnindex``; a partial entry at its end is left out."""
+    """Lines of a ``.txnindex``; omits a partial entry at its end."""
     base_offset_of(path)
     with opened(filesystem, path) as file:
         try:
@@ -159,7 +159,7 @@ def dump_txn_index(path: str, layout: Layout, filesystem: FileSystem) -> Iterato
 
 
 def dump_snapshot(path: str, layout: Layout, filesystem: FileSystem) -> Iterator[list[str]]:
-    """Lines of a ``.snapshot``, in file order; CorruptSnapshotError if it cannot be right."""
+    """Lines of a ``.snapshot``, in file order. Raises CorruptSnapshotError if it is invalid."""
     with opened(filesystem, path) as file:
         try:
             entries = decode_snapshot(file.read(0, file.size()))
@@ -190,10 +190,10 @@ def _producer_columns(entry: ProducerEntry) -> Columns:
 
 
 def _floor_slot(offsets: Int64s, target: int) -> int:
-    """The slot of the largest offset up to ``target``, -1 if there is none; found by halving as Kafka does it.
+    """The slot of the largest offset up to ``target``, -1 if there is none, found by Kafka's binary search.
 
-    The steps matter in a damaged index, which is not sorted: they decide which entry is met
-    (``AbstractIndex.indexSlotRangeFor``, which looks among the last ``WARM_ENTRIES`` first).
+    The exact steps matter in a damaged, unsorted index, since they decide which entry is found
+    (``AbstractIndex.indexSlotRangeFor``, which searches the last ``WARM_ENTRIES`` first).
     """
     if not len(offsets):
         return -1
@@ -214,7 +214,7 @@ def _floor_slot(offsets: Int64s, target: int) -> int:
 
 
 def _first_sequence(last_sequence: int, offset_delta: int) -> int:
-    """Sequences wrap below 0 to 2^31 - 1 (spec 1.3)."""
+    """The first sequence of a batch; sequences wrap below 0 to 2^31 - 1."""
     return NO_SEQUENCE if last_sequence == NO_SEQUENCE else (last_sequence - offset_delta) % 2**31
 
 

@@ -1,4 +1,4 @@
-"""JSON as Kafka's tools print it: Jackson's text, and what the generated converters make of a message's values."""
+"""JSON as Kafka's tools print it: Jackson's text form, and the generated converters' form of a message's values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
-_LARGEST_PLAIN, _SMALLEST_PLAIN = 1e7, 1e-3  # between them Java writes a double without an exponent
+_LARGEST_PLAIN, _SMALLEST_PLAIN = 1e7, 1e-3  # in this range, Java writes a double without an exponent
 
 
 def json_text(value: Any) -> str:
-    """Bytes become base64, tuples arrays; escapes have upper case."""
+    """JSON text; bytes become base64, tuples arrays; escapes use upper case."""
     match value:
         case None | bool() | int():
             return json.dumps(value)
@@ -32,7 +32,7 @@ def json_text(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """As Java's Double.toString: 1000000.0, 1.0E7; Jackson quotes what is no number."""
+    """As Java's Double.toString: 1000000.0, 1.0E7; like Jackson, quotes values that are not finite numbers."""
     if not math.isfinite(value):
         return {"inf": '"Infinity"', "-inf": '"-Infinity"'}.get(str(value), '"NaN"')
     if value == 0 or _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:

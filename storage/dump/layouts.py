@@ -1,7 +1,7 @@
-"""How a dump looks: columns to lines, in the layouts that Kafka's releases print, or as JSON (spec 15.2, 15.3).
+"""Formats a dump: turns columns into lines, in the layouts that Kafka's releases print, or as JSON.
 
-A table is a mapping from column name to one value a row. A :class:`Line` says which columns a line shows and in what
-words, so a layout is data: what differs between releases is a row in a table below.
+A table is a mapping from column name to one value per row. A :class:`Line` defines which columns a line shows and with
+which text, so a layout is data: releases differ by rows in the tables below.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _control(fields: Mapping[str, object] | None) -> str:
 
 
 class Part(NamedTuple):
-    """One column in a line: a ``%`` template with one place, the column, and how its values become text."""
+    """One column of a line: a ``%`` template for one value, the column, and how its values become text."""
 
     template: str
     column: str
@@ -51,13 +51,13 @@ class Part(NamedTuple):
 
 
 class Line:
-    """A kind of line: parts in order."""
+    """A kind of line: its parts in order."""
 
     def __init__(self, *parts: Part) -> None:
         self.parts = parts
 
     def format(self, columns: Columns) -> list[str]:
-        """One line a row. What all rows have alike, as most batches have most, becomes text once."""
+        """One line per row. Values that are equal in all rows, as most in a batch are, are formatted only once."""
         template, texts = "", []
         for part in self.parts:
             values = columns[part.column]
@@ -120,7 +120,7 @@ _RECORD_LOWER_CASE = _parts(
     (" valuesize: %d", "valueSize"),
 )
 _SEQUENCE = _parts((" sequence: %d", "sequence"), (" headerKeys: [%s]", "headerKeys", ",".join))
-# The brace that nothing opens is in Kafka's text.
+# The unmatched brace is part of Kafka's text.
 _RECORD_CHECKSUM = _parts((" isValid: %s", "isValid", _BOOL), (" crc: %d}", "crc"))
 _RECORD_CHECKSUM_BEHIND = _parts((" crc: %d", "crc"), (" isvalid: %s", "isValid", _BOOL))
 _CONTENTS = _parts(("%s", "control", _control), ("%s", "key", _key), ("%s", "payload", _payload))
@@ -187,28 +187,28 @@ _OLD_PRODUCERS = {
 
 @dataclass(frozen=True)
 class TextLayout:
-    """Lines as a release of Kafka prints them, by kind."""
+    """The lines of one release of Kafka, by kind."""
 
     starting_offset: str
     kinds: Mapping[str, Line]
     repeats_batch: bool = False  # record lines show columns of their batch, named "batch.<column>"
 
     def lines(self, kind: str, columns: Columns) -> list[str]:
-        """One line a row of ``columns``."""
+        """One line per row of ``columns``."""
         return self.kinds[kind].format(columns)
 
     def note(self, text: str, **_fields: object) -> str:
-        """A line that stands alone."""
+        """A separate line."""
         return text
 
     def contents_only(self, columns: Columns) -> list[str]:
-        """Records without what is known about them: key and payload, as ``--skip-record-metadata`` asks."""
+        """Only key and payload of records, without their metadata, for ``--skip-record-metadata``."""
         keys = ["" if key is None else f"| key: {key}" for key in columns["key"]]
         return [key + payload for key, payload in zip(keys, map(_payload, columns["payload"]), strict=True)]
 
 
 class JsonLayout:
-    """One JSON object a line; ``kind`` tells what it is, the other names are those of Kafka's text."""
+    """One JSON object per line; ``kind`` is the kind of line, the other names are those of Kafka's text."""
 
     starting_offset = "Log starting offset: %d"
     repeats_batch = False

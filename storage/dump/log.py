@@ -1,7 +1,7 @@
-"""The dump of a ``.log``: a line a batch and, if asked for, a line a record (``DumpLogSegments.dumpLog``).
+"""Dumps a ``.log``: one line per batch and, if asked for, one line per record (``DumpLogSegments.dumpLog``).
 
-Lines are made from columns, a run of batches at a time: a record never becomes an object. Memory holds two windows of
-the file, since one is read while the lines of another are made, and what the batches of one decompress to.
+Lines are made from columns, a run of batches at a time: no record becomes an object. Memory holds two windows of the
+file, since one is read while the lines of another are made, and the decompressed batches of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark_commitlog.storage.format.control import parse
 from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_SEQUENCE, Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
 
-COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: they may be a hundred times as large inside
+COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: decompressed, they may be a hundred times as large
 
 BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
 
@@ -38,7 +38,7 @@ _CODEC_NAMES = {codec.value: codec.name.lower() for codec in Codec}
 
 
 class LogDump:
-    """The dump of one ``.log``, or of a ``.checkpoint``, which is a log too."""
+    """The dump of one ``.log``, or of a ``.checkpoint``, which has the same format."""
 
     def __init__(self, path: str, options: DumpOptions, layout: Layout, findings: DumpFindings) -> None:
         self.path = path
@@ -46,10 +46,10 @@ class LogDump:
         self.layout = layout
         self.findings = findings
         self.last_offset: int | None = None  # of the last record shown
-        self.valid_bytes = 0  # in front of the first byte that is no batch
+        self.valid_bytes = 0  # bytes before the first that belongs to no batch
 
     def lines(self, filesystem: FileSystem) -> Iterator[list[str]]:
-        """Raises CorruptionError, with path and position, behind the lines of everything before the damage."""
+        """Raises CorruptionError, with path and position, after all lines before the damage."""
         yield [self._start()]
         with opened(filesystem, self.path) as file:
             end = end_of(file, self.options.max_bytes)
@@ -72,11 +72,11 @@ class LogDump:
             return self.layout.note("KRaft bootstrap snapshot")
         offset, _, epoch = name.partition("-")
         if not (offset.isdecimal() and epoch.isdecimal()):
-            raise NotALogDirError(f"{self.path}: the name of a snapshot is its end offset and its epoch")
+            raise NotALogDirError(f"{self.path}: the name of a snapshot must be its end offset and its epoch")
         return self.layout.note(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
 
     def _run(self, window: Window, headers: BatchHeaders) -> Iterator[list[str]]:
-        """Batches of one kind, with their records if they are asked for."""
+        """Batches of one kind, with their records if asked for."""
         batches = _batch_columns(window, headers)
         lines = self.layout.lines(_kind("batch", headers), batches)
         if not self.options.prints_records:
@@ -94,7 +94,7 @@ class LogDump:
     def _damaged_run(
         self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], lines: list[str]
     ) -> Iterator[list[str]]:
-        """Batch by batch, for a run in which not all is right."""
+        """The batches one by one, for a run that contains an error."""
         for at, line in enumerate(lines):
             header = headers[at : at + 1]
             columns = {name: values[at : at + 1] for name, values in batches.items()}
@@ -136,19 +136,19 @@ class LogDump:
         return self.layout.lines(_kind("record", headers), columns)
 
     def _contents(self, records: Records, control: Bools) -> Contents:
-        """Keys and payloads as text; none for control records, and none at all if they are not asked for."""
+        """Keys and payloads as text; None for control records, and for all records if they are not asked for."""
         if not self.options.prints_contents:
             return Contents([None] * len(records), [None] * len(records))
         return DECODERS[self.options.decoder](records, control)
 
 
 def _at(error: LogStoreError, path: str, position: int) -> LogStoreError:
-    """An error about the batch at ``position``, saying so."""
+    """The error with path and the position of the batch."""
     return type(error)(error.reason, path=path, position=position) if isinstance(error, CorruptionError) else error
 
 
 def _runs(headers: BatchHeaders) -> Iterator[slice]:
-    """Slices of batches that are handled together: all of magic 2 or all legacy, and not too many compressed bytes."""
+    """Slices of batches to process together: all of magic 2 or all legacy, and not too many compressed bytes."""
     legacy = headers.table["magic"] < 2
     compressed = np.cumsum(np.where(headers.codec != 0, headers.table["size"], 0)) // COMPRESSED_BYTES_MAX
     cuts = np.flatnonzero(np.diff(legacy) | (np.diff(compressed) != 0)) + 1
@@ -207,7 +207,7 @@ def _last_sequences(table: npt.NDArray[np.void]) -> Int64s:
 
 
 def _advanced(sequences: Int64s, by: Int64s) -> Int64s:
-    """Sequences wrap from 2^31 - 1 to 0 (spec 1.3)."""
+    """The sequences ``by`` later; sequences wrap from 2^31 - 1 to 0."""
     moved = sequences + by
     return np.where(moved > INT32_MAX, moved - 2**31, moved)
 
@@ -246,13 +246,13 @@ def _header_keys(records: Records) -> list[list[str | None]]:
 
 
 def _control(records: Records, control: Bools) -> list[dict[str, object] | None]:
-    """What control records say; None for data."""
+    """The content of control records; None for data."""
     found: list[dict[str, object] | None] = [None] * len(records)
     for row in np.flatnonzero(control).tolist():
         try:
             found[row] = _control_fields(_bytes_at(records.keys, row), _bytes_at(records.values, row))
         except InvalidRecordError as error:
-            raise InvalidRecordError(f"the record at offset {records.offsets[row]} is {error.reason}") from error
+            raise InvalidRecordError(f"the record at offset {records.offsets[row]}: {error.reason}") from error
     return found
 
 
@@ -265,14 +265,14 @@ def _control_fields(key: bytes, value: bytes) -> dict[str, object]:
 
 
 def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:
-    """Of a null string none."""
+    """The bytes of a string, none if it is null."""
     assert column is not None
     return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()
 
 
 def _repeated(batches: dict[str, list[Any]], records: Records, counts: Int64s) -> dict[str, Any]:
-    """The columns of batches, once for each of their records, as ``batch.<name>``."""
-    if "count" not in batches:  # legacy: no producer, and the header does not know the first offset
+    """The columns of batches, repeated for each of their records, as ``batch.<name>``."""
+    if "count" not in batches:  # legacy: no producer, and the header lacks the first offset
         firsts = records.offsets[np.cumsum(counts) - counts].tolist()
         none = {name: [-1] * len(firsts) for name in _FIELDS_OF_PRODUCERS}
         batches = batches | none | {"baseOffset": firsts}

@@ -1,4 +1,4 @@
-"""What is asked of a dump, and what it finds: the flags of ``kafka-dump-log`` and its report of findings (spec 15)."""
+"""Options and findings of a dump: the flags of ``kafka-dump-log``, and its report of inconsistencies."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """The flags of ``kafka-dump-log``, with its defaults; ``DumpLogSegments`` says what each does."""
+    """The flags of ``kafka-dump-log``, with its defaults; ``DumpLogSegments`` documents each."""
 
     deep_iteration: bool = False  # records too, not only batches
     print_data_log: bool = False  # keys and values too; implies deep_iteration
-    skip_record_metadata: bool = False  # of a record, only key and value
+    skip_record_metadata: bool = False  # show only key and value of each record
     decoder: PayloadDecoder = "string"  # any other implies print_data_log
     max_bytes: int = INT32_MAX  # of a .log, from its beginning
-    verify_index_only: bool = False  # compare an index with its log, print no entries
-    index_sanity_check: bool = False  # only what a broker checks of an index before it uses it
+    verify_index_only: bool = False  # compare an index with its log without printing its entries
+    index_sanity_check: bool = False  # only make the checks of a broker before it uses an index
     max_message_size: int = MAX_MESSAGE_SIZE  # bytes of the log read to find the batch of an index entry
     format: DumpFormat = "kafka"
 
@@ -47,17 +47,17 @@ Pairs = dict[str, list[tuple[int, int]]]  # by path
 
 @dataclass
 class DumpFindings:
-    """What does not fit together in the files dumped so far: reported behind all of them, in the words of Kafka's tool.
+    """Inconsistencies in the files dumped so far, reported after all of them in the words of Kafka's tool.
 
-    None of it is damage for certain: compaction leaves gaps, and releases before 3.0 index other offsets.
+    None of them proves damage: compaction leaves gaps, and releases before 3.0 index other offsets.
     """
 
-    remarks: list[str] = field(default_factory=list)  # files that were passed over, or could not be right
+    remarks: list[str] = field(default_factory=list)  # files that were skipped or are invalid
     index_mismatches: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch there)
     time_mismatches: Pairs = field(default_factory=dict)  # (indexed, largest timestamp of the batch)
     times_out_of_order: Pairs = field(default_factory=dict)  # (indexed, indexed before it)
     offsets_not_found: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch; -1 none)
-    gaps: dict[str, list[Int64s]] = field(default_factory=dict)  # runs of (offset, the one behind it), shape (n, 2)
+    gaps: dict[str, list[Int64s]] = field(default_factory=dict)  # runs of (offset, the next one), shape (n, 2)
 
     def lines(self) -> Iterator[str]:
         """The report, in the order of ``DumpLogSegments``: within a file the last mismatch or gap comes first."""
@@ -80,7 +80,7 @@ class DumpFindings:
                 yield from (f"  {first} is followed by {second}" for first, second in run[::-1].tolist())
 
     def add_gaps(self, path: str, before: int | None, offsets: Int64s) -> None:
-        """Note where ``offsets`` do not follow one another; ``before`` is the offset in front of them."""
+        """Note the gaps in ``offsets``; ``before`` is the offset before them."""
         chain = offsets if before is None else np.concatenate(([before], offsets))
         at = np.flatnonzero(np.diff(chain) != 1)
         if len(at):

@@ -1,4 +1,4 @@
-"""Keys and values as text: UTF-8, or the records of Kafka's internal topics (``DumpLogSegments``' message parsers)."""
+"""Keys and values as text: UTF-8, or records of Kafka's internal topics (``DumpLogSegments``' message parsers)."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _REPLACEMENT = "\ufffd".encode()
 
 
 class Contents(NamedTuple):
-    """Texts of n records; None where there is nothing to show."""
+    """Texts of n records; None for a record without one."""
 
     keys: Texts
     payloads: Texts
 
 
 Parse = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]  # offset, key, value
-Decoder = Callable[[Records, Bools], Contents]  # records, and which of them are control records: nothing to show
+Decoder = Callable[[Records, Bools], Contents]  # records, and which of them are control records, which have no text
 
 
 def as_text(column: BinaryColumn) -> list[str | None]:
-    """Strings of UTF-8, with U+FFFD for what is not; None for null."""
+    """Strings of UTF-8, with U+FFFD for invalid bytes; None for null."""
     data = column.data.tobytes()
     offsets = column.offsets.tolist()
     texts: list[str | None]
-    if data.isascii():  # one conversion for all: a character is a byte
+    if data.isascii():  # one conversion for all: each character is one byte
         text = data.decode("ascii")
         texts = [text[a:b] for a, b in pairwise(offsets)]
     else:
@@ -51,7 +51,7 @@ def as_text(column: BinaryColumn) -> list[str | None]:
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8 as Java decodes it: an encoded half of a surrogate pair is one U+FFFD there, in Python one a byte."""
+    """UTF-8 as Java decodes it: an encoded half of a surrogate pair gives one U+FFFD, not one per byte as in Python."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -68,7 +68,7 @@ def _strings(records: Records, control: Bools) -> Contents:
 
 
 def _each(parse: Parse) -> Decoder:
-    """A decoder of records one by one: internal topics are small."""
+    """A decoder that handles records one by one, since internal topics are small."""
 
     def decode(records: Records, control: Bools) -> Contents:
         assert records.keys is not None
@@ -85,7 +85,7 @@ def _each(parse: Parse) -> Decoder:
 
 def _parse_transactions(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
     if key is None:
-        raise InvalidRecordError(f"the record at offset {offset} has no key, as a record of an internal topic has")
+        raise InvalidRecordError(f"the record at offset {offset} has no key, which internal topics require")
     decoded = decode_transaction_key(key)
     if decoded is None:
         return f"unknown::version={version_of(key)}", None
@@ -108,7 +108,7 @@ def _state_name(state: TransactionState) -> str:
 
 
 def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
-    """In the order in which Kafka's tool prints them: that of the hash set it keeps them in."""
+    """The partitions in the order in which Kafka's tool prints them: that of its hash set."""
     if value.transaction_status is TransactionState.EMPTY:
         return []
     table = _HashSet()
@@ -118,10 +118,11 @@ def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
 
 
 class _HashSet:
-    """The order of Scala's mutable.HashSet: by bucket, within a bucket by hash.
+    """The iteration order of Scala's mutable.HashSet: by bucket, within a bucket by hash.
 
-    A bucket is the low bits of the hash. There are 16, more for a set that would fill them by three quarters; a set of
-    up to four elements is added one by one, and doubles the buckets that it fills, a larger one does not.
+    A bucket is the low bits of the hash. There are 16 buckets, more for a set that would fill three quarters of them. A
+    set of up to four elements is added element by element and doubles the buckets when they fill up; a larger one does
+    not.
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class _HashSet:
 
 
 def _improved_hash(topic: str, partition: int) -> int:
-    """TopicPartition.hashCode, its high half mixed into the low one as the set does."""
+    """TopicPartition.hashCode, with its high half mixed into the low half as the set does."""
     units = topic.encode("utf-16-be", "surrogatepass")
     text = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""Reading a segment's files for a dump: as they are, damaged ones too, and never more than a window of them."""
+"""Reads a segment's files for a dump: as they are, even if damaged, and one window at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyspark_commitlog.storage.filesystem import File, FileSystem
 from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
 
-WINDOW_BYTES = 1 << 20  # read at once; a larger batch is read whole
-HEADERS_WINDOW_BYTES = 1 << 22  # where records are not shown, and so a window makes few lines
+WINDOW_BYTES = 1 << 20  # per read; a larger batch is read whole
+HEADERS_WINDOW_BYTES = 1 << 22  # if no records are shown, so that a window gives few lines
 WHOLE_OR_TORN = (formats.StopReason.END, formats.StopReason.TRUNCATED)
 ENTRY_LENGTH_MIN = 14  # of the length field: the smallest message of magic 0
 
@@ -25,16 +25,16 @@ _HEADER_READ_BYTES = LENGTH_AT + _LENGTH_TO_DELTA.size
 
 
 class Window(NamedTuple):
-    """Whole batches that follow one another in a file."""
+    """Consecutive whole batches in a file."""
 
-    position: int  # in the file, of the first byte of the buffer
+    position: int  # in the file, of the first byte in the buffer
     buffer: Bytes
     headers: BatchHeaders
 
 
 @contextmanager
 def opened(filesystem: FileSystem, path: str) -> Iterator[File]:
-    """The file at ``path``; StorageError where it cannot be read."""
+    """The file at ``path``. Raises StorageError if it cannot be read."""
     try:
         with filesystem.open(path, "read") as file:
             yield file
@@ -45,24 +45,24 @@ def opened(filesystem: FileSystem, path: str) -> Iterator[File]:
 
 
 def base_offset_of(path: str) -> int:
-    """The number a file's name begins with; NotALogDirError if it has none."""
+    """The number at the beginning of a file's name. Raises NotALogDirError if there is none."""
     stem = path.rpartition("/")[2].partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
-        raise NotALogDirError(f"{path}: the name of a segment's file is its base offset, as 00000000000000000000.log")
+        raise NotALogDirError(f"{path}: a segment's file is named by its base offset, as 00000000000000000000.log")
     return int(stem)
 
 
 def sibling(path: str, suffix: str) -> str:
-    """The file of the same segment with another suffix."""
+    """The path of the same segment's file with another suffix."""
     directory, slash, name = path.rpartition("/")
     return directory + slash + name.partition(".")[0] + suffix
 
 
 def windows(file: File, end: int, window_bytes: int) -> Iterator[Window]:
-    """The whole batches in ``file`` up to position ``end``, of about ``window_bytes`` at a time.
+    """The whole batches in ``file`` up to position ``end``, about ``window_bytes`` at a time.
 
-    Ends silently where what is left is no whole batch, as Kafka's file reader does. Raises CorruptRecordError, with
-    path and position, where a length or a magic cannot be right; the batches before it have been given by then.
+    Like Kafka's file reader, ends silently if the rest is no whole batch. Raises CorruptRecordError, with path and
+    position, for an invalid length or magic, after yielding the batches before it.
     """
     position, wanted = 0, window_bytes
     while position < end:
@@ -82,14 +82,14 @@ def windows(file: File, end: int, window_bytes: int) -> Iterator[Window]:
 
 
 def _size_of_first(buffer: Bytes) -> int:
-    """Bytes of the entry at the beginning of ``buffer``; 0 if it is too short to tell."""
+    """Bytes of the entry at the beginning of ``buffer``; 0 if the buffer is too short to contain its length."""
     if len(buffer) <= HEADER_UP_TO_MAGIC:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
 
 
 class BatchAt(NamedTuple):
-    """What the first bytes of a batch tell."""
+    """The content of a batch's first bytes."""
 
     position: int
     size: int
@@ -97,13 +97,13 @@ class BatchAt(NamedTuple):
 
 
 def batches_from(file: File, position: int, end: int) -> Iterator[BatchAt]:
-    """The batches from ``position`` on, by their first bytes only, to the last whole one before ``end``."""
+    """The batches from ``position`` to the last whole one before ``end``, by their first bytes only."""
     while position < end - HEADER_UP_TO_MAGIC:
         head = bytes(file.read(position, _HEADER_READ_BYTES)).ljust(_HEADER_READ_BYTES, b"\0")
         offset = int.from_bytes(head[:LENGTH_AT], "big", signed=True)
         length, magic, last_offset_delta = _LENGTH_TO_DELTA.unpack_from(head, LENGTH_AT)
         if length < ENTRY_LENGTH_MIN:
-            reason = f"record size {length}, the smallest there can be is {ENTRY_LENGTH_MIN}"
+            reason = f"record size {length}, the smallest possible is {ENTRY_LENGTH_MIN}"
             raise CorruptRecordError(reason, path=file.path, position=position)
         if length > end - position - LOG_OVERHEAD:
             return
@@ -112,5 +112,5 @@ def batches_from(file: File, position: int, end: int) -> Iterator[BatchAt]:
 
 
 def end_of(file: File, max_bytes: int = INT32_MAX) -> int:
-    """Where a dump of ``file`` ends: its size, or less if less was asked for."""
+    """Where a dump of ``file`` ends: at its size, or earlier if fewer bytes were asked for."""
     return min(file.size(), max_bytes)

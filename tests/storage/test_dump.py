@@ -232,7 +232,7 @@ def test_the_sanity_check_says_so_when_it_passes(plain: str, suffix: str) -> Non
 def test_the_sanity_check_refuses_a_length_that_no_entries_have(at: Any) -> None:
     at("damage-short-timeindex")
     [short] = [p for p in Path().glob("*/*.timeindex") if p.stat().st_size % 12][:1]
-    with pytest.raises(CorruptIndexError, match=r"bytes, an entry has 12"):
+    with pytest.raises(CorruptIndexError, match=r"bytes are not a multiple of the entry size, 12"):
         dumped(str(short), DumpOptions(index_sanity_check=True))
 
 
@@ -330,7 +330,7 @@ def test_a_file_of_another_kind_is_passed_over(name: str) -> None:
 
 def test_a_name_without_a_base_offset(tmp_path: Path) -> None:
     (tmp_path / "abc.log").write_bytes(b"")
-    with pytest.raises(NotALogDirError, match=r"abc\.log: the name of a segment's file is its base offset"):
+    with pytest.raises(NotALogDirError, match=r"abc\.log: a segment's file is named by its base offset"):
         dumped(str(tmp_path / "abc.log"))
 
 
@@ -387,7 +387,7 @@ def test_a_damaged_snapshot_is_remarked_upon(tmp_path: Path) -> None:
     path.write_bytes(b"\0\1" + bytes(8))
     findings = DumpFindings()
     assert dumped(str(path), findings=findings) == [f"Dumping {path}"]
-    assert list(findings.lines()) == [f"{path}, position 2: checksum 48674bc7, the file says 00000000"]
+    assert list(findings.lines()) == [f"{path}, position 2: checksum 48674bc7 does not match 00000000 in the file"]
 
 
 @pytest.mark.parametrize("options", [DumpOptions(), DumpOptions(print_data_log=True)])
@@ -461,7 +461,7 @@ def test_tombstones_unknown_kinds_and_broken_values_of_groups_are_told(tmp_path:
     assert contents(dumped(log_of(tmp_path, rows), DumpOptions(decoder="offsets"))) == [
         f"{shown_key} payload: <DELETE>",
         "key: Unknown record type 99 at offset 1, skipping.",
-        "key: Error at offset 2, skipping. position 2: 8 bytes are announced, 1 are left",
+        "key: Error at offset 2, skipping. position 2: 8 bytes announced, but 1 remain",
         f'{shown_key} payload: {{"version":"1","data":{{"offset":5,"metadata":"m\\"\\u001F\\\\","commitTimestamp":7,'
         '"expireTimestamp":9}}',
     ]
