@@ -1,12 +1,12 @@
 """Maintenance of a log directory: retention, compaction, index rebuild, recovery and verification of its logs.
 
-:func:`select_partitions` says which, :func:`retain_partitions` and its like do the work by a :class:`Runner`, which may
-be a plain loop (:func:`in_this_process`), and answer a :class:`PartitionOutcome` each. What is wrong with one partition
-is told, and keeps nobody from the others.
+:func:`select_partitions` chooses partitions; :func:`retain_partitions` and similar functions process them with a
+:class:`Runner`, which may be a plain loop (:func:`in_this_process`), and return a :class:`PartitionOutcome` for each.
+A problem with one partition is reported and does not affect the others.
 
-:mod:`.settings` is what a run is told, :mod:`.selecting` which partitions it is about, :mod:`.outcome` what it answers,
-:mod:`.directory` the runs. The work on one log is in :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`,
-:mod:`.recovering` and :mod:`.verifying`; :mod:`.transactions` is what retention does first.
+:mod:`.settings` has the options of a run, :mod:`.selecting` its partitions, :mod:`.outcome` its results,
+:mod:`.directory` the runs. Single logs are processed by :mod:`.retaining`, :mod:`.compacting`, :mod:`.rebuilding`,
+:mod:`.recovering` and :mod:`.verifying`; :mod:`.transactions` is the first step of retention.
 """
 
 from pyspark_commitlog.storage.maintenance.directory import (

@@ -1,6 +1,7 @@
-"""Compaction of the logs of a directory: which are due, why the others are not, and one after the other until none is.
+"""Compaction of a directory's logs: which are due, why the others are not, and rounds over each until none is due.
 
-Kafka's cleaner takes the dirtiest log, cleans a round, and looks again (LogCleanerManager.grabFilthiestCompactedLog).
+Kafka's cleaner chooses the dirtiest log, cleans one round, and chooses again
+(LogCleanerManager.grabFilthiestCompactedLog).
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ class Choice(NamedTuple):
     """Whether a log is to be compacted now."""
 
     partition: Partition
-    what: Cleanable | None  # None: not looked at, or it could not be
-    outcome: PartitionOutcome | None  # of a log that is not compacted; None: it is due
+    what: Cleanable | None  # None: not examined, or that failed
+    outcome: PartitionOutcome | None  # for a log that is not compacted; None: it is due
 
 
-# Choosing (12.1, 12.2)
+# Choosing logs
 
 
 def choose(run: MaintenanceRun, partition: Partition) -> Choice:
-    """Look at one log; takes no lock, changes nothing."""
+    """Decide about one log; takes no lock, changes nothing."""
     now_ms = run.now_ms()
     if not partition.config.compact or not run.cleaner_config.enable or _spared(partition) is not None:
         return Choice(partition, None, outcome_of(partition, lambda: Compacted(run, partition, now_ms, None)))
@@ -47,16 +48,16 @@ def choose(run: MaintenanceRun, partition: Partition) -> Choice:
 
 
 def _spared(partition: Partition) -> str | None:
-    """Why a log is not compacted, whatever it holds; None where nothing spares it.
+    """Why a log must not be compacted, whatever it holds; None if it may be.
 
-    With all topics, internal ones that this engine made are compacted too: nobody else does.
+    When all topics are selected, includes internal ones that this engine created: nobody else compacts them.
     """
     if partition.spared is not None and not (partition.is_ours and partition.chosen is Chosen.WITH_ALL):
         return partition.spared
     if partition.config.compact and POLICY_KEY in partition.ungiven and partition.topic not in INTERNAL_TOPICS:
         return (
-            f"nobody gave the {POLICY_KEY} of this topic, which a broker made: give it with --config "
-            f"{POLICY_KEY}=compact, or with --topic-configs FILE, what kafka-configs --describe --all prints"
+            f"the {POLICY_KEY} of this topic, which a broker created, is unknown: pass --config "
+            f"{POLICY_KEY}=compact, or --topic-configs FILE with the output of kafka-configs --describe --all"
         )
     return None
 
@@ -67,7 +68,7 @@ def _look(run: MaintenanceRun, partition: Partition, now_ms: int) -> Cleanable:
 
 
 def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
-    """Those that are due, the dirtiest first."""
+    """The logs that are due, the dirtiest first."""
     partitions = {choice.partition.key: choice.partition for choice in choices}
     found = {choice.partition.key: choice.what for choice in choices if choice.what is not None}
     return [partitions[key] for key in dirtiest_first(found)]
@@ -77,9 +78,9 @@ def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
 
 
 def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
-    """Compact one log, round after round, until it is no longer due; each round is noted in the checkpoint.
+    """Compact one log, round after round, until it is no longer due; records each round in the checkpoint.
 
-    With ``run.dry_run`` the first round is counted, not done.
+    With ``run.dry_run``, counts the first round without carrying it out.
     """
     work = _preview if run.dry_run else _compact
     return outcome_of(partition, lambda: work(run, partition))
@@ -107,7 +108,7 @@ def _compact(run: MaintenanceRun, partition: Partition) -> Report:
 def _rounds(
     run: MaintenanceRun, partition: Partition, manager: LogManager, log: Log, done: list[CleanResult]
 ) -> Report:
-    """Rounds until the log is not due, after those that are ``done``; begins where the checkpoint says, each time."""
+    """Rounds until the log is no longer due, after those in ``done``; each begins at the checkpointed offset."""
     cleaner = _cleaner(run.cleaner_config)
     began: tuple[int, Cleanable] | None = None
     checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
@@ -125,14 +126,14 @@ def _rounds(
 
 @cache
 def _cleaner(config: CleanerConfig) -> Cleaner:
-    """One a process: the map of keys is large, and logs come one after the other."""
+    """One per process, since the map of keys is large and logs are processed one after the other."""
     return Cleaner(config)
 
 
 def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset: int) -> None:
-    """Note up to where a log was compacted; entries of logs that are gone go (LogCleanerManager.updateCheckpoints).
+    """Record up to where a log was compacted; drops entries of deleted logs (LogCleanerManager.updateCheckpoints).
 
-    On disk after a crash: the checkpoint as it was, so that the round is done again at worst, or as it should be.
+    After a crash, the checkpoint is either old, so that at worst the round is repeated, or correct.
     """
     path = manager.path(names.CLEANER_OFFSET_CHECKPOINT)
     with manager.root_lock():
@@ -144,7 +145,7 @@ def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset:
             write_atomically(manager.filesystem, path, checkpoints.encode_offsets(after))
 
 
-# Telling
+# Reporting
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Compacted:
     run: MaintenanceRun
     partition: Partition
     now_ms: int
-    what: Cleanable | None  # before; None where the log was not looked at
+    what: Cleanable | None  # before; None if the log was not examined
     rounds: Sequence[CleanResult] = ()
 
     def __str__(self) -> str:
@@ -181,17 +182,17 @@ class Compacted:
         end = self.what.first_uncleanable_offset if self.what is not None else 0
         if self.run.dry_run and self.rounds and self.rounds[0].next_first_dirty_offset < end:
             reached = self.rounds[0].next_first_dirty_offset
-            return f"the offset map is full at offset {reached}: more rounds would follow, these are the figures of one"
+            return f"the offset map is full at offset {reached}: more rounds would follow; these are the figures of one"
         keyless = sum(each.counts.records_without_key for each in self.rounds)
         return (
-            f"warning: {keyless:,} records without a key are lost: a compacted topic cannot hold them"
+            f"warning: {keyless:,} records without a key are lost, because a compacted topic cannot hold them"
             if keyless
             else ""
         )
 
     @property
     def reason(self) -> str:
-        """Why the log is due, or is not."""
+        """Why the log is due or not."""
         if not self.run.cleaner_config.enable:
             return "log.cleaner.enable = false"
         spared = _spared(self.partition)
@@ -202,7 +203,7 @@ class Compacted:
         return _reason(self.what, self.partition)
 
     def _counts(self) -> dict[str, int]:
-        """Before and after all rounds: each writes all anew that those before it wrote, and more."""
+        """Before and after all rounds: each rewrites what the rounds before it wrote, and more."""
         if not self.rounds:
             return {}
         counts, last = [each.counts for each in self.rounds], self.rounds[-1]

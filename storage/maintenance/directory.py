@@ -1,4 +1,4 @@
-"""The kinds of work over all chosen partitions of a directory, by whatever runs tasks: a loop, or a cluster."""
+"""Runs each kind of maintenance over all selected partitions, with a runner of tasks: a loop, or a cluster."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Parti
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.rebuild import SegmentSurvey
 
-LOGS_AT_A_TIME = 64  # that one process holds the locks of: each is an open file
+LOGS_AT_A_TIME = 64  # whose locks one process holds: each is an open file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class Runner(Protocol):
-    """Runs tasks that need nothing of each other, anywhere that sees the directory."""
+    """Runs independent tasks, on any machine that can access the directory."""
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """``task`` of each item, in the order of the items; ``what`` names the tasks in the plural.
+        """Call ``task`` for each item; results are in the order of the items. ``what`` names the tasks in the plural.
 
         Task, items and results can be pickled.
         """
@@ -35,16 +35,16 @@ class Runner(Protocol):
 
 
 def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-    """The runner that is a loop."""
+    """Run the tasks in a loop."""
     return map(task, items)
 
 
 def retain_partitions(
     run: MaintenanceRun, selection: Selection, runner: Runner, *, keep_for_groups: Sequence[str] = ()
 ) -> Iterator[PartitionOutcome]:
-    """Retention, one log a task, once the transactions of dead queries are ended, which hold it back.
+    """Retention, one log per task, after ending abandoned transactions, which would block it.
 
-    Nothing goes that one of ``keep_for_groups`` has not read: names, or several separated by commas.
+    Keeps what any of ``keep_for_groups`` has not read: names, or several separated by commas.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
     with run.manager() as manager:
@@ -56,7 +56,7 @@ def retain_partitions(
 
 
 def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Compaction of the logs that are due, the dirtiest first, one log a task; of the others, why they are not."""
+    """Compaction of logs that are due, dirtiest first, one log per task; for the others, why they are not due."""
     choices = list(runner("logs looked at", partial(compacting.choose, run), selection.partitions))
     due = compacting.by_dirt(choices)
     yield from (choice.outcome for choice in choices if choice.outcome is not None)
@@ -64,7 +64,7 @@ def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Verification, one segment a task; checkpoints at the root that are damaged come first."""
+    """Verification, one segment per task; reports damaged checkpoints at the root first."""
     yield from (of_directory("checkpoint", error) for error in selection.damage)
     plans = list(runner("logs listed", partial(verifying.plan_partition, run), selection.partitions))
     tasks = [verifying.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
@@ -76,10 +76,10 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
 
 
 def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Recovery, one log a task: what a crash left is brought into order. What is not whole at the end of a log goes.
+    """Recovery, one log per task: repairs the effects of a crash, and cuts off what is incomplete at the end of a log.
 
-    With ``run.dry_run`` verification instead, whose findings tell what recovery would do. Raises LogDirLockedError
-    while a broker runs on the directory.
+    With ``run.dry_run``, verifies instead; the findings show what recovery would do. Raises LogDirLockedError while a
+    broker runs on the directory.
     """
     if run.dry_run:
         yield from verify_partitions(run, selection, runner)
@@ -90,7 +90,7 @@ def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Rebuild of indexes and snapshots, one segment a task; a damaged log is left as it is.
+    """Rebuild of indexes and snapshots, one segment per task; leaves damaged logs unchanged.
 
     Raises LogDirLockedError while a broker runs on the directory, unless ``run.dry_run``.
     """
@@ -106,7 +106,7 @@ def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 class _Logs:
-    """Some logs that are rebuilt together; each drops out with the first thing that is wrong with it."""
+    """Logs that are rebuilt together; each is left out from its first problem on."""
 
     def __init__(
         self, run: MaintenanceRun, manager: LogManager, runner: Runner, partitions: Sequence[Partition]
@@ -115,10 +115,10 @@ class _Logs:
         self._partitions = partitions
         self._wrong: dict[TopicPartition, PartitionOutcome] = {}
         self._surveys: dict[TopicPartition, list[SegmentSurvey]] = {}
-        self._indexes: list[rebuilding.SegmentToSurvey] = []  # that are not what the log says
+        self._indexes: list[rebuilding.SegmentToSurvey] = []  # indexes that contradict the log
 
     def lock(self, locks: ExitStack) -> None:
-        """Each for itself, until ``locks`` are given back; in their order, so that two who wait do so in turn."""
+        """Lock each log until ``locks`` is closed; in order, so that two waiting processes cannot block each other."""
         if not self._run.dry_run:
             for partition in self._partitions:
                 self._note(partition, attempt(partition, partial(self._lock_one, partition, locks)))
@@ -143,7 +143,7 @@ class _Logs:
                     self._indexes.append(task)
 
     def rebuild(self) -> None:
-        """Write the indexes of closed segments, but not of a log of which any segment is damaged."""
+        """Write the indexes of closed segments, except in logs with a damaged segment."""
         if self._run.dry_run:
             return
         is_damaged = {key for key, surveys in self._surveys.items() if any(each.damage for each in surveys)}
@@ -157,7 +157,7 @@ class _Logs:
             self._note(task.partition, wrong)
 
     def finish(self) -> Iterator[PartitionOutcome]:
-        """The rest, and what came of each log."""
+        """Finish each log and return its outcome."""
         for partition in self._partitions:
             wrong = self._wrong.get(partition.key)
             surveys = self._surveys.get(partition.key, [])

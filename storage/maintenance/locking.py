@@ -1,5 +1,5 @@
-"""The maintenance lock of a log that is not opened: opening one to write would repair, one after the other, what tasks
-are to repair side by side.
+"""The maintenance lock of a log that is not open: opening it for writing would repair, sequentially, what tasks are to
+repair in parallel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def maintenance_lock(context: LogContext, work: str, *, wait: bool) -> Iterator[None]:
-    """Hold it, with ``work`` told to whoever comes meanwhile. Raises LogDirLockedError, unless it is to wait."""
+    """Hold the lock, showing ``work`` to other processes. Raises LogDirLockedError unless ``wait``."""
     with _locked(context, wait=wait):
         tell_work(context, work)
         yield

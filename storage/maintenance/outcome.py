@@ -1,4 +1,4 @@
-"""What became of a partition, for people and for programs."""
+"""The outcome for a partition, for people and for programs."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ T = TypeVar("T")
 
 
 class OutcomeStatus(Enum):
-    """How it ended."""
+    """How the processing of a partition ended."""
 
-    DONE = "done"  # or, by the rules, nothing was to be done
-    DAMAGED = "damaged"  # something in the log is wrong; it was left as it is
-    FAILED = "failed"  # locked, the disk, a missing directory: the log is as it was, or as a crash would leave it
+    DONE = "done"  # or, by the rules, there was nothing to do
+    DAMAGED = "damaged"  # something in the log is wrong; it was not changed
+    FAILED = "failed"  # lock, disk or missing directory: the log is unchanged, or as after a crash
 
 
 class Report(Protocol):
-    """What was done to a log, or would be. ``str()`` of it is a few lines of text that begin with its name."""
+    """What was done to a log, or would be. ``str()`` gives a few lines of text that begin with the log's name."""
 
     def facts(self) -> Mapping[str, Any]:
-        """The same for programs: what JSON can hold. Times in ms, sizes in bytes."""
+        """The same for programs, in types that JSON can hold. Times in ms, sizes in bytes."""
         ...
 
 
 @dataclass(frozen=True)
 class PartitionOutcome:
-    """One partition's."""
+    """The outcome for one partition."""
 
-    topic: str  # empty, and the partition -1, for what is of no partition
+    topic: str  # empty, with partition -1, if no partition is concerned
     partition: int
     status: OutcomeStatus
     text: str
@@ -48,12 +48,12 @@ class PartitionOutcome:
         return self.text
 
     def to_json(self) -> dict[str, Any]:
-        """For one line of JSON."""
+        """The content of one line of JSON."""
         return {"topic": self.topic, "partition": self.partition, "status": self.status.value, **self.facts}
 
 
 def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOutcome:
-    """Do the work on one partition, and tell what came of it, or what is wrong there."""
+    """Do the work on one partition; returns its outcome, even if it fails."""
     report = attempt(partition, work)
     if isinstance(report, PartitionOutcome):
         return report
@@ -61,7 +61,7 @@ def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOut
 
 
 def attempt(partition: Partition, work: Callable[[], T]) -> T | PartitionOutcome:
-    """The result of ``work``, or the outcome that says what is wrong: no reason not to go on with other partitions."""
+    """The result of ``work``, or a failed outcome, so that other partitions can still be processed."""
     try:
         return work()
     except (LogStoreError, OSError) as error:
@@ -69,13 +69,13 @@ def attempt(partition: Partition, work: Callable[[], T]) -> T | PartitionOutcome
 
 
 def of_directory(what: str, error: LogStoreError | OSError) -> PartitionOutcome:
-    """What is wrong with the directory itself, and so with no partition."""
+    """The outcome of a problem with the directory itself, which concerns no partition."""
     status, reason = _judged(error)
     return PartitionOutcome("", -1, status, f"{what}: {status.value}: {reason}", {"error": reason})
 
 
 def damaged(partition: Partition, damage: Sequence[CorruptionError]) -> PartitionOutcome:
-    """Of a log that was left alone because some of its files are damaged."""
+    """The outcome for a log that was not changed because some of its files are damaged."""
     return _wrong(partition, OutcomeStatus.DAMAGED, "; ".join(map(str, damage)))
 
 
@@ -90,17 +90,17 @@ def _judged(error: LogStoreError | OSError) -> tuple[OutcomeStatus, str]:
 
 
 def _told(error: OSError) -> str:
-    """An error of the system, with its file and what to do where that is plain."""
+    """The text of a system error, with its file and, if obvious, what to do."""
     advice = {
-        errno.ENOSPC: "; make room, nothing was lost",
-        errno.EROFS: "; maintenance needs a directory that can be written",
+        errno.ENOSPC: "; free some space, nothing was lost",
+        errno.EROFS: "; maintenance needs a writable directory",
         errno.EACCES: "; run it as the user who owns the directory",
     }.get(error.errno or 0, "")
     return f"{error.filename or 'the disk'}: {error.strerror or error}{advice}"
 
 
 def patiently(run: MaintenanceRun, log: Log, work: Callable[[], Report]) -> Report:
-    """``work`` takes the maintenance lock of ``log``; with ``run.wait``, wait for whoever holds it and try again."""
+    """Do ``work``, which takes the maintenance lock of ``log``; with ``run.wait``, wait for the lock and try again."""
     while True:
         try:
             return work()

@@ -1,7 +1,7 @@
-"""Index rebuild of the logs of a directory, one segment at a time.
+"""Index rebuild of a directory's logs, one segment at a time.
 
-A log is surveyed segment by segment, and only then anything is written: of a damaged log nothing is. Who rebuilds holds
-the maintenance locks of its logs meanwhile, so that the tasks for their segments need none.
+A log is surveyed segment by segment before anything is written; a damaged log is not changed at all. The process that
+rebuilds holds the maintenance locks of its logs all along, so that the tasks for their segments need none.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class SegmentToSurvey(NamedTuple):
 
     partition: Partition
     base_offset: int
-    suffix: str  # .swap while a swap is not finished
+    suffix: str  # .swap while a swap is unfinished
     is_active: bool
 
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
-    """By the names in the partition's directory, ascending; the last one is active."""
+    """The segments in the partition's directory by their names, ascending; the last one is active."""
     return attempt(partition, lambda: _list_segments(run, partition))
 
 
@@ -58,14 +58,14 @@ def _list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToS
 
 
 def finish_swaps(run: MaintenanceRun, manager: LogManager, partition: Partition) -> None:
-    """What a compaction that was killed left under way; opening the log to write finishes it."""
+    """Finish the swaps of a compaction that was killed, by opening the log for writing."""
     context = partition.context(run)
     if any(name.endswith((names.CLEANED, names.SWAP)) for name in context.filesystem.list(context.directory)):
         manager.open_log(*partition.key, partition.config)
 
 
 def survey_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey | PartitionOutcome:
-    """Read one segment; damage is in the survey. Changes nothing."""
+    """Read one segment; the survey reports damage. Changes nothing."""
     return attempt(task.partition, lambda: _survey(run, task))
 
 
@@ -82,17 +82,17 @@ def _survey(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey:
 
 
 def _find_end(segment: SegmentReader, recovery_point: int) -> None:
-    """What follows the last whole batch of the active segment is no part of the log, unless it was synced once."""
+    """Find the log's end: the rest after the last whole batch is no part of it, but must not have been synced once."""
     end = segment.next_offset()
     if end < recovery_point:
-        reason = f"sound up to offset {end} only, but everything below {recovery_point} was synced once"
+        reason = f"sound only up to offset {end}, but everything below {recovery_point} was synced once"
         raise CorruptRecordError(reason, path=segment.path(names.LOG), position=segment.size)
 
 
 def rebuild_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> PartitionOutcome | None:
-    """Write the indexes of one closed segment; the outcome where that failed.
+    """Write the indexes of one closed segment; returns an outcome only if that failed.
 
-    Whoever asks for it holds the maintenance lock of the log.
+    The caller holds the maintenance lock of the log.
     """
     context = task.partition.context(run)
     found = attempt(task.partition, lambda: rebuild_segment(context, task.base_offset))
@@ -102,9 +102,9 @@ def rebuild_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> Partition
 def finish_partition(
     run: MaintenanceRun, manager: LogManager, partition: Partition, surveys: Sequence[SegmentSurvey]
 ) -> PartitionOutcome:
-    """What all segments of a log tell together: transaction indexes, snapshots, and the active segment's indexes.
+    """Rebuild what needs all segments of a log: transaction indexes, snapshots, and the active segment's indexes.
 
-    Those of the closed segments were rebuilt before. The caller holds the maintenance lock.
+    The indexes of closed segments were rebuilt before. The caller holds the maintenance lock.
     """
     damage = [survey.damage for survey in surveys if survey.damage is not None]
     if damage:
@@ -137,7 +137,7 @@ class Rebuilt:
 
     def __str__(self) -> str:
         what = "would be rebuilt" if self.is_dry_run else "rebuilt"
-        count = f"{len(self.changes):,} files {what}" if self.changes else "every index and snapshot is as its log says"
+        count = f"{len(self.changes):,} files {what}" if self.changes else "every index and snapshot matches its log"
         return "\n  ".join([f"{self.partition}, {self.segments:,} segments: {count}", *map(": ".join, self.changes)])
 
     def facts(self) -> Mapping[str, Any]:

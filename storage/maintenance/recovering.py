@@ -1,4 +1,4 @@
-"""Recovery of the logs of a directory: what opening one to write does, for all of them, and told."""
+"""Recovery of a directory's logs: what opening a log for writing does, for all of them, with a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Parti
 
 
 def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
-    """Bring one log into order after a crash: see ``LogLoader.load``; and leave it as a clean stop does."""
+    """Repair one log after a crash (see ``LogLoader.load``), and leave it as a clean stop does."""
     return outcome_of(partition, lambda: _recover(run, partition))
 
 
@@ -23,7 +23,7 @@ def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was found of one log."""
+    """The state of one log after recovery."""
 
     partition: Partition
     log_start_offset: int

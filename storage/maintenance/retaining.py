@@ -27,31 +27,31 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GroupsKept:
-    """What groups have read: nothing goes that one of them has not."""
+    """What groups have read: records that one of them has not read are kept."""
 
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, manager: LogManager, groups: Iterable[str]) -> GroupsKept:
-        """Their committed offsets now; what is appended to the logs from now on is newer anyhow."""
+        """Their committed offsets now; records appended from now on are newer anyway."""
         committed = GroupOffsets(manager)
         found = {
             group: {key: each.offset for key, each in committed.fetch(group).items()} for group in dict.fromkeys(groups)
         }
         for group, offsets in found.items():
             if not offsets:
-                logger.warning("group %r has committed nothing in %s: nothing goes", group, manager.directory)
+                logger.warning("group %r has no committed offsets in %s: nothing is deleted", group, manager.directory)
         return cls(found)
 
     def of(self, partition: Partition) -> dict[str, int]:
-        """By group, its offset in a partition; 0 where it has none."""
+        """Each group's offset in a partition; 0 if it has none."""
         return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
 
 
 def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKept) -> PartitionOutcome:
-    """Take out of one log what its policies let go, and remove what earlier runs took out long enough ago.
+    """Delete the segments that a log's policies release, and the files that earlier runs renamed long enough ago.
 
-    A log of which nothing goes is only looked at: it is not locked and no file of it is written.
+    A log without anything to delete is only read: it is not locked and none of its files is written.
     """
     options = retention_options(partition, run.overrides.check_interval_ms)
     options = replace(options, keep_for_groups=groups.of(partition))
@@ -59,7 +59,7 @@ def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKe
 
 
 def retention_options(partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS) -> RetentionOptions:
-    """What retention is told of a partition: what spares it, and which settings nobody gave."""
+    """The retention options of a partition: whether it is spared, and warnings about unknown settings."""
     if partition.spared is not None:
         return RetentionOptions(policies=(SparingRetention(partition.spared),), check_interval_ms=check_interval_ms)
     return RetentionOptions(check_interval_ms=check_interval_ms, warnings=tuple(_missing(partition)))
@@ -68,8 +68,8 @@ def retention_options(partition: Partition, check_interval_ms: int = CHECK_INTER
 def _missing(partition: Partition) -> Iterator[str]:
     if "retention.ms" in partition.ungiven and partition.config.delete:
         yield (
-            "nobody gave the retention.ms of this topic, which a broker made, so nothing goes by time: give it with "
-            "--config retention.ms=..., or with --topic-configs FILE, what kafka-configs --describe --all prints"
+            "the retention.ms of this topic, which a broker created, is unknown, so nothing is deleted by time: pass "
+            "--config retention.ms=..., or --topic-configs FILE with the output of kafka-configs --describe --all"
         )
 
 
@@ -81,7 +81,7 @@ def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions
     if not report.plan.removed and not report.files_removed:
         return Retained(partition, replace(report, is_dry_run=False))
     with run.manager() as manager:
-        log = manager.open_log(*partition.key, partition.config)  # opening removes files whose time has come
+        log = manager.open_log(*partition.key, partition.config)  # opening removes files whose delay has passed
         removed = report.files_removed
         return patiently(
             run, log, lambda: Retained(partition, replace(_retain_log(run, log, options), files_removed=removed))

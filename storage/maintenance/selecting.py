@@ -1,6 +1,6 @@
-"""Which partitions a run is about, and the settings of each.
+"""Which partitions a run processes, and the settings of each.
 
-What is the same for all partitions is read once, so that ten thousand of them cost no more than their own files.
+What all partitions share is read once, so that ten thousand of them cost no more than their own files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from pyspark_commitlog.storage.verify import CheckpointedOffsets
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions a run is about."""
+    """The partitions of a run."""
 
     partitions: tuple[Partition, ...]  # by topic and number
     damage: tuple[CorruptionError, ...]  # of checkpoints at the root
 
 
 def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
-    """The partitions of the topics ``wanted``, of all where it is empty.
+    """The partitions of the topics ``wanted``; of all topics if it is empty.
 
-    Each is a name, or a pattern: a regular expression that the whole name matches; or several, separated by commas. A
-    topic's name is never taken for a pattern. Of internal topics that are not named, nothing is deleted
-    (:attr:`Partition.spared`). Raises UnknownTopicOrPartitionError with the nearest name, InvalidConfigError for a
-    setting, no name at all, a pattern that is none or matches nothing, or for an internal topic that is named and to be
-    anything but compacted.
+    Each item is a name or a pattern, a regular expression that must match a whole name; or several, separated by
+    commas. The name of an existing topic is never read as a pattern. Nothing is deleted from internal topics that are
+    not named (:attr:`Partition.spared`).
+
+    Raises UnknownTopicOrPartitionError with the nearest name. Raises InvalidConfigError for a wrong setting, an empty
+    name, an invalid pattern or one without a match, and for an internal topic that is named with any cleanup policy
+    other than compaction.
     """
     topics = manager.topics()
     chosen = _choose(manager, topics, parse_names("--topics", wanted))
@@ -60,13 +62,13 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
 
 
 def select_partition(manager: LogManager, topic: str, number: int) -> Partition:
-    """One partition, with the settings that a run without any of its own has for it."""
+    """One partition, with the settings that a run without overrides uses for it."""
     of_topic = _Settings(manager, ConfigOverrides()).of(manager.topic(topic), Chosen.BY_NAME)
     return replace(of_topic, number=number)
 
 
 class _Settings:
-    """The settings of topics: the run's, ``topics.json``'s, a broker's, each read when first needed."""
+    """The settings of topics, from the run, ``topics.json`` and the broker; each source is read when first needed."""
 
     def __init__(self, manager: LogManager, overrides: ConfigOverrides) -> None:
         self._manager = manager
@@ -77,7 +79,7 @@ class _Settings:
         return read_metadata_log(self._manager.directory, self._manager.filesystem)
 
     def of(self, topic: TopicDescription, chosen: Chosen) -> Partition:
-        """The topic as a partition without number. Raises InvalidConfigError."""
+        """The topic as a partition without a number. Raises InvalidConfigError."""
         overrides = self._overrides
         if chosen is Chosen.BY_NAME:
             check_stays_compacted(topic.name, overrides.topic)
@@ -108,7 +110,7 @@ def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wante
     if wanted in topics:
         return [wanted]
     if names.is_topic_name(wanted):
-        return [manager.topic(wanted).name]  # which raises
+        return [manager.topic(wanted).name]  # raises
     try:
         pattern = re.compile(wanted)
     except re.error as error:
@@ -120,7 +122,7 @@ def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wante
 
 
 def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]], tuple[CorruptionError, ...]]:
-    """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one says nothing."""
+    """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one counts as empty."""
     told: list[dict[TopicPartition, int]] = []
     damage: list[CorruptionError] = []
     for name in names.OFFSET_CHECKPOINTS:

@@ -1,4 +1,4 @@
-"""What a run of maintenance is told, and what it knows of a partition."""
+"""The options of a maintenance run, and its facts about a partition."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _BROKER_KEYS = frozenset(
 
 @dataclass(frozen=True)
 class ConfigOverrides:
-    """Settings for one run, by Kafka's names: a topic's count before the topic's own, a broker's behind them."""
+    """Settings for one run, by Kafka's names; ``topic`` overrides a topic's own settings, ``broker`` ranks below."""
 
     topic: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
     check_interval_ms: int = CHECK_INTERVAL_MS  # log.retention.check.interval.ms: how often retention runs
-    described: FoundSettings = field(default_factory=FoundSettings)  # of topics that a broker made, by its tools
+    described: FoundSettings = field(default_factory=FoundSettings)  # of a broker's topics, by its tools
 
     @classmethod
     def parse(cls, pairs: Iterable[str], described_in: Sequence[str] = ()) -> ConfigOverrides:
-        """From ``key=value``, the last of a key counts; ``described_in`` are files that hold what Kafka's tools print.
+        """From ``key=value`` pairs; the last of a key counts. ``described_in``: files with output of Kafka's tools.
 
-        InvalidConfigError names a wrong key, and the nearest one; or a file, and the line that is none of theirs.
+        Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
         """
         given = parse_pairs("--config", pairs)
         check_interval_ms = _check_interval(given.pop(CHECK_INTERVAL_KEY, str(CHECK_INTERVAL_MS)))
@@ -66,12 +66,12 @@ class ConfigOverrides:
         return cls(topic, broker, check_interval_ms, _described(described_in))
 
     def config_of(self, topic: TopicDescription) -> LogConfig:
-        """The settings that hold for a topic."""
+        """The effective settings of a topic."""
         return config_of(topic, self.topic, self.broker)
 
 
 def _described(paths: Sequence[str]) -> FoundSettings:
-    """What several files say; of a topic that two of them describe, the last counts."""
+    """The settings in several files; if two describe a topic, the last one counts."""
     filesystem = LocalFileSystem()
     topics: dict[str, TopicSettings] = {}
     for path in paths:
@@ -98,26 +98,26 @@ def _check_known(key: str) -> None:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """What is to be done to a log directory, but for its partitions. Can be pickled, and so sent to other machines."""
+    """A maintenance task for a log directory, without its partitions. Can be pickled and sent to other machines."""
 
     directory: str
-    work: str = ""  # what is done, by whom and since when (:func:`work_of`): told to whoever finds a partition locked
+    work: str = ""  # what, by whom and since when (:func:`work_of`): shown to processes that find a partition locked
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
-    as_of_ms: int | None = None  # as if it were that time; None: now
-    dry_run: bool = False  # nothing is changed and no lock taken
-    wait: bool = False  # for partitions that another process works on; else they are reported
+    as_of_ms: int | None = None  # the time to assume; None: now
+    dry_run: bool = False  # change nothing and take no lock
+    wait: bool = False  # for partitions locked by another process, instead of reporting them
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
     clock: Clock = field(default_factory=SystemClock)
 
     def now_ms(self) -> int:
-        """The time by which it goes."""
+        """The time that the run assumes."""
         return self.clock.now_ms() if self.as_of_ms is None else self.as_of_ms
 
     def check(self) -> None:
-        """Raise InvalidConfigError where more than looking is asked for as of a time to come."""
+        """Raise InvalidConfigError if ``as_of_ms`` is in the future and the run is not a dry run."""
         if self.as_of_ms is not None and self.as_of_ms > self.clock.now_ms() and not self.dry_run:
             raise InvalidConfigError(
-                "--as-of lies in the future, and records must not go before their time: add --dry-run to see what "
+                "--as-of is in the future, and no record may be deleted early: add --dry-run to see what "
                 "would be done then"
             )
 
@@ -131,12 +131,12 @@ class MaintenanceRun:
 
 
 def work_of(name: str) -> str:
-    """What this process does from now on: where to look for whoever holds a partition."""
+    """What this process does, and since when: helps to find the process that locks a partition."""
     return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
 
 
 class Chosen(Enum):
-    """How a run came to a topic."""
+    """How a run selected a topic."""
 
     BY_NAME = "by name"
     BY_PATTERN = "by pattern"
@@ -145,21 +145,21 @@ class Chosen(Enum):
 
 @dataclass(frozen=True)
 class Partition:
-    """One log, with its settings and what the checkpoints said of it when the run began. Can be pickled."""
+    """One log, with its settings and its checkpointed offsets at the beginning of the run. Can be pickled."""
 
     topic: str
     number: int
     config: LogConfig
     checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
     chosen: Chosen = Chosen.BY_NAME
-    is_ours: bool = True  # all of its settings are known, as of a topic that this engine made
-    ungiven: frozenset[str] = frozenset()  # of the settings by which records go, those that nobody gave
+    is_ours: bool = True  # all of its settings are known, because this engine created the topic
+    ungiven: frozenset[str] = frozenset()  # settings that decide about deletion but are unknown
     holes: Holes = Holes.INSIDE_SEGMENTS  # where offsets may be missing
-    has_own_policy: bool = True  # its cleanup.policy is known, whatever the run says
+    has_own_policy: bool = True  # its cleanup.policy is known, whatever the run's overrides
 
     @property
     def spared(self) -> str | None:
-        """Why nothing of it goes, whatever its settings say; None where nothing spares it."""
+        """Why nothing of the log may be deleted, whatever its settings; None if it may."""
         if self.chosen is Chosen.BY_NAME:
             return None
         if is_internal(self.topic):
@@ -182,12 +182,12 @@ class Partition:
         return not_a_link(run.filesystem, names.join(run.directory, str(self)))
 
     def context(self, run: MaintenanceRun) -> LogContext:
-        """What those who only look at its files need."""
+        """The context for reading its files only."""
         holes = always(Holes.ANYWHERE if self.config.compact else self.holes)
         return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False, holes=holes)
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
-        """The log as it is; the marks are those of the run's beginning, which may be lower than those of now."""
+        """The log as it is now; its checkpointed offsets are from the beginning of the run and may be too low."""
         marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

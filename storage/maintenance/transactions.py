@@ -1,6 +1,6 @@
-"""Transactions whose query is dead: until they are ended, nothing behind them is retained or compacted.
+"""Ends abandoned transactions: until then, no record after their start is deleted or compacted.
 
-And transactional ids that nobody used for seven days, which would otherwise be remembered for ever.
+Also forgets transactional ids that nobody used for seven days, which would otherwise be kept for ever.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
-    """End those of the whole directory, and log each that was found open; forget idle ids. The outcome of a failure.
+    """End the abandoned transactions of the whole directory and log each; forget idle ids. Returns a failed outcome.
 
-    In a directory without coordinators nobody knows how one should end, and none is looked for; retention reports the
-    offset from which on one is open.
+    In a directory without coordinators, nobody knows how a transaction should end, so none is searched for; retention
+    reports the offset of an open one.
     """
     if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
         return None
     try:
         found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)
-        is_ours = manager.topic(TRANSACTION_STATE_TOPIC).known is Known.ALL  # a broker may remember ids for longer
+        is_ours = manager.topic(TRANSACTION_STATE_TOPIC).known is Known.ALL  # a broker may keep ids for longer
         may_forget = is_ours and not run.dry_run
         forgotten = expire_transactional_ids(manager, now_ms=run.now_ms()) if may_forget else []
     except (LogStoreError, OSError) as error:

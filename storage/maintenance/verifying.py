@@ -1,4 +1,4 @@
-"""Verification of the logs of a directory, one segment at a time."""
+"""Verification of a directory's logs, one segment at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pyspark_commitlog.storage.verify import (
 
 
 class VerificationPlan(NamedTuple):
-    """What is to be checked of a partition."""
+    """What to check of a partition."""
 
     partition: Partition
     segments: Sequence[SegmentToVerify]
-    of_names: Sequence[Finding]  # what the names of the files tell already
-    outcome: PartitionOutcome | None  # of a partition that cannot be looked at
+    of_names: Sequence[Finding]  # findings from the names of its files
+    outcome: PartitionOutcome | None  # of a partition that cannot be read
 
 
 class SegmentTask(NamedTuple):
@@ -45,12 +45,12 @@ def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPla
 
 
 def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFindings:
-    """Check one segment, every record of it. Reads only; what is wrong is among the findings."""
+    """Check one segment, including every record. Reads only; the result contains all problems."""
     return verify_segment(task.partition.context(run), task.segment)
 
 
 def verdict(run: MaintenanceRun, plan: VerificationPlan, results: Iterable[SegmentFindings]) -> PartitionOutcome:
-    """What the segments of one partition, in their order, tell together."""
+    """Combines the results of all segments of one partition, in order."""
     partition = plan.partition
     if plan.outcome is not None:
         return plan.outcome
@@ -70,7 +70,7 @@ class Verified:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether somebody has to do something: records are lost, or a file has to be made anew."""
+        """Whether action is needed: records are lost, or a file must be rebuilt."""
         return any(finding.severity is not Severity.NOTE for finding in self.found.findings)
 
     def __str__(self) -> str:

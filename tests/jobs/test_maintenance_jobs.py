@@ -95,7 +95,7 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_2(job: str, damag
     [
         ("compact", ["--topics", "tt"], "compaction: no topic 'tt' in {log_dir}; did you mean 't'?"),
         ("retain", ["--config", "retention.m=1"], "retention: unknown config retention.m: did you mean retention.ms?"),
-        ("rebuild_index", ["--as-of", "2999-01-01"], "index rebuild: --as-of lies in the future"),
+        ("rebuild_index", ["--as-of", "2999-01-01"], "index rebuild: --as-of is in the future"),
         ("verify", ["--log-dir", "/no/such"], "verification: /no/such: no such directory"),
         ("verify", ["--quick"], "unrecognized arguments: --quick"),
     ],

@@ -87,7 +87,7 @@ def test_nothing_goes_by_settings_that_nobody_gave_and_the_report_says_so(
 ) -> None:
     outcomes = done(retain_partitions, run_over(directory, *pairs))
     assert left(directory) == UNTOUCHED
-    assert "nobody gave the retention.ms of this topic" in str(outcomes["orders"])
+    assert "the retention.ms of this topic, which a broker created, is unknown" in str(outcomes["orders"])
     assert outcomes["orders"].facts["warnings"]
     assert "an internal topic, chosen only by its name" in str(outcomes["__consumer_offsets"])
 
@@ -214,7 +214,7 @@ def test_a_topic_whose_policy_nobody_gave_is_not_compacted(directory: Path) -> N
     lower = "min.cleanable.dirty.ratio=0"
     outcomes = done(compact_partitions, run_over(directory, lower))
     assert left(directory) == UNTOUCHED
-    assert "nobody gave the cleanup.policy of this topic" in outcomes["_schemas"].facts["reason"]
+    assert "which a broker created, is unknown" in outcomes["_schemas"].facts["reason"]
     assert "chosen only by its name" in outcomes["__consumer_offsets"].facts["reason"]
     done(compact_partitions, run_over(directory, lower, "cleanup.policy=compact"), "_schemas")
     assert left(directory)["_schemas"] < SEGMENTS
