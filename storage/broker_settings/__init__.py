@@ -1,8 +1,8 @@
-"""A broker's settings of topics, which its log directories do not hold: from its metadata log, or from its tools.
+"""A broker's topic settings, which its log directories do not contain: from its metadata log or from its tools.
 
-Retention and compaction need them in a directory that a broker left. :func:`read_metadata_log` finds them where a KRaft
-broker keeps its metadata in the same directory, :func:`parse_described` in what ``kafka-configs --describe`` or
-``kafka-topics --describe`` prints.
+Retention and compaction need them in a broker's directory. :func:`read_metadata_log` reads them if a KRaft broker keeps
+its metadata in the same directory; :func:`parse_described` reads the output of ``kafka-configs --describe`` or
+``kafka-topics --describe``.
 """
 
 from pyspark_commitlog.storage.broker_settings.described import parse_described

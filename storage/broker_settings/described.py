@@ -1,8 +1,8 @@
-"""The output of ``kafka-configs --describe`` and ``kafka-topics --describe`` (Kafka 2.2 to 4): settings of topics.
+"""Parses topic settings from ``kafka-configs --describe`` and ``kafka-topics --describe`` (Kafka 2.2 to 4).
 
-``kafka-configs --describe --all`` lists every setting that holds. ``kafka-topics --describe`` lists those that differ
-from Kafka's defaults, whether the topic or the broker has them, since it prints the topic's id (Kafka 2.8). The others
-list only what the topic has of its own.
+``kafka-configs --describe --all`` lists every effective setting. ``kafka-topics --describe`` lists those that differ
+from Kafka's defaults, set for the topic or for the broker, if it prints the topic's id (from Kafka 2.8 on). The other
+outputs list only the topic's own settings.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PAIR = re.compile(rf"({_KEY})=(.*?)(?:,(?={_KEY}=)|$)")  # a value may hold com
 
 
 def parse_described(text: str, source: str) -> FoundSettings:
-    """The settings that the text tells; ``source`` is what errors call it.
+    """The settings in the text; errors refer to it as ``source``.
 
-    Raises InvalidConfigError for a line that is not of such an output, with its number, and where no topic is named.
+    Raises InvalidConfigError for a line that the tools do not print, with its number, and if no topic is named.
     """
     topics: dict[str, TopicSettings] = {}
-    configs: dict[str, str] | None = None  # of the topic whose settings follow, one a line
+    configs: dict[str, str] | None = None  # of the topic whose settings follow, one per line
     for number, line in enumerate(text.splitlines(), 1):
         if found := _HEAD.fullmatch(line):
             configs = {}
@@ -41,13 +41,13 @@ def parse_described(text: str, source: str) -> FoundSettings:
         elif found := _OLD_HEAD.fullmatch(line):
             topics[found[1]] = TopicSettings(_pairs(found[2]), Known.OWN)
         elif line.strip() and not _OF_PARTITION.fullmatch(line):
-            raise InvalidConfigError(f"{source}, line {number}: {line.strip()[:80]!r} is not what {_TOOLS} prints")
+            raise InvalidConfigError(f"{source}, line {number}: {line.strip()[:80]!r} is not output of {_TOOLS}")
     if not topics:
-        raise InvalidConfigError(f"{source}: no topic is in it; it must hold what {_TOOLS} prints")
+        raise InvalidConfigError(f"{source}: contains no topic; it must hold output of {_TOOLS}")
     return FoundSettings(topics)
 
 
-_TOOLS = "kafka-configs --describe --entity-type topics (better with --all), or kafka-topics --describe,"
+_TOOLS = "kafka-configs --describe --entity-type topics (better with --all) or kafka-topics --describe"
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What was found of a broker's settings."""
+"""Settings found in a broker's files or its tools' output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_commitlog.storage.topics_file import Known
 
 
 class TopicSettings(NamedTuple):
-    """The settings of one topic, by Kafka's keys; keys that this engine does not know are among them."""
+    """The settings of one topic, by Kafka's keys, including keys that this engine does not know."""
 
     configs: Mapping[str, str]
     known: Known  # OWN or ALL
@@ -18,7 +18,7 @@ class TopicSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundSettings:
-    """Settings by topic, what all brokers were given while they ran, by a broker's keys, and numbers of partitions."""
+    """Topic settings, settings given to all brokers at run time (by broker keys), and numbers of partitions."""
 
     topics: Mapping[str, TopicSettings] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""``__cluster_metadata-0``: topics' settings as a KRaft broker has them, from its newest snapshot and the log after it.
+"""``__cluster_metadata-0``: a KRaft broker's topic settings, from its newest snapshot and the log after it.
 
 Every KRaft broker keeps it in ``metadata.log.dir``, by default the first of its ``log.dirs``. Its records are the
 controllers' own messages: a frame of three varints, then a flexible message (MetadataRecordSerde). Only those that
@@ -41,10 +41,10 @@ _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")  # end offset and
 
 
 def read_metadata_log(directory: str, filesystem: FileSystem) -> FoundSettings:
-    """The settings in the metadata log of a log directory; none where it has no such log, or one that is damaged.
+    """The settings in the metadata log of a log directory; none if there is no such log or it is damaged.
 
-    Damage is logged: nobody gave the settings that cannot be read. Records of a controller that lost its office may be
-    among the last; the log alone does not tell. What was read of this machine's files is kept while they are the same.
+    Logs damage and treats unreadable settings as unknown. The last records may be those of a controller that lost its
+    leadership, which the log alone does not show. Caches the result for local files as long as they do not change.
     """
     path = names.join(directory, METADATA_PARTITION)
     status = filesystem.status(path)
@@ -69,7 +69,7 @@ def _found(directory: str, path: str, filesystem: FileSystem) -> FoundSettings:
             message.apply(state)
         return state.found(_node_id(directory, filesystem))
     except CorruptionError as error:
-        logger.warning("%s: topics' settings are not taken from the broker's metadata: %s", path, error)
+        logger.warning("%s: not using topic settings from the broker's metadata: %s", path, error)
         return FoundSettings()
 
 
@@ -86,7 +86,7 @@ def _node_id(directory: str, filesystem: FileSystem) -> str | None:
 
 
 class _Snapshot(SegmentReader):
-    """A ``.checkpoint``, which holds record batches as a ``.log`` does."""
+    """A ``.checkpoint``, which holds record batches like a ``.log``."""
 
     def __init__(self, context: LogContext, name: str) -> None:
         super().__init__(context, 0)
@@ -97,7 +97,7 @@ class _Snapshot(SegmentReader):
 
 
 def _values(directory: str, filesystem: FileSystem) -> Iterator[bytes]:
-    """The values of all records that count, in their order. Raises CorruptionError."""
+    """The values of all records that count, in order. Raises CorruptionError."""
     context = LogContext(directory, LogConfig(), SystemClock(), filesystem, writable=False)
     listing = filesystem.list(directory)
     end_offset, snapshot = max(
@@ -107,7 +107,7 @@ def _values(directory: str, filesystem: FileSystem) -> Iterator[bytes]:
         base for name in listing if name.endswith(names.LOG) and (base := names.base_offset_of(name)) is not None
     )
     if bases and bases[0] > end_offset:
-        reason = f"it begins at offset {bases[0]}, and no snapshot holds what lies below"
+        reason = f"it begins at offset {bases[0]}, and no snapshot holds the offsets below"
         raise CorruptRecordError(reason, path=directory, position=0)
     if snapshot is not None:
         yield from _values_in(_Snapshot(context, snapshot), 0)
@@ -135,10 +135,10 @@ def _values_in(segment: SegmentReader, from_offset: int) -> Iterator[bytes]:
 class _State:
     topics: dict[str, str] = field(default_factory=dict)  # names by id
     partitions: dict[str, set[int]] = field(default_factory=dict)  # by topic id
-    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by type and name of what has them
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by type and name of the resource
 
     def found(self, node_id: str | None) -> FoundSettings:
-        """Those of all brokers count behind those of this one."""
+        """This broker's own settings override those of all brokers."""
         topics = {
             name: TopicSettings(self.configs.get((OF_TOPIC, name), {}), Known.OWN) for name in self.topics.values()
         }
@@ -192,7 +192,7 @@ _Message = _Topic | _Partition | _Config | _RemoveTopic
 
 _SCHEMAS = {
     TOPIC: Struct(_Topic, (Field("name", String()), Field("topic_id", Uuid()))),
-    PARTITION: Struct(_Partition, (Field("partition_id", INT32), Field("topic_id", Uuid()))),  # and more behind them
+    PARTITION: Struct(_Partition, (Field("partition_id", INT32), Field("topic_id", Uuid()))),  # and further fields
     CONFIG: Struct(
         _Config,
         (
@@ -207,20 +207,20 @@ _SCHEMAS = {
 
 
 def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
-    """What counts: not what lies in a transaction that its controller aborted, or did not end."""
+    """The messages that count: not those in a transaction that its controller aborted or did not end."""
     pending: list[_Message] | None = None
     for value in values:
         reader = Reader(value, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION:
-            raise InvalidRecordError(f"a metadata record in a frame of version {frame}, 1 is known", position=0)
+            raise InvalidRecordError(f"unknown version {frame} of a metadata record's frame", position=0)
         if kind == BEGIN_TRANSACTION:
             pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
             yield from (pending or ()) if kind == END_TRANSACTION else ()
             pending = None
         elif kind in _SCHEMAS:
-            reader.flexible = kind != PARTITION  # whose tags lie behind fields that are not read
+            reader.flexible = kind != PARTITION  # whose tags follow fields that are not read
             message: _Message = _SCHEMAS[kind].read(reader, version)
             if pending is None:
                 yield message

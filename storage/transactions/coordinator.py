@@ -1,19 +1,19 @@
-"""TransactionCoordinator: who begins, commits and aborts the transactions of one transactional id.
+"""TransactionCoordinator: begins, commits and aborts the transactions of one transactional id.
 
-A transaction goes through these steps; after each, what a crash leaves:
+The steps of a transaction, each with what happens after a crash that follows it:
 
-1. :meth:`begin` writes Ongoing, synced: the next start aborts it.
-2. Tasks append (:class:`TransactionalWriter`), sync and report: the same.
-3. :meth:`commit` takes the locks of all partitions, holds what is there against the reports, appends the offset commits
-   and syncs them: the same.
-4. It writes PrepareCommit and syncs it: the decision. The next start writes the markers that are missing.
-5. It writes the markers, syncs them, and lets the locks go: nothing but the word Complete is missing.
-6. It writes CompleteCommit, unsynced: nothing.
-7. :meth:`checkpoint` writes producer snapshots and recovery points: nothing, they only make opening cheap.
+1. :meth:`begin` writes Ongoing, synced: the next start aborts the transaction.
+2. Tasks append (:class:`TransactionalWriter`), sync and report: as after step 1.
+3. :meth:`commit` takes the locks of all partitions, compares their content with the reports, appends the offset commits
+   and syncs them: as after step 1.
+4. It writes PrepareCommit and syncs it, which is the decision: the next start writes the missing markers.
+5. It writes the markers, syncs them, and releases the locks: only the Complete state is missing.
+6. It writes CompleteCommit, unsynced: nothing is missing.
+7. :meth:`checkpoint` writes producer snapshots and recovery points: nothing; they only make opening faster.
 
 Records carry the epoch of Ongoing; PrepareCommit, CompleteCommit and the markers carry the next one, as does the next
-transaction (KIP-890): whoever still writes under the old one is refused. A coordinator that takes a transactional id
-over raises the epoch once more, since it may follow one of a broker, which does not count so.
+transaction (KIP-890): a writer that still uses the old epoch is rejected. A coordinator that takes over a transactional
+id raises the epoch once more, since its predecessor may be a broker's, which does not raise it.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from pyspark_commitlog.storage.transactions.syncing import BackgroundSync
 from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
 from pyspark_commitlog.storage.transactions.writer import check_ongoing
 
-TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over what we leave open
-EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then comes another producer id
+TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over transactions we leave open
+EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then another producer id follows
 HOLDER_BYTES_MAX = 1000
-ID_BYTES_MAX = 2**15 - 1  # Kafka writes its length as an int16, as it does for a group's name
-SNAPSHOT_LAG_BYTES = 1 << 20  # of a log are read in a millisecond; a snapshot for every trigger would cost more
+ID_BYTES_MAX = 2**15 - 1  # Kafka writes the length as an int16, as for a group's name
+SNAPSHOT_LAG_BYTES = 1 << 20  # of a log, read in a millisecond; a snapshot for every trigger would cost more
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
@@ -69,12 +69,12 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionCoordinator:
-    """The transactions of one transactional id, one after the other. Belongs to one thread at a time."""
+    """The transactions of one transactional id, one after the other. Use it in one thread at a time."""
 
     def __init__(
         self, manager: LogManager, transactional_id: str, timeout_ms: int, lock: TransactionalIdLock | None
     ) -> None:
-        """For :meth:`open` and :meth:`resume`."""
+        """Use :meth:`open` or :meth:`resume` instead."""
         self.manager = manager
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
@@ -82,8 +82,8 @@ class TransactionCoordinator:
         self._states = TransactionStates(manager)
         self._ending = Ending(self._states, transactional_id)
         self._groups = GroupOffsets(manager)
-        self._newest: TransactionLogValue | None = None  # as this coordinator wrote or brought it
-        self._is_new = True  # it has not begun a transaction yet
+        self._newest: TransactionLogValue | None = None  # the state that this coordinator wrote or completed last
+        self._is_new = True  # no transaction begun yet
         self._to_checkpoint: dict[TopicPartition, Log] = {}
         self._stopped: str | None = None
 
@@ -96,11 +96,11 @@ class TransactionCoordinator:
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         holder: str = "",
     ) -> Self:
-        """Take the transactional id over: its lock, until :meth:`close`, and whatever its last owner left is ended.
+        """Take over the transactional id: lock it until :meth:`close`, and end what its last owner left unfinished.
 
-        ``timeout_ms``: how old a transaction may become before others abort it, if nobody holds the lock. ``holder``
-        tells whoever comes meanwhile who has it. A context manager. Raises LogDirLockedError, without waiting, while
-        another holds the lock, InvalidConfigError, and as :meth:`recover` does.
+        ``timeout_ms`` is the age at which others may abort a transaction if nobody holds the lock. ``holder`` is shown
+        to other processes that want the lock. The result is a context manager. Raises LogDirLockedError, without
+        waiting, while another process holds the lock; InvalidConfigError; and as :meth:`recover`.
         """
         if not 1 <= timeout_ms <= INT32_MAX:
             raise InvalidConfigError(f"transaction.timeout.ms {timeout_ms} is not from 1 to {INT32_MAX}")
@@ -118,21 +118,23 @@ class TransactionCoordinator:
 
     @classmethod
     def resume(cls, manager: LogManager, transaction: Transaction) -> Self:
-        """End, without the lock, a transaction that another process began: compare-and-set alone decides who may."""
+        """To end, without the lock, a transaction begun by another process; only compare-and-set resolves conflicts."""
         return cls(manager, transaction.transactional_id, transaction.timeout_ms, None)
 
     def recover(self) -> None:
-        """Bring the transactional id to a Complete state: what was decided is carried out, what was not is aborted.
+        """Bring the transactional id to a Complete state: complete what was decided, abort what was not.
 
-        Costs one look where nothing was left. To be called before every transaction, since an error of the last one may
-        have left something; committed offsets of the group may be read after this, not before. Raises StorageError, and
-        the next call goes on.
+        Costs one read if nothing is unfinished. Call it before every transaction, since an error in the previous one
+        may have left work, and before reading committed offsets of the group. Raises StorageError; the next call then
+        continues.
         """
         self._check_not_stopped()
         newest = self._states.newest(self.transactional_id)
         if newest is not None and newest.transaction_status in LEFT:
             newest = self._states.settled(self.transactional_id)
-            logger.warning("transactional id %r: %s was left; brought to its end", self.transactional_id, told(newest))
+            logger.warning(
+                "transactional id %r: found unfinished %s; completing it", self.transactional_id, told(newest)
+            )
             newest = self._ending.bring_to_complete(newest)
         self._is_new |= newest != self._newest
         self._newest = newest
@@ -140,8 +142,8 @@ class TransactionCoordinator:
     def begin(self, partitions: Iterable[TopicPartition], *, groups: Collection[str] = ()) -> Transaction:
         """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
 
-        The partitions of ``__consumer_offsets`` that hold the groups come with it. Raises ProducerFencedError where
-        another coordinator took over, UnknownTopicOrPartitionError, StorageError.
+        Includes the partitions of ``__consumer_offsets`` that hold the groups. Raises ProducerFencedError if another
+        coordinator took over, UnknownTopicOrPartitionError, StorageError.
         """
         self._check_not_stopped()
         places = {*partitions, *map(self._groups.partition_of, groups)}
@@ -161,9 +163,9 @@ class TransactionCoordinator:
         return transaction
 
     def _next_producer(self, logs: Collection[Log]) -> Producer:
-        """The next epoch; another producer id where that is used up, or where one of ``logs`` knows it of another.
+        """The next epoch, or another producer id if epochs are used up or one of ``logs`` has seen this one elsewhere.
 
-        A partition's directory may have been copied in from another log directory, or ``producer_ids.json`` set back.
+        A partition's directory may have been copied from another log directory, or ``producer_ids.json`` restored.
         """
         if self._newest is not None:
             producer = Producer(self._newest.producer_id, self._newest.producer_epoch + self._is_new)
@@ -173,11 +175,11 @@ class TransactionCoordinator:
 
     @contextmanager
     def syncing(self, transaction: Transaction) -> Iterator[dict[TopicPartition, int]]:
-        """Sync what tasks on this machine append meanwhile, so that :meth:`commit` has little left to wait for.
+        """Sync what tasks on this machine append in the meantime, so that :meth:`commit` has little left to wait for.
 
-        Yields what they need not sync: the segments that are active now, by base offset. Their files are open here, so
-        that a write which fails is told here (fsync(2)). Those that tasks begin are not, and are the tasks' to sync.
-        Raises TransactionAbortedError where the disk failed: it was aborted, and may be tried again.
+        Yields the segments that tasks need not sync: those active now, by base offset. Their files are open here, so a
+        failing write is reported here (fsync(2)). Segments that tasks begin are not open here; tasks must sync them.
+        Raises TransactionAbortedError if the disk failed: the transaction was aborted and may be tried again.
         """
         logs = {place: self.manager.open_log(*place) for place in transaction.partitions}
         with BackgroundSync(logs.values()) as background:
@@ -188,15 +190,15 @@ class TransactionCoordinator:
     # Committing
 
     def commit(self, transaction: Transaction, parts: Iterable[TransactionPart], offsets: Offsets = NO_OFFSETS) -> None:
-        """Make everything the tasks reported visible, and the offsets of groups with it, or nothing.
+        """Make everything that the tasks reported visible, together with the offsets of groups, or none of it.
 
-        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. What they left is synced before
-        the decision; when it returns it is done and durable. Raises
+        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. Syncs whatever the tasks left
+        unsynced before the decision; on return, the commit is complete and durable. Raises
 
-        - TransactionAbortedError: what is there is not what was reported (a task ran twice, a report is lost), or the
-          disk failed before the decision; it was aborted and may be tried again with another :meth:`begin`;
-        - TransactionRefusedError: it is not ongoing any more (another coordinator, or retention, ended it); stop;
-        - OutcomeUnknownError: writing the decision failed; stop, the next :meth:`open` tells what became of it;
+        - TransactionAbortedError: the records differ from the reports (a task ran twice, a report is lost), or the disk
+          failed before the decision; the transaction was aborted and may be tried again with another :meth:`begin`;
+        - TransactionRefusedError: it is no longer ongoing (another coordinator, or retention, ended it); stop;
+        - OutcomeUnknownError: writing the decision failed; stop, the next :meth:`open` finds out the result;
         - StorageError: it is decided, but markers could not be written; stop, the next :meth:`open` writes them.
         """
         self._check_not_stopped()
@@ -218,9 +220,9 @@ class TransactionCoordinator:
         self._to_checkpoint |= {place: log for place, log in logs.items() if place in touched}
 
     def checkpoint(self) -> None:
-        """Snapshots and recovery points at the ends of what was committed since the last call, as closing has them.
+        """Write snapshots and recovery points at the ends of what was committed since the last call, as closing does.
 
-        All of it can be made again, so that a disk which refuses it stops nobody.
+        All of it can be recreated, so a disk that refuses it is no reason to stop.
         """
         logs, self._to_checkpoint = self._to_checkpoint, {}
         try:
@@ -233,7 +235,7 @@ class TransactionCoordinator:
     def _append_offsets(
         self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]
     ) -> set[TopicPartition]:
-        """Commit offsets inside the transaction, not synced; the partitions of ``__consumer_offsets`` they went to."""
+        """Commit offsets inside the transaction, unsynced; returns the ``__consumer_offsets`` partitions written to."""
         by_place: dict[TopicPartition, dict[str, Mapping[TopicPartition, CommittedOffset]]] = {}
         for group, places in offsets.items():
             if places:
@@ -252,37 +254,37 @@ class TransactionCoordinator:
         except StorageError as error:
             self._stopped = f"the decision of producer {value.producer_id}, epoch {value.producer_epoch}: {error}"
             raise OutcomeUnknownError(
-                f"transactional id {self.transactional_id!r}: whether its transaction is committed is not known, since "
-                f"writing that failed ({error}); the next start tells, and carries it out"
+                f"transactional id {self.transactional_id!r}: unknown whether its transaction is committed, because "
+                f"writing the decision failed ({error}); the next start finds out and completes it"
             ) from error
 
     # Aborting
 
     def abort(self, transaction: Transaction) -> None:
-        """Make sure that nothing of a transaction will ever be seen; durable. Doing it again does no harm.
+        """Ensure, durably, that nothing of a transaction will ever be visible. Repeating it does no harm.
 
-        All partitions it was begun with get a marker: a task of which nobody heard may still be writing. Raises
-        TransactionRefusedError where it was committed, or another transaction follows it; StorageError, and the next
-        :meth:`open` aborts it.
+        Writes a marker to every partition that the transaction began with: a task without a report may still be
+        writing. Raises TransactionRefusedError if it was committed or another transaction follows it; StorageError,
+        after which the next :meth:`open` aborts it.
         """
         self._check_not_stopped()
         newest = self._states.settled(self.transactional_id)
         if not _is_abortable(newest, transaction):
-            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: {told(newest)} is there")
+            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: the id has {told(newest)}")
         self._newest = self._ending.bring_to_complete(newest)
 
     def _aborted(self, transaction: Transaction, reason: Exception) -> TransactionAbortedError:
-        """Abort, and what to raise then."""
+        """Abort the transaction; returns the error to raise."""
         self.abort(transaction)
         return TransactionAbortedError(f"{transaction} was aborted: {reason}")
 
-    # The end
+    # Closing
 
     def close(self, *, keep_lock_file: bool = False) -> None:
-        """Let go of the lock; a transaction that is open stays so, for the process that has its ticket.
+        """Release the lock; an open transaction stays open, for the process that has its ticket.
 
-        ``keep_lock_file``: for an end that comes at any moment, as that of a query. A name that vanishes would disturb
-        a copy or a removal of the directory that goes on. The expiry of transactional ids removes the file.
+        Use ``keep_lock_file`` if this may happen at any moment, as at the end of a query: a file that vanishes would
+        disturb a running copy or removal of the directory. The expiry of transactional ids removes the file.
         """
         if self._lock is not None:
             self._lock.release(keep_file=keep_lock_file)
@@ -296,12 +298,12 @@ class TransactionCoordinator:
     def _check_not_stopped(self) -> None:
         if self._stopped is not None:
             raise OutcomeUnknownError(
-                f"transactional id {self.transactional_id!r} must be opened anew: {self._stopped}"
+                f"transactional id {self.transactional_id!r} must be opened again: {self._stopped}"
             )
 
 
 def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) -> bool:
-    """Whether a transaction is not decided yet, or aborted."""
+    """Whether a transaction is undecided or aborted."""
     if newest is None:
         return False
     producer = (newest.producer_id, newest.producer_epoch)
@@ -311,7 +313,7 @@ def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) 
 
 
 def _is_used(log: Log, producer: Producer) -> bool:
-    """Whether a partition has records of an epoch that is about to begin, or a newer one; markers have the epoch."""
+    """Whether a partition has records of this epoch, which is about to begin, or of a newer one."""
     known = log.producers.last_entry(producer.id)
     if known is None or known.epoch < producer.epoch:
         return False
@@ -321,29 +323,29 @@ def _is_used(log: Log, producer: Producer) -> bool:
 def _check_reports(
     transaction: Transaction, parts: Iterable[TransactionPart], logs: Mapping[TopicPartition, Log]
 ) -> set[TopicPartition]:
-    """The partitions with records of a transaction; TransactionAbortedError where they are not those reported."""
+    """The partitions with records of a transaction. Raises TransactionAbortedError if they contradict the reports."""
     reported: Counter[TopicPartition] = Counter()
     for part in parts:
         reported[part.topic, part.partition] += part.records
     if not reported.keys() <= logs.keys():
-        raise TransactionAbortedError(f"records were reported of {sorted(reported.keys() - logs.keys())}, none of it")
+        raise TransactionAbortedError(f"reported records of {sorted(reported.keys() - logs.keys())}, not part of it")
     for place, log in logs.items():
         written = log.next_sequence(transaction.producer)
         if written != reported[place] % 2**31:
             topic, partition = place
             raise TransactionAbortedError(
-                f"partition {partition} of {topic!r} holds {written} records of it, {reported[place]} were reported: "
-                "a task ran twice, or its report was lost"
+                f"partition {partition} of {topic!r} holds {written} of its records, but {reported[place]} were "
+                "reported: a task ran twice, or its report was lost"
             )
     return {place for place, records in reported.items() if records}
 
 
 def check_transactional_id(text: str, name: str = "transactional id") -> None:
-    """Raise InvalidConfigError, which calls it ``name``, for one that no key of ``__transaction_state`` holds."""
+    """Raise InvalidConfigError, which calls it ``name``, for an id that no key of ``__transaction_state`` can hold."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise InvalidConfigError(f"{name} {text!r}: not to be written as UTF-8: {error}") from error
+        raise InvalidConfigError(f"{name} {text!r} cannot be encoded as UTF-8: {error}") from error
     if not 1 <= size <= ID_BYTES_MAX:
         shown = f"{text[:50]}…" if size else ""
         raise InvalidConfigError(f"{name} {shown!r} has {size:,} bytes; it must have 1 to {ID_BYTES_MAX:,}")
@@ -353,14 +355,14 @@ class TransactionalIdLock:
     """The lock of a transactional id: a file at the root of the log directory."""
 
     def __init__(self, manager: LogManager, path: str, lock: Lock) -> None:
-        """For :meth:`take`."""
+        """Use :meth:`take` instead."""
         self._manager = manager
         self._path = path
         self._lock = lock
 
     @classmethod
     def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
-        """Without waiting: LogDirLockedError says who has it, where that one told who it is."""
+        """Take the lock without waiting. Raises LogDirLockedError, which names the holder if that is known."""
         check_transactional_id(transactional_id)
         digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         path = manager.path(f".transaction-{digest}.lock")
@@ -368,11 +370,11 @@ class TransactionalIdLock:
         if lock is None:
             told_by_holder = _read_holder(manager, path)
             raise LogDirLockedError(
-                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; a query that runs needs one "
-                "of its own"
+                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; each running query needs "
+                "one of its own"
             )
         taken = cls(manager, path, lock)
-        try:  # the lock must not outlive an error, or this process would keep everybody out
+        try:  # the lock must not outlive an error, or this process would keep all others out
             with manager.filesystem.open(path, "create") as note:
                 note.truncate(0)
                 note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
@@ -382,9 +384,9 @@ class TransactionalIdLock:
         return taken
 
     def release(self, *, keep_file: bool = False) -> None:
-        """Let others take the lock. The file is removed unless ``keep_file``; it does no harm where it stays."""
+        """Let others take the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
         try:
-            if not keep_file:  # a process that waits for it sees that the name is another file's
+            if not keep_file:  # a process waiting for it notices that the name is another file's
                 self._manager.filesystem.remove(self._path)
         except OSError as error:
             logger.warning("%s; the file stays, which does no harm", error)

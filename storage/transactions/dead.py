@@ -1,8 +1,8 @@
-"""Open transactions: which there are, what they hold back, and the end of those whose query is dead.
+"""Lists open transactions and what they hold back, and ends abandoned ones.
 
-A dead query must not hold back the last stable offset for ever. Whoever holds the lock of a transactional id is alive;
-one that nobody holds is given its ``transaction.timeout.ms``, since a batch write holds none. What was decided is
-carried out, whoever decided it.
+An abandoned query must not hold back the last stable offset for ever. A held lock on the transactional id means that
+its owner is alive. Without a held lock, the transaction gets its ``transaction.timeout.ms``, since a batch write holds
+no lock. A decided transaction is completed, whoever decided it.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ TRANSACTIONAL_ID_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms: 
 
 
 class OpenPartition(NamedTuple):
-    """Where an open transaction has records."""
+    """The part of an open transaction in one partition."""
 
     topic: str
     partition: int
-    first_offset: int  # of it
-    last_stable_offset: int  # of the partition: equal to first_offset where this transaction holds it back
+    first_offset: int  # of the transaction
+    last_stable_offset: int  # of the partition: equals first_offset if this transaction holds it back
     log_end_offset: int
 
     @property
     def holds_back(self) -> bool:
-        """Whether this transaction is the one that read_committed waits for."""
+        """Whether this transaction is the one that read_committed readers wait for."""
         return self.first_offset == self.last_stable_offset
 
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that has not come to its Complete state."""
+    """A transaction that has not reached its Complete state."""
 
-    transactional_id: str | None  # None: no transactional id has this producer; a broker's that is gone
+    transactional_id: str | None  # None: no transactional id has this producer, as after a broker's id was deleted
     producer_id: int
     epoch: int  # of its records
     state: str  # Ongoing, PrepareCommit, PrepareAbort; Superseded: its producer has a newer epoch; Unknown
-    age_ms: int  # since it began, or since its last record where nothing else is known
-    timeout_ms: int  # of its coordinator; -1: not known
-    partitions: tuple[OpenPartition, ...]  # those with records of it; none: nothing is held back
+    age_ms: int  # since it began, or since its last record if nothing else is known
+    timeout_ms: int  # of its coordinator; -1: unknown
+    partitions: tuple[OpenPartition, ...]  # those with its records; if empty, nothing is held back
 
 
 class Resolution(Enum):
-    """What became of an open transaction."""
+    """What was done about an open transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -64,7 +64,7 @@ class Resolution(Enum):
 
 @dataclass(frozen=True)
 class ResolvedTransaction:
-    """An open transaction that was found, and what was done about it, or would be."""
+    """An open transaction, and what was done about it, or would be."""
 
     transaction: OpenTransaction
     resolution: Resolution
@@ -80,10 +80,10 @@ class _Seen(NamedTuple):
 
 
 def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list[OpenTransaction]:
-    """All transactions that have not come to their end, the oldest first. Takes no lock, and opens every partition.
+    """All transactions that have not ended, oldest first. Takes no lock, and opens every partition.
 
-    Also those of a directory that a broker left; ``now_ms`` is the manager's clock unless given. Partitions of internal
-    topics that are not in the directory are left out: ``TransactionStates.missing`` names them.
+    Works on a broker's directory too; ``now_ms`` defaults to the manager's clock. Skips partitions of internal topics
+    that are missing from the directory: ``TransactionStates.missing`` lists them.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all()}
@@ -115,13 +115,13 @@ def _seen_in(manager: LogManager, place: TopicPartition) -> Iterator[tuple[int, 
     with manager.open_reader(*place) as log:
         for first_offset, producer_id in log.producers.ongoing.items():
             producer = log.producers.last_entry(producer_id)
-            assert producer is not None  # it has an open transaction
+            assert producer is not None  # since it has an open transaction
             where = OpenPartition(*place, first_offset, log.last_stable_offset, log.log_end_offset)
             yield producer_id, _Seen(where, producer.epoch, producer.last_timestamp)
 
 
 def epoch_of_records(value: TransactionLogValue, in_epochs: Mapping[int, object]) -> int:
-    """Our Prepare is one epoch above the records, a broker's (before KIP-890) is at theirs."""
+    """The records' epoch: one below our Prepare state's, or equal to that of a broker's (before KIP-890)."""
     if value.transaction_status is TransactionState.ONGOING or value.producer_epoch in in_epochs:
         return value.producer_epoch
     return value.producer_epoch - 1
@@ -146,34 +146,34 @@ def _described(
     )
 
 
-# Resolving
+# Ending abandoned transactions
 
 
 def resolve_dead_transactions(
     manager: LogManager, *, now_ms: int | None = None, dry_run: bool = False
 ) -> list[ResolvedTransaction]:
-    """End the transactions that nobody will: retention's part in exactly once. One report for each open transaction.
+    """End abandoned transactions, as the first step of retention. Returns one report per open transaction.
 
-    What was decided is carried out; Ongoing ones older than their timeout, and those of an epoch that their
-    transactional id has left behind, are aborted; those of producers that no transactional id has are only reported.
-    Nothing is done while another holds the lock of the transactional id. With ``dry_run`` no log is written to.
+    Completes decided ones. Aborts Ongoing ones older than their timeout, and those whose transactional id has a newer
+    epoch. Only reports those of producers that no transactional id has. Does nothing while another process holds the
+    lock of the transactional id. With ``dry_run``, writes to no log.
     """
     return [resolve(manager, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]
 
 
 def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = False) -> ResolvedTransaction:
-    """The same for one transaction, which may have gone on since it was found."""
+    """The same for one transaction, whose state may have changed since it was found."""
     if found.transactional_id is None:
         reason = (
-            "no transactional id has this producer, so nobody ends it: commitlog transactions --abort does, once it is "
-            "sure that its __transaction_state is not in another directory of a broker"
+            "no transactional id has this producer, so nothing ends it: run commitlog transactions --abort once you "
+            "are sure that its __transaction_state is not in another directory of a broker"
         )
         return ResolvedTransaction(found, Resolution.LEFT, reason)
     if found.state == "Ongoing" and found.age_ms < found.timeout_ms:
-        reason = f"its transaction.timeout.ms of {found.timeout_ms} is not over"
+        reason = f"its transaction.timeout.ms of {found.timeout_ms} has not passed"
         return ResolvedTransaction(found, Resolution.LEFT, reason)
     try:
-        lock = TransactionalIdLock.take(manager, found.transactional_id, "the retention of dead transactions")
+        lock = TransactionalIdLock.take(manager, found.transactional_id, "the retention of abandoned transactions")
     except LogDirLockedError as error:
         return ResolvedTransaction(found, Resolution.LEFT, str(error))
     with lock:
@@ -185,11 +185,11 @@ def _resolve_locked(
 ) -> ResolvedTransaction:
     newest = states.settled(transactional_id)
     if newest is None or not _is_still(found, newest):
-        return ResolvedTransaction(found, Resolution.LEFT, f"meanwhile its transactional id has {told(newest)}")
+        return ResolvedTransaction(found, Resolution.LEFT, f"its transactional id has {told(newest)} in the meantime")
     if found.state == "Superseded":
         if not dry_run:
             _abort_superseded(states, found)
-        reason = f"its transactional id went on: {told(newest)}"
+        reason = f"its transactional id has moved on: {told(newest)}"
         return ResolvedTransaction(found, Resolution.ABORTED, reason)
     is_commit = newest.transaction_status is TransactionState.PREPARE_COMMIT
     reason = "decided, but not ended" if newest.transaction_status in PREPARED else "older than its timeout"
@@ -202,7 +202,7 @@ def _resolve_locked(
 
 
 def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
-    """Whether the state still is the one the transaction was judged by: it may have begun, or been decided, since."""
+    """Whether the state that the judgement is based on still holds: another may have begun or decided since."""
     if newest.producer_id != found.producer_id:
         return False
     is_of_it = newest.transaction_status in LEFT and epoch_of_records(newest, {found.epoch: ()}) == found.epoch
@@ -212,7 +212,7 @@ def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
 
 
 def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None:
-    """Its state may have gone long ago, so that its partitions are known from their logs alone."""
+    """Abort a transaction whose state may be deleted long since, so that only the logs show its partitions."""
     successor = Producer(found.producer_id, found.epoch + 1)
     coordinator_epoch = states.coordinator_epoch(found.transactional_id or "")
     for log in open_logs(states.manager, ((each.topic, each.partition) for each in found.partitions)).values():
@@ -224,16 +224,16 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
                 log.flush()
 
 
-# Forgetting
+# Forgetting idle ids
 
 
 def expire_transactional_ids(
     manager: LogManager, *, now_ms: int | None = None, expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS
 ) -> list[str]:
-    """Forget the transactional ids that ended nothing for so long (``transactional.id.expiration.ms``); their names.
+    """Forget transactional ids that have been idle for ``expiration_ms`` (``transactional.id.expiration.ms``).
 
-    Each batch write without one of its own leaves one. Those that somebody holds stay, as do those with an open
-    transaction; one that comes back later begins anew, with another producer id.
+    Each batch write without an id of its own leaves one behind. Keeps ids that are locked and ids with an open
+    transaction; an id that is used again later starts with another producer id. Returns the names of the forgotten ids.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states, forgotten = TransactionStates(manager), []

@@ -1,6 +1,6 @@
-"""How a transaction ends: the decision, the markers in the partitions it touched, and the word that all is done.
+"""Ends a transaction: writes the decision, the markers in the partitions it touched, and the Complete state.
 
-Each step may be done again, by whoever finds that it was begun.
+Any process that finds a step begun may repeat it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 
 class Ending:
-    """The end of one transactional id's transaction."""
+    """Ends one transactional id's transaction."""
 
     def __init__(self, states: TransactionStates, transactional_id: str) -> None:
         self._states = states
         self._transactional_id = transactional_id
 
     def bring_to_complete(self, newest: TransactionLogValue | None) -> TransactionLogValue | None:
-        """Carry out what was decided, abort what was not; the Complete state, or what else there was.
+        """Complete what was decided, abort what was not. Returns the Complete state, or ``newest`` if nothing was open.
 
-        ``newest`` must be synced. Raises ProducerFencedError where it is not the newest any more, StorageError.
+        ``newest`` must be synced. Raises ProducerFencedError if it is not the newest any more, StorageError.
         """
         if newest is not None and newest.transaction_status in UNDECIDED:
             newest = self.decide(newest, ungrouped(newest), commit=False)
@@ -47,15 +47,15 @@ class Ending:
     def decide(
         self, value: TransactionLogValue, partitions: Iterable[TopicPartition], *, commit: bool
     ) -> TransactionLogValue:
-        """Write Prepare, synced; ``partitions`` get markers. Raises as TransactionStates.replace does."""
+        """Write the Prepare state, synced; ``partitions`` get markers. Raises as TransactionStates.replace."""
         decided = prepared(value, partitions, self._states.manager.clock.now_ms(), commit=commit)
         self._states.replace(self._transactional_id, value, decided)
         return decided
 
     def write_markers(self, decided: TransactionLogValue) -> None:
-        """Write and sync the markers that are missing; the decision is synced before.
+        """Write and sync the missing markers; the decision must be synced before.
 
-        On disk after a crash: some of them, which a second call leaves alone.
+        After a crash, some of them are on disk; a second call does not repeat them.
         """
         commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
         producer = Producer(decided.producer_id, decided.producer_epoch)
@@ -67,9 +67,9 @@ class Ending:
         flush_all(logs.values())
 
     def complete(self, decided: TransactionLogValue) -> TransactionLogValue:
-        """Write Complete, unsynced: the decision says the same.
+        """Write the Complete state, unsynced, since the decision implies it.
 
-        A decision is followed by nothing else, so that where another state is found, another has seen to it.
+        Only Complete can follow a decision, so if another state is found, another process has written it.
         """
         value = completed(decided, self._states.manager.clock.now_ms())
         with suppress(ProducerFencedError):
@@ -78,10 +78,10 @@ class Ending:
 
 
 def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoch: int, now_ms: int) -> None:
-    """Write the marker of a transaction to a partition, unless it is there; not synced.
+    """Write the marker of a transaction to a partition, unless it exists; not synced.
 
-    ``producer`` is the one of the marker. A partition without records of it gets one too, so that whoever still writes
-    under an older epoch is refused there.
+    ``producer`` is the marker's. A partition without records of the transaction gets a marker too, so that it rejects
+    writers that still use an older epoch.
     """
     with log.exclusively():
         known = log.producers.last_entry(producer.id)
@@ -90,7 +90,7 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
 
 
 def flush_all(logs: Collection[Log]) -> None:
-    """Return when all are on the disk; each begins to go there before any is waited for."""
+    """Sync all logs to disk; starts all of them before waiting for the first."""
     for log in logs:
         log.begin_sync()
     for log in logs:
@@ -98,7 +98,7 @@ def flush_all(logs: Collection[Log]) -> None:
 
 
 def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
-    """The logs of partitions, in the order in which their locks are taken, without those deleted since."""
+    """The logs of partitions, in the order in which their locks must be taken, without those deleted since."""
     logs = {}
     for place in sorted(partitions):
         try:

@@ -1,7 +1,7 @@
-"""Hanging transactions: open in a partition, and no coordinator will end them there (Kafka's KIP-664).
+"""Hanging transactions: open in a partition, where no coordinator will end them (Kafka's KIP-664).
 
-Their records hold back the last stable offset for ever. ``kafka-transactions --find-hanging`` and ``--abort`` are the
-same: the first looks for transactions that their coordinators do not know, the second writes an abort marker by hand.
+Their records hold back the last stable offset for ever. As with ``kafka-transactions``, ``--find-hanging`` lists the
+transactions that no coordinator knows, and ``--abort`` writes an abort marker by hand.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pyspark_commitlog.storage.transactions.dead import (
 )
 from pyspark_commitlog.storage.transactions.states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
 
-MAX_TRANSACTION_TIMEOUT_MS = 900_000  # --max-transaction-timeout, of a broker transaction.max.timeout.ms: 15 minutes
+MAX_TRANSACTION_TIMEOUT_MS = 900_000  # --max-transaction-timeout, a broker's transaction.max.timeout.ms: 15 minutes
 
 
 class HoldingTransaction(NamedTuple):
-    """The open transaction that readers of committed records of a partition wait for."""
+    """The open transaction that readers of a partition's committed records wait for."""
 
     producer_id: int
     epoch: int
-    first_offset: int  # of it: the last stable offset
-    last_timestamp: int  # ms, of its newest record; -1: it has none
+    first_offset: int  # of the transaction: the last stable offset
+    last_timestamp: int  # ms, of its newest record; -1: none
 
     def __str__(self) -> str:
         since = f", last written {instant(self.last_timestamp)}" if self.last_timestamp >= 0 else ""
@@ -43,7 +43,7 @@ class HoldingTransaction(NamedTuple):
 
 
 def holding_transaction(log: LogReader) -> HoldingTransaction | None:
-    """What holds the last stable offset of a log back; None where nothing does."""
+    """The transaction that holds back a log's last stable offset; None if there is none."""
     first_offset = next(iter(log.producers.ongoing), None)
     if first_offset is None:
         return None
@@ -53,9 +53,9 @@ def holding_transaction(log: LogReader) -> HoldingTransaction | None:
 def find_hanging(
     manager: LogManager, *, max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS, now_ms: int | None = None
 ) -> list[OpenTransaction]:
-    """The open transactions that no coordinator ends, with the partitions where they hang, the oldest first.
+    """The open transactions that no coordinator ends, with the partitions where they hang, oldest first.
 
-    Those younger than ``max_timeout_ms`` are left out: their coordinator may still get to know the partition.
+    Omits those younger than ``max_timeout_ms``, because their coordinator may still add the partition.
     """
     states = TransactionStates(manager)
     old = (each for each in open_transactions(manager, now_ms=now_ms) if each.age_ms >= max_timeout_ms)
@@ -72,7 +72,7 @@ def _hanging_part(states: TransactionStates, found: OpenTransaction) -> OpenTran
 def _coordinator_of(
     states: TransactionStates, place: TopicPartition, producer_id: int, epoch: int
 ) -> tuple[str, TransactionLogValue] | None:
-    """The transactional id whose coordinator writes the marker of a transaction in a partition; None: it hangs."""
+    """The transactional id whose coordinator will write a transaction's marker to a partition; None: it hangs."""
     for transactional_id, value in states.all():
         if (
             value.producer_id == producer_id
@@ -87,12 +87,12 @@ def _coordinator_of(
 def abort_transaction(
     manager: LogManager, topic: str, partition: int, start_offset: int, *, dry_run: bool = False
 ) -> HoldingTransaction:
-    """End the transaction that begins at ``start_offset`` of a partition by an abort marker there; what was ended.
+    """End the transaction that begins at ``start_offset`` with an abort marker in this partition; returns it.
 
-    The marker has the producer's epoch, and its coordinator's, 0 where none is known, as Kafka's tool writes it. It is
-    on the disk when this returns; a crash before that leaves it there as a whole, or not. With ``dry_run`` nothing is
-    written. Raises InvalidTxnStateError where no open transaction begins there, or where a coordinator ends it, and
-    LogDirLockedError while a broker runs on the directory.
+    Like Kafka's tool, gives the marker the producer's epoch and the coordinator's, 0 if unknown. The marker is on disk
+    on return; after an earlier crash it is there as a whole or not at all. With ``dry_run``, writes nothing. Raises
+    InvalidTxnStateError if no open transaction begins there or a coordinator will end it, and LogDirLockedError while
+    a broker runs on the directory.
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
@@ -112,14 +112,14 @@ def _beginning_at(log: LogReader, first_offset: int) -> HoldingTransaction:
         known = ", ".join(f"{first} (producer {each})" for first, each in log.producers.ongoing.items())
         raise InvalidTxnStateError(
             f"{log.context.directory}: no open transaction begins at offset {first_offset}; "
-            + (f"open are those that begin at {known}" if known else "none is open there")
+            + (f"open transactions begin at {known}" if known else "none is open there")
         )
     return _described(log, first_offset, producer_id)
 
 
 def _described(log: LogReader, first_offset: int, producer_id: int) -> HoldingTransaction:
     producer = log.producers.last_entry(producer_id)
-    assert producer is not None  # it has an open transaction
+    assert producer is not None  # since it has an open transaction
     return HoldingTransaction(producer_id, producer.epoch, first_offset, producer.last_timestamp)
 
 
@@ -135,10 +135,10 @@ def _check_hangs(manager: LogManager, place: TopicPartition, found: HoldingTrans
 
 def _who_ends_it(manager: LogManager, transactional_id: str, value: TransactionLogValue) -> str:
     try:
-        TransactionalIdLock.take(manager, transactional_id, "a look at a transaction").release()
+        TransactionalIdLock.take(manager, transactional_id, "a check of a transaction").release()
     except LogDirLockedError as error:
         return f"and is alive: {error}"
     ends_ms = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
     is_waiting = value.transaction_status in UNDECIDED and manager.clock.now_ms() < ends_ms
-    when = f"from {instant(ends_ms)} on, when its transaction.timeout.ms is over" if is_waiting else "now"
+    when = f"from {instant(ends_ms)} on, when its transaction.timeout.ms has passed" if is_waiting else "now"
     return f"so start its query again, which ends it, or run jobs/retain.py, which does so {when}"

@@ -1,4 +1,4 @@
-"""IdempotentProducer: appends without a transaction, each record once, though a try may fail (spec 5.1)."""
+"""IdempotentProducer: appends without a transaction, each record exactly once even if an attempt fails."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id, is_known
 from pyspark_commitlog.storage.transactions.states import TransactionStates
 
-TRIES = 3  # of an append: a disk that fails so often will not do better soon
+TRIES = 3  # of an append: a disk that fails this often will not recover soon
 
 
 class _Position(NamedTuple):
-    """Which producer id writes to a partition, and how far it came there."""
+    """The producer id that writes to a partition, and its progress there."""
 
     producer_id: int
     next_sequence: int
@@ -31,11 +31,11 @@ class _Position(NamedTuple):
 
 
 class IdempotentProducer:
-    """A producer with an id of its own, for as long as this object lives. Belongs to the manager's thread.
+    """A producer with an id of its own during the life of this object. Belongs to the manager's thread.
 
-    A partition may turn out to know the id: ``producer_ids.json`` was lost or set back, or the partition's directory
-    was copied in from another log directory. Then the producer takes another id there, so that what it appends is never
-    taken for a repetition of what somebody else wrote.
+    A partition may already know the id: if ``producer_ids.json`` was lost or restored, or the partition's directory was
+    copied from another log directory. The producer then takes another id for it, so that its appends are never mistaken
+    for repetitions of another writer's.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -47,11 +47,11 @@ class IdempotentProducer:
         self._positions: dict[TopicPartition, _Position] = {}
 
     def append(self, topic: str, partition: int, records: Records, fields: BatchFields | None = None) -> AppendInfo:
-        """Append to a partition; synced when it returns, as :meth:`Log.append_records` does it.
+        """Append to a partition; synced on return, as by :meth:`Log.append_records`.
 
-        Where the disk fails, the log is recovered and the append repeated: what of it got in is recognised by its
-        sequence numbers. Raises as append_records does; StorageError once the disk failed :data:`TRIES` times, and then
-        a part of the records, or all, may be in the log. Raises PolicyViolationError for an internal topic.
+        If the disk fails, recovers the log and repeats the append: sequence numbers show what was already written.
+        Raises as append_records; raises StorageError once the disk has failed :data:`TRIES` times, after which some or
+        all of the records may be in the log. Raises PolicyViolationError for an internal topic.
         """
         check_takes_records(topic)
         place = (topic, partition)
@@ -59,19 +59,19 @@ class IdempotentProducer:
         for tries_left in reversed(range(TRIES)):
             try:
                 log = self._manager.open_log(*place)
-                with log.exclusively():  # from the look at what the log knows of the id up to the append
+                with log.exclusively():  # from checking what the log knows of the id to the append
                     position = position or self._position(place, log)
                     info = log.append_records(records, position.stamped_on(fields))
                 self._positions[place] = position.after(len(records))
                 return info
             except (StorageError, OSError) as error:
-                self._positions.pop(place, None)  # a part may be in the log: its sequences are not for other records
+                self._positions.pop(place, None)  # some may be in the log: do not reuse their sequences
                 if not tries_left:
                     raise StorageError(f"partition {partition} of {topic!r}, after {TRIES} tries: {error}") from error
         raise AssertionError("the last try returns or raises")
 
     def _position(self, place: TopicPartition, log: Log) -> _Position:
-        """Where to go on in a log, under its lock: where this producer came to, if that is what the log says, too."""
+        """Where to continue in a log, under its lock: this producer's position, if the log agrees with it."""
         position = self._positions.get(place)
         if position is not None and log.next_sequence(Producer(position.producer_id, 0)) == position.next_sequence:
             return position

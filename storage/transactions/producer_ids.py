@@ -1,8 +1,8 @@
-"""Producer ids: one for each transactional id, from 2^40 upward, where a broker that mounts the directory never comes.
+"""Producer ids: one per transactional id, from 2^40 upward, where no broker that mounts the directory assigns ids.
 
-The next free one is kept in a file at the root of the log directory. That file is only a shortcut: it may be lost, torn
-or set back by a backup, and a partition may come from another log directory. So a producer that takes an id asks the
-partitions that it writes to, which decide: an id that one of them knows is in use.
+A file at the root of the log directory stores the next free id. That file is only a shortcut: it may be lost, torn or
+restored from a backup, and a partition may come from another log directory. A producer that takes an id therefore asks
+the partitions that it writes to, and they decide: an id that one of them knows is in use.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pyspark_commitlog.storage.transactions.states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"
 FILE_BYTES_MAX = 1000
-FIRST_PRODUCER_ID = 2**40  # a broker allots from 0, in blocks of 1000: the two never meet
-_END = INT64_MAX // 2  # nobody was ever given an id from here on: one that is read is damage
+FIRST_PRODUCER_ID = 2**40  # a broker assigns ids from 0, in blocks of 1000, so the ranges never meet
+_END = INT64_MAX // 2  # no id from here on was ever assigned: such an id is damage
 
 logger = logging.getLogger(__name__)
 
 
 def is_known(producer_id: int, logs: Collection[Log]) -> bool:
-    """Whether one of the partitions has seen a producer of this id."""
+    """Whether one of the partitions has seen a producer with this id."""
     return any(log.producers.last_entry(producer_id) is not None for log in logs)
 
 
 def allot_producer_id(states: TransactionStates, logs: Collection[Log]) -> int:
-    """The next id that none of ``logs`` knows, those that the producer is about to write to; it is durably allotted."""
+    """The next id that none of ``logs``, the partitions to be written to, knows; the allotment is durable."""
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)
     with manager.root_lock():
@@ -57,6 +57,6 @@ def _read_next(states: TransactionStates, path: str) -> int:
 
 
 def _next_unknown(states: TransactionStates) -> int:
-    """Above the ids of all transactional ids. An id so large that none would be left above it does not count."""
+    """An id above those of all transactional ids; ignores ids so large that none would remain above them."""
     known = (value.producer_id for _, value in states.all())
     return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

@@ -1,8 +1,8 @@
-"""TransactionStates: where each transactional id stands, in ``__transaction_state`` (spec 14.6).
+"""TransactionStates: the state of each transactional id, in ``__transaction_state``.
 
-The newest record of a transactional id counts, whether synced or not: whoever acts on it has it synced first. Every
-change is compare-and-set under the log's lock, so that of two coordinators at once, whatever became of their locks, one
-goes on and the other is told.
+The newest record of a transactional id counts, whether synced or not: a process syncs it before acting on it. Every
+change is compare-and-set under the log's lock, so that of two simultaneous coordinators, whatever happened to their
+locks, one continues and the other gets an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.topics_file import TopicDescription
 from pyspark_commitlog.storage.transactions.ticket import Transaction
 
-# What may follow what (Kafka's TransactionState.validPreviousStates, less what only its clients ask for).
+# Which states may follow which (Kafka's TransactionState.validPreviousStates, without what only its clients request).
 LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: frozenset({TransactionState.ONGOING}),
     TransactionState.ONGOING: frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}),
@@ -40,7 +40,7 @@ LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
 }
 UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-LEFT = UNDECIDED | PREPARED  # what a coordinator that takes over has to bring to an end
+LEFT = UNDECIDED | PREPARED  # what a coordinator that takes over must complete
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
@@ -48,7 +48,7 @@ COMPLETED = {
 
 
 class TransactionStates:
-    """``__transaction_state`` of one log directory. What was read once is kept with the manager, and only added to."""
+    """``__transaction_state`` of one log directory. The manager caches what was read; only newer records are read."""
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -60,17 +60,17 @@ class TransactionStates:
             name_of=lambda key: key.transactional_id,
         )
 
-    # Looking
+    # Reading
 
     def newest(self, transactional_id: str) -> TransactionLogValue | None:
-        """Where a transactional id stands, at the cost of what was written since the last look; takes no lock.
+        """The state of a transactional id, for the cost of reading what was written since the last call; takes no lock.
 
-        Raises UnknownTopicOrPartitionError where its partition is not in the directory, or cannot be told.
+        Raises UnknownTopicOrPartitionError if its partition is missing from the directory or cannot be determined.
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
     def all(self) -> Iterator[tuple[str, TransactionLogValue]]:
-        """All transactional ids of the partitions that are in the directory, and where they stand."""
+        """All transactional ids in the partitions of this directory, with their states."""
         for values in self._logs.each():
             for key, value in list(values.items()):
                 yield key.transactional_id, value
@@ -80,13 +80,13 @@ class TransactionStates:
         return self._logs.describe(count)
 
     def missing(self) -> str | None:
-        """A sentence about partitions of ``__transaction_state`` that are not in the directory; None where all are."""
+        """A sentence about partitions of ``__transaction_state`` missing from the directory; None if all exist."""
         return self._logs.missing()
 
     # Changing
 
     def settled(self, transactional_id: str) -> TransactionLogValue | None:
-        """The newest state, which is then on the disk, with all before it: a killed writer may not have synced it."""
+        """The newest state, synced with all before it, since a killed writer may not have synced it."""
         log = self._log(transactional_id)
         with log.exclusively():
             log.flush()
@@ -102,15 +102,15 @@ class TransactionStates:
     ) -> None:
         """Write a new state if ``expected`` is the newest.
 
-        Raises ProducerFencedError where another is, InvalidTxnStateError for a change that no coordinator makes, and
-        StorageError where the disk failed: then it may or may not be written.
+        Raises ProducerFencedError if another is, InvalidTxnStateError for a change that no coordinator makes, and
+        StorageError if the disk failed, after which the state may or may not be written.
         """
         log = self._log(transactional_id)
         with log.exclusively():
             found = self.newest(transactional_id)
             if not _is_same(found, expected):
                 raise ProducerFencedError(
-                    f"transactional id {transactional_id!r}: {told(found)}, where {told(expected)} was written last: "
+                    f"transactional id {transactional_id!r} has {told(found)}, but {told(expected)} was written last: "
                     "another coordinator took it over, so this one stops"
                 )
             check_legal(transactional_id, found, value)
@@ -120,7 +120,7 @@ class TransactionStates:
             self._logs.latest(self._partition(transactional_id)).wrote(*entry, info)
 
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
-        """Write a tombstone if ``expected`` is the newest; not synced: what comes back is forgotten the next time."""
+        """Write a tombstone if ``expected`` is the newest; unsynced: if it is lost, the id is forgotten next time."""
         log = self._log(transactional_id)
         with log.exclusively():
             if not _is_same(self.newest(transactional_id), expected):
@@ -131,14 +131,14 @@ class TransactionStates:
             return True
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """What markers say of their coordinator: the leader epoch of its partition, as a broker has it."""
+        """The coordinator epoch for markers: as in a broker, the leader epoch of the id's partition."""
         return self._log(transactional_id).leader_epoch
 
     def _log(self, transactional_id: str) -> Log:
         return self.manager.open_log(TRANSACTION_STATE_TOPIC, self._partition(transactional_id))
 
     def _partition(self, transactional_id: str) -> int:
-        """The one that holds it, in a topic that is made where it is missing."""
+        """The partition that holds the id; creates the topic if it is missing."""
         partition = self._logs.partition_of(transactional_id, create=True)
         assert partition is not None
         return partition
@@ -156,7 +156,7 @@ def check_legal(transactional_id: str, before: TransactionLogValue | None, after
 
 
 def _is_same(one: TransactionLogValue | None, other: TransactionLogValue | None) -> bool:
-    """By producer id, epoch and state."""
+    """Equal in producer id, epoch and state."""
     if one is None or other is None:
         return one is other
     return _identity(one) == _identity(other)
@@ -167,7 +167,7 @@ def _identity(value: TransactionLogValue) -> tuple[int, int, TransactionState]:
 
 
 def told(value: TransactionLogValue | None) -> str:
-    """A state in words."""
+    """A description of a state."""
     if value is None:
         return "no state"
     name = value.transaction_status.name.title().replace("_", "")
@@ -178,7 +178,7 @@ def told(value: TransactionLogValue | None) -> str:
 
 
 def ongoing(transaction: Transaction) -> TransactionLogValue:
-    """What is written before its first record."""
+    """The state to write before the first record."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -193,7 +193,7 @@ def ongoing(transaction: Transaction) -> TransactionLogValue:
 def prepared(
     before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int, *, commit: bool
 ) -> TransactionLogValue:
-    """What decides a transaction; ``partitions`` get markers. Its epoch is theirs, one above that of the records."""
+    """The deciding state; ``partitions`` get markers. Like them, its epoch is one above that of the records."""
     is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
     return replace(
         before,
@@ -205,7 +205,7 @@ def prepared(
 
 
 def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
-    """What says that all markers are written."""
+    """The state once all markers are written."""
     return replace(
         before,
         transaction_status=COMPLETED[before.transaction_status],
@@ -215,7 +215,7 @@ def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Partitions by topic, as states have them."""
+    """Partitions grouped by topic, as in a state."""
     by_topic = groupby(sorted(set(partitions)), key=lambda place: place[0])
     return tuple(TopicPartitions(topic, tuple(number for _, number in places)) for topic, places in by_topic)
 

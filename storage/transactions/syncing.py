@@ -1,7 +1,7 @@
-"""BackgroundSync: what several processes append is brought to the disk while they go on.
+"""BackgroundSync: syncs data appended by other processes in the background.
 
-A disk with a cache of its own writes that out when it is told to, by a sync, and not when it is given the data
-(sync_file_range(2)). Where the first sync comes at the end, all waits for all of it.
+A disk with a cache of its own writes it out on a sync, not when it receives the data (sync_file_range(2)). With only
+one sync at the end, everything would wait for all the data.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PAUSE_S = 0.03  # after each round
 
 
 class BackgroundSync:
-    """A thread that lets the active segments of logs go to the disk as they grow, as long as the block runs.
+    """A thread that writes the active segments of logs to disk as they grow, while the block runs.
 
-    Whoever owns the logs does not use them meanwhile. A disk that fails ends it: ``error`` tells. A preallocated
-    segment does not grow, and waits for whoever syncs it in the end.
+    The owner of the logs must not use them in the meantime. A disk failure ends the thread and is stored in ``error``.
+    A preallocated segment does not grow, and is synced only at the end by its writer.
     """
 
     def __init__(self, logs: Iterable[SharedLog]) -> None:
@@ -45,10 +45,10 @@ class BackgroundSync:
             self.error = error
 
     def _sync_those_that_grew(self) -> None:
-        """All begin to go to the disk; one is waited for, the one that was longest ago.
+        """Start writing all to disk; wait only for the one that was waited for least recently.
 
-        Its sync has the disk write its cache, which is of all of them. On a file system where it is of one file only,
-        each has its turn.
+        That sync makes the disk write out its cache, which holds the data of all of them. On a file system where it
+        covers only one file, each gets its turn.
         """
         grown = []
         for log, size in self._begun_sizes.items():
@@ -57,5 +57,5 @@ class BackgroundSync:
                 log.begin_sync()
                 grown.append(log)
         if grown and not self._is_over.is_set():
-            self._begun_sizes[grown[0]] = self._begun_sizes.pop(grown[0])  # behind all others
+            self._begun_sizes[grown[0]] = self._begun_sizes.pop(grown[0])  # now the last of all
             grown[0].sync_file()

@@ -1,4 +1,4 @@
-"""What travels between those who take part in a transaction."""
+"""What the participants of a transaction exchange."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pyspark_commitlog.storage.manager import TopicPartition
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction that began: a ticket for the tasks that write to it and for whoever ends it. Can be pickled."""
+    """A begun transaction: a ticket for the tasks that write to it and the process that ends it. Can be pickled."""
 
     transactional_id: str
     producer_id: int
     epoch: int  # of its records; its markers have the next one
     partitions: tuple[TopicPartition, ...]  # all that it may touch, ascending
-    timeout_ms: int  # how old it may become before retention takes its driver for dead
-    start_ms: int = -1  # when it began
+    timeout_ms: int  # the age at which retention considers its driver dead
+    start_ms: int = -1  # time of its beginning
 
     @property
     def producer(self) -> Producer:
-        """Who writes its records."""
+        """The producer of its records."""
         return Producer(self.producer_id, self.epoch)
 
     @property
     def successor(self) -> Producer:
-        """Who writes its markers, and the next transaction: who still writes as :attr:`producer` is refused then."""
+        """The producer of its markers and of the next transaction; then, writers as :attr:`producer` are rejected."""
         return Producer(self.producer_id, self.epoch + 1)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Transaction:
 
 
 class TransactionPart(NamedTuple):
-    """What a task wrote to a partition; several of one partition are added up."""
+    """What a task wrote to a partition; several parts for one partition are added up."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""TransactionalWriter: what a task has of a transaction (the partition leader's part in Kafka)."""
+"""TransactionalWriter: a task's side of a transaction (in Kafka, that of the partition leader)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark_commitlog.storage.transactions.states import TransactionStates, tol
 from pyspark_commitlog.storage.transactions.ticket import Transaction
 
 NOTHING_LEFT: Mapping[TopicPartition, int] = MappingProxyType({})
-WRITE_BACK_BYTES = 1 << 18  # of an append: what is smaller is written once, by the sync at the end
+WRITE_BACK_BYTES = 1 << 18  # of an append: smaller ones are written out once, by the sync at the end
 
 
 class TransactionalWriter:
-    """Appends to the partitions of one transaction, in any process. Belongs to one thread at a time.
+    """Appends to the partitions of one transaction, in any process. Use it in one thread at a time.
 
-    Logs stay open with the manager: in a process that is used again, open the manager once.
+    Logs stay open with the manager: in a process that is reused, open the manager only once.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class TransactionalWriter:
         self._written: dict[tuple[str, int], Log] = {}
 
     def append(self, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
-        """Append batches of validated records; they are synced by :meth:`flush`, and seen once it is committed.
+        """Append batches of validated records; :meth:`flush` syncs them, and they become visible with the commit.
 
-        Their buffer is stamped in place: producer, next sequences, offsets, leader epoch, checksum. Before anything is
-        written the newest state of the transactional id is read, under the partition's lock: whoever ends the
-        transaction writes that state first and takes this lock later, so that no record comes behind the marker.
+        Stamps their buffer in place: producer, next sequences, offsets, leader epoch, checksum. Before anything is
+        written, reads the newest state of the transactional id under the partition's lock: a process that ends the
+        transaction writes that state before it takes this lock, so that no record can follow the marker.
 
-        Raises TransactionRefusedError, and nothing was written, where the transaction is not ongoing any more, and
-        ValueError for a partition that is none of it; else as :meth:`Log.append_transactional`.
+        Raises TransactionRefusedError, with nothing written, if the transaction is not ongoing any more, and ValueError
+        for a partition that is not part of it; otherwise as :meth:`Log.append_transactional`.
         """
         if (topic, partition) not in self._partitions:
             raise ValueError(f"{self._transaction} was not begun with partition {partition} of topic {topic!r}")
@@ -56,7 +56,7 @@ class TransactionalWriter:
         return info
 
     def flush(self) -> None:
-        """Return when everything appended is on the disk, but for what is left to the coordinator.
+        """Wait until everything appended is on disk, except what the coordinator syncs.
 
         Raises StorageError; the transaction must then be aborted.
         """
@@ -66,12 +66,12 @@ class TransactionalWriter:
         self._written.clear()
 
     def _is_left(self, place: TopicPartition, log: Log) -> bool:
-        """Whether what is appended goes into a segment that the coordinator syncs; what was rolled is synced anyway."""
+        """Whether appends go to a segment that the coordinator syncs; rolled segments are synced anyway."""
         return self._left.get(place) == log.segments.active.base_offset
 
 
 def check_ongoing(states: TransactionStates, transaction: Transaction) -> TransactionLogValue:
-    """The state of a transaction that may be written to; TransactionRefusedError where it may not."""
+    """The state of a transaction that may be written to. Raises TransactionRefusedError if it may not be."""
     found = states.newest(transaction.transactional_id)
     if (
         found is None

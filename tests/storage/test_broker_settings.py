@@ -207,4 +207,4 @@ def test_from_a_damaged_metadata_log_nothing_is_taken(
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     with caplog.at_level(logging.WARNING):
         assert read_metadata_log(str(tmp_path), LocalFileSystem()).topics == {}
-    assert "not taken from the broker's metadata" in caplog.text
+    assert "not using topic settings from the broker's metadata" in caplog.text

@@ -319,7 +319,7 @@ def test_a_task_that_ran_twice_aborts_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = query.write(transaction, 0)
     query.write(transaction, 0)
-    with pytest.raises(TransactionAbortedError, match="holds 6 records of it, 3 were reported"):
+    with pytest.raises(TransactionAbortedError, match="holds 6 of its records, but 3 were reported"):
         query.commit(transaction, 0, parts)
     assert content(query.manager, 0) == []
     query.run_batch(0)
@@ -329,14 +329,14 @@ def test_a_task_that_ran_twice_aborts_the_transaction(query: Query) -> None:
 def test_records_in_a_partition_that_nobody_reported_abort_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = [part for part in query.write(transaction, 0) if part.partition == 0]
-    with pytest.raises(TransactionAbortedError, match="partition 1 of 't' holds 3 records of it, 0 were reported"):
+    with pytest.raises(TransactionAbortedError, match="partition 1 of 't' holds 3 of its records, but 0 were reported"):
         query.commit(transaction, 0, parts)
 
 
 def test_reported_records_that_are_not_there_abort_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = [*query.write(transaction, 0), TransactionPart(TOPIC, 0, 1)]
-    with pytest.raises(TransactionAbortedError, match="holds 3 records of it, 4 were reported"):
+    with pytest.raises(TransactionAbortedError, match="holds 3 of its records, but 4 were reported"):
         query.commit(transaction, 0, parts)
     transaction = query.begin()
     with pytest.raises(TransactionAbortedError, match=r"\('other', 0\)"):
@@ -525,7 +525,7 @@ def test_a_decision_that_could_not_be_written_is_left_to_the_next_start(
     filesystem.rules.append(Rule(rule.operation, rule.path, 1, False, rule.error, rule.amount))
     with pytest.raises(OutcomeUnknownError, match="the next start tells"):
         query.commit(transaction, 1, parts)
-    with pytest.raises(OutcomeUnknownError, match="opened anew"):
+    with pytest.raises(OutcomeUnknownError, match="opened again"):
         query.coordinator.abort(transaction)
     with pytest.raises(OutcomeUnknownError):
         query.begin()
@@ -748,7 +748,7 @@ def test_a_transaction_that_nobody_holds_is_left_until_its_timeout_is_over(disk:
         transaction = planning.begin(PLACES)
     parts = Query.on(disk).write(transaction, 0)
     (found,) = resolve_dead_transactions(manage(disk))
-    assert (found.resolution, found.reason) == (Resolution.LEFT, "its transaction.timeout.ms of 900000 is not over")
+    assert (found.resolution, found.reason) == (Resolution.LEFT, "its transaction.timeout.ms of 900000 has not passed")
     TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, parts)
     assert resolve_dead_transactions(manage(disk)) == []
 

@@ -78,7 +78,7 @@ def test_a_dry_run_writes_nothing(manager: LogManager) -> None:
 @pytest.mark.parametrize(
     ("place", "offset", "said"),
     [
-        (("t", 0), 2, "no open transaction begins at offset 2; open are those that begin at 1 (producer 7)"),
+        (("t", 0), 2, "no open transaction begins at offset 2; open transactions begin at 1 (producer 7)"),
         (("t", 1), 0, "no open transaction begins at offset 0; none is open there"),
     ],
 )
