@@ -1,6 +1,6 @@
-"""Work done ahead in threads, while what came before it is used: for what leaves the interpreter's lock to others.
+"""Bounded read-ahead in threads, for work that releases the GIL.
 
-Kernels, codecs and reading from files do so. How far the threads go ahead is bounded, and so is their memory.
+Kernels, codecs and file reads release it. The bound on the read-ahead also bounds the memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Result = TypeVar("Result")
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """``work`` of each item, in their order; while one is used, up to ``THREADS`` more are begun.
+    """``work`` of each item, in order; while a result is in use, up to ``THREADS`` more are in progress.
 
-    The caller's thread takes the items. LogStoreError and OSError raised by them come in their turn, as what ``work``
-    raises does, so that the first damage of a file is told, whatever is wrong behind it. To stop early, close the
-    generator: work that has begun is waited for, and what it raises means nothing.
+    The caller's thread iterates over the items. A LogStoreError or OSError from them is raised in its turn, like those
+    of ``work``, so that the first damage in a file is reported, whatever follows. To stop early, close the generator:
+    it waits for work in progress and ignores its errors.
     """
     begun = deque[Future[Result]]()
     with ThreadPoolExecutor(THREADS) as threads:
@@ -38,7 +38,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator
 
 
 def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
-    """The items; the next one is taken in a thread while one is used. What taking it raises comes in its turn."""
+    """The items; a thread fetches the next one while one is in use. Errors while fetching are raised in their turn."""
     behind_last = cast(Item, object())  # equal to no item
     with ThreadPoolExecutor(1) as thread:
         take = partial(thread.submit, next, iter(items), behind_last)
@@ -51,39 +51,39 @@ def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
 def gathered(
     items: Iterable[Item], size: Callable[[Item], int], *, least: int, most: int
 ) -> Generator[list[Item], None, None]:
-    """The items in lists, in order: all that a thread took while the list before was used.
+    """The items in lists, in order: each list holds all that a thread has fetched while the previous one was in use.
 
-    A list is waited for until it is large enough, or the items are over. ``least`` is enough at first, later half of
-    all that was before, but never more than ``most``, which is no less than ``least``. So lists are large where there
-    are many items, and what comes behind the last item is little beside all. The thread waits while one and a half
-    times ``most`` is there.
+    Waits until a list is large enough, or the items end. ``least`` is enough at first, later half the size of all
+    previous lists, but never more than ``most``, which must not be below ``least``. Therefore lists are large if there
+    are many items, and what remains after the last item is small compared with the total. The thread pauses while one
+    and a half times ``most`` is waiting.
 
-    What taking an item raises comes behind the items before it. To stop early, close the generator: an item that is
-    being taken is waited for.
+    An error while fetching an item is raised after the items before it. To stop early, close the generator: it waits
+    for an item that is being fetched.
     """
     waiting = _Waiting(size, least, most)
     with ThreadPoolExecutor(1) as thread:
         taken = thread.submit(waiting.fill, items)
         try:
             while waiting.are_some():
-                yield waiting.take()  # which nobody here holds on to
+                yield waiting.take()  # without keeping a reference here
             taken.result()
         finally:
             waiting.stop()
 
 
 class _Waiting(Generic[Item]):
-    """What one thread has taken and another has not used yet."""
+    """Items that one thread has fetched and another has not used yet."""
 
     def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
         self._size_of, self._least, self._most, self._bound = size, least, most, most + most // 2
         self._items: list[Item] = []
-        self._size = self._size_before = 0  # of these, and of those that were taken before
+        self._size = self._size_before = 0  # of the waiting items, and of all taken before
         self._is_over = False
         self._changed = Condition()
 
     def fill(self, items: Iterable[Item]) -> None:
-        """Take all items, unless stopped before."""
+        """Fetch all items, unless stopped earlier."""
         try:
             for item in items:
                 size = self._size_of(item)
@@ -93,13 +93,13 @@ class _Waiting(Generic[Item]):
                         return
                     self._items.append(item)
                     self._size += size
-                    if self._is_enough():  # woken for less, who waits would only wait on
+                    if self._is_enough():  # waking the consumer for less would only make it wait again
                         self._changed.notify()
         finally:
             self.stop()
 
     def are_some(self) -> bool:
-        """Whether there is anything to take, once that is enough, or no more will come."""
+        """Wait until enough is waiting or no more will come; returns whether anything is waiting."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_enough() or self._is_over)
             return bool(self._items)
@@ -108,7 +108,7 @@ class _Waiting(Generic[Item]):
         return self._size >= min(max(self._least, self._size_before // 2), self._most)
 
     def take(self) -> list[Item]:
-        """All there are."""
+        """Take all waiting items."""
         with self._changed:
             taken, self._items = self._items, []
             self._size_before, self._size = self._size_before + self._size, 0

@@ -1,4 +1,4 @@
-"""Time as an argument: nothing below the manager asks the system what time it is."""
+"""The clock as an argument: no code below the manager asks the system for the time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """The wall clock, in milliseconds since the epoch, as Kafka's timestamps are."""
+    """The wall clock, in milliseconds since the epoch like Kafka's timestamps."""
 
     def now_ms(self) -> int:
-        """Now."""
+        """The present time."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> None:
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The machine's clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -32,7 +32,7 @@ class SystemClock:
 
 
 def instant(timestamp_ms: int) -> str:
-    """``2023-11-14 22:13:20.000 UTC``; what no calendar holds stays a number."""
+    """``2023-11-14 22:13:20.000 UTC``; a time outside the calendar stays a number."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""LeaderEpochCache: since which offset which leader epoch holds (spec 6.5, Kafka's LeaderEpochFileCache)."""
+"""LeaderEpochCache: the start offset of each leader epoch (Kafka's LeaderEpochFileCache)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ NO_OFFSET = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """Up to which offset (exclusive) an epoch wrote; (-1, -1) where that is not known."""
+    """The exclusive end offset of an epoch; (-1, -1) if unknown."""
 
     epoch: int
     end_offset: int
 
 
 def _keep_nothing(_: bytes) -> None:
-    """For a cache without a checkpoint: a reader's, or the scratch one of a recovery."""
+    """For a cache without a checkpoint: a reader's, or a temporary one during recovery."""
 
 
 class LeaderEpochCache:
     """Epochs and the offsets at which they begin, both increasing.
 
-    Every change hands the bytes of the new ``leader-epoch-checkpoint`` to ``write``, after the change in memory; what
-    ``write`` raises is passed on. The checkpoint can be rebuilt from the batch headers of the log.
+    Every change passes the bytes of the new ``leader-epoch-checkpoint`` to ``write``, after the change in memory;
+    exceptions from ``write`` are passed on. The checkpoint can be rebuilt from the batch headers of the log.
     """
 
     def __init__(self, entries: Iterable[EpochEntry] = (), write: Callable[[bytes], None] = _keep_nothing) -> None:
-        """``entries`` as read from a checkpoint: any that does not begin above its predecessors replaces them."""
+        """``entries`` from a checkpoint: an entry that does not begin above its predecessors replaces them."""
         self._entries: list[EpochEntry] = []
         self._write = write
         for entry in entries:
@@ -38,28 +38,29 @@ class LeaderEpochCache:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """Ascending."""
+        """All entries, ascending."""
         return tuple(self._entries)
 
     @property
     def latest(self) -> EpochEntry | None:
-        """The epoch that is being written."""
+        """The current epoch."""
         return self._entries[-1] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Say that ``epoch`` begins at ``start_offset``; nothing changes where it is the latest and began before.
+        """Let ``epoch`` begin at ``start_offset``; changes nothing if it is the latest and began before.
 
-        Entries that contradict it, of the same or a later epoch or offset, are dropped. ValueError for negative ones.
+        Drops entries that contradict it, of the same or a later epoch or offset. Raises ValueError for a negative
+        number.
         """
         if epoch < 0 or start_offset < 0:
-            raise ValueError(f"leader epoch {epoch} at offset {start_offset}: neither can be negative")
+            raise ValueError(f"leader epoch {epoch} at offset {start_offset}: neither may be negative")
         latest = self.latest
         if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
             self._put(EpochEntry(epoch, start_offset))
             self._write(self.to_bytes())
 
     def clear(self) -> None:
-        """Drop all, as an append of a format without epochs does."""
+        """Drop all entries, as on appending a format without epochs."""
         if self._entries:
             self._replace([])
 
@@ -69,18 +70,18 @@ class LeaderEpochCache:
             self._replace([entry for entry in self._entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs that ended before ``start_offset``; the one in force there begins there from now on."""
+        """Drop the epochs that ended before ``start_offset``; the one current there now begins there."""
         before = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if before and before != [EpochEntry(before[-1].epoch, start_offset)]:
             self._replace([EpochEntry(before[-1].epoch, start_offset), *self._entries[len(before) :]])
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch in force at ``offset``; -1 where that is not known."""
+        """The epoch at ``offset``; -1 if unknown."""
         epochs = [entry.epoch for entry in self._entries if entry.start_offset <= offset]
         return epochs[-1] if epochs else NO_LEADER_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Where the largest known epoch not above ``epoch`` ends."""
+        """The end of the largest known epoch that is not above ``epoch``."""
         latest = self.latest
         if latest is None or epoch == NO_LEADER_EPOCH or epoch > latest.epoch:
             return EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)

@@ -1,13 +1,14 @@
-"""The file system port: the few operations this engine needs, and the local file system behind them.
+"""The file system port: the few operations that this engine needs, and the local file system that implements it.
 
 A path is a ``str`` with ``/``; nothing above this module assumes that it is local. Any operation may raise ``OSError``
 with the path as its ``filename`` and the operation in its text; the caller decides what that means for the log. Names
-made, renamed or removed are durable only after :meth:`FileSystem.sync_directory` of the directory they are in; bytes,
-and a file's size, only after :meth:`File.sync`. There is no append: who writes keeps the position, so that a write can
-be repeated over a torn one. Why a port, and what was left out of it: docs/decisions/file_system_port.md.
+that were created, renamed or removed are durable only after :meth:`FileSystem.sync_directory` of their directory;
+bytes, and a file's size, only after :meth:`File.sync`. There is no append: the writer keeps the position, so that it
+can repeat a write over a torn one. For the reasons behind the port, and what it leaves out, see
+docs/decisions/file_system_port.md.
 
-(Longer than modules here should be by the words of the port, which whoever writes another file system must have before
-them; the code is two hundred lines.)
+(Longer than modules should be here because of the port's contract, which authors of other file systems need; the code
+is two hundred lines.)
 """
 
 from __future__ import annotations
@@ -33,73 +34,73 @@ from pyspark_commitlog.storage.open_files import OPEN_FILES, TOO_MANY, advice
 Buffer = bytes | bytearray | memoryview
 OpenMode = Literal["read", "write", "create"]
 
-# Linux's lock of an open file description. A Python built against an old libc (conda's) knows the kernel's command,
-# but not its name; the number is part of the kernel's interface and does not change.
+# Linux's lock of an open file description. A Python built against an old libc (conda's) lacks the name of the kernel's
+# command; its number is part of the kernel's interface and does not change.
 _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
 _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, however far it moves
 
 
 def _system_call(name: str, *arguments: type) -> Callable[..., int] | None:
-    """A function of the C library that Python does not offer; None where the library lacks it."""
+    """A function of the C library that Python does not offer; None if the library lacks it."""
     found: Any = getattr(ctypes.CDLL(None), name, None)
     if found is not None:
         found.argtypes = arguments
     return found  # type: ignore[no-any-return]
 
 
-# Linux's call to begin writing pages back.
+# Linux's call to start writing pages back.
 _sync_file_range = _system_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-_SYNC_FILE_RANGE_WRITE = 2  # begin, wait for nothing; from byte 0, length 0: the whole file
+_SYNC_FILE_RANGE_WRITE = 2  # start, wait for nothing; from byte 0, length 0: the whole file
 
-# Linux's call to give a file blocks; Python's makes the file longer.
+# Linux's call to allocate blocks to a file; unlike Python's, it need not make the file longer.
 _fallocate = _system_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-_FALLOC_FL_KEEP_SIZE = 1  # until they are written, they are no part of the file
-_LARGE_WRITE_BYTES = 1 << 18  # from here on it pays to ask for all blocks at once
+_FALLOC_FL_KEEP_SIZE = 1  # blocks that are not written yet are not part of the file
+_LARGE_WRITE_BYTES = 1 << 18  # from this size on, it pays to allocate all blocks at once
 
-# A read above this asks for the file's size first: a damaged length field must not reserve memory. Below, one call of
-# the system is all (measured: 1.5 µs for 100 bytes, against 3.6 µs).
+# Larger reads ask for the file's size first: a damaged length field must not reserve memory. Smaller ones take a single
+# system call (measured: 1.5 µs for 100 bytes, against 3.6 µs).
 _SMALL_READ_BYTES = 1 << 20
 
-# Linux keeps what one larger write brings in pieces of memory of up to 2 MiB, which it may first have to make room for,
-# or to get from a virtual machine's host (measured on ext4, 240 MB by 4 MiB: 42 to 694 ms; by 1 MiB: 42 to 44).
+# Linux stores a larger write in memory chunks of up to 2 MiB, for which it may first have to free memory or get it from
+# a virtual machine's host (measured on ext4, 240 MB by 4 MiB: 42 to 694 ms; by 1 MiB: 42 to 44 ms).
 _WRITTEN_AT_ONCE_BYTES = 1 << 20
 
 
 class FileStatus(NamedTuple):
-    """What the file system knows of a name."""
+    """What the file system knows about a name."""
 
     size: int  # bytes
     modified_ms: int  # last modification, ms since the epoch
-    inode: int  # tells a file from another that took its name
+    inode: int  # distinguishes a file from another that took its name
     is_directory: bool
 
 
 class File(Protocol):
     """An open file; also a context manager that closes it. Positions are bytes from its beginning.
 
-    Reading does not move anything, so threads may share a file. It goes on working when the name is removed or given
-    to another file.
+    Reading moves no file position, so threads may share a file. It keeps working after the name is removed or given to
+    another file.
     """
 
     @property
     def path(self) -> str:
-        """The name it was opened by."""
+        """The name that was opened."""
         ...
 
     def size(self) -> int:
-        """Bytes now."""
+        """The present size in bytes."""
         ...
 
     def read(self, position: int, length: int) -> memoryview:
-        """Up to ``length`` bytes from ``position``; fewer only where the file ends, none behind its end.
+        """Up to ``length`` bytes from ``position``; fewer only at the end of the file, none after it.
 
-        The view is of memory that nobody else changes. It may be read-only.
+        Nobody else changes the memory of the view. It may be read-only.
         """
         ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of ``data`` at ``position``, or OSError; a hole before it reads as zeros."""
+        """Write all of ``data`` at ``position``, or raise OSError; a hole before it reads as zeros."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -107,21 +108,21 @@ class File(Protocol):
         ...
 
     def begin_sync(self) -> None:
-        """Let what was written go to the disk from now on, without waiting, so that :meth:`sync` has less to wait for.
+        """Start to write data to disk without waiting, so that :meth:`sync` has less to wait for.
 
-        Promises nothing, and tells of no failure: :meth:`sync` does.
+        Guarantees nothing and reports no failure; :meth:`sync` does.
         """
         ...
 
     def sync(self) -> None:
-        """Return when data and size are on the disk (fsync).
+        """Wait until data and size are on disk (fsync).
 
-        After an OSError nobody knows what is on the disk, and a second call may lie: the writer must not go on.
+        After an OSError it is unknown what is on disk, and a second call may wrongly succeed: the writer must stop.
         """
         ...
 
     def close(self) -> None:
-        """Give the file back; syncs nothing. Closing twice does nothing."""
+        """Close the file; syncs nothing. Closing twice does nothing."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -132,11 +133,11 @@ class File(Protocol):
 class Lock(Protocol):
     """A lock that is held until released; also a context manager that releases it.
 
-    A child that is forked while it is held does not hold it: else a driver that dies would leave it to its children.
+    A child process forked in the meantime does not hold it; otherwise a dying driver would pass it to its children.
     """
 
     def release(self) -> None:
-        """Let others in. Releasing twice does nothing."""
+        """Release the lock. Releasing twice does nothing."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -145,14 +146,14 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """What a log directory is kept on."""
+    """The storage of a log directory."""
 
     def list(self, directory: str) -> list[str]:
-        """Names in ``directory``, sorted; not a snapshot: names that change meanwhile may be missed."""
+        """Names in ``directory``, sorted; not a snapshot: may miss names that change in the meantime."""
         ...
 
     def status(self, path: str) -> FileStatus | None:
-        """None where there is no such name. Follows a link."""
+        """The status of a name; None if it does not exist. Follows a link."""
         ...
 
     def is_link(self, path: str) -> bool:
@@ -160,63 +161,63 @@ class FileSystem(Protocol):
         ...
 
     def open(self, path: str, mode: OpenMode) -> File:
-        """``read``: must exist, cannot be written. ``write``: must exist. ``create``: made (empty) if missing.
+        """``read``: must exist, cannot be written. ``write``: must exist. ``create``: created (empty) if missing.
 
-        A link in the last place of the path is not followed (OSError): what is opened lies in the directory named.
+        Raises OSError if the last part of the path is a link, so the opened file is really in the directory named.
         """
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error if it is there. Each is durable after a sync of the directory it is in."""
+        """Create a directory and its parents if missing. Each is durable after a sync of its parent directory."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically, replacing the file ``target``; across two directories both need a sync."""
+        """Rename atomically, replacing the file ``target``; across two directories both need a sync."""
         ...
 
     def link(self, source: str, target: str) -> None:
-        """A second name for the file ``source``; FileExistsError if ``target`` is there."""
+        """Give the file ``source`` a second name. Raises FileExistsError if ``target`` exists."""
         ...
 
     def remove(self, path: str) -> None:
-        """A file, or an empty directory; no error if it is not there."""
+        """Remove a file or an empty directory; no error if it does not exist."""
         ...
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Give ``path`` another time of modification, ms since the epoch (the cleaner keeps that of its source)."""
+        """Set the modification time of ``path``, ms since the epoch (the cleaner keeps that of its source)."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in ``path`` are on the disk."""
+        """Wait until the names in ``path`` are on disk."""
         ...
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> Lock | None:
-        """``flock`` on ``path``, made if missing; None if ``wait`` is False and another holds it.
+        """``flock`` on ``path``, created if missing; None if ``wait`` is False and another process holds it.
 
-        Two locks of one process exclude each other as those of two do. The file that is locked is the one that has the
-        name when the lock is granted.
+        Two locks in one process exclude each other as in two processes. The locked file is the one that has the name
+        when the lock is granted.
         """
         ...
 
     def lock_shared_with_broker(self, path: str) -> Lock | None:
-        """A shared open-file-description lock on ``path``, made if missing; None if a broker holds it.
+        """A shared open-file-description lock on ``path``, created if missing; None if a broker holds it.
 
-        Java's FileChannel.lock and this one keep each other out, both ways (``flock`` and Java's never meet). Closing
-        another descriptor of the same file does not lose it, as it would a plain POSIX lock.
+        This lock and Java's FileChannel.lock exclude each other (``flock`` and Java's never conflict). Unlike a plain
+        POSIX lock, it is not lost when another descriptor of the same file is closed.
         """
         ...
 
 
 class Mount(NamedTuple):
-    """What a directory lies on."""
+    """The mount that a directory is on."""
 
-    kind: str  # "ext4", "nfs4", "tmpfs", …; "unknown" where the kernel does not say, as of a btrfs subvolume
+    kind: str  # "ext4", "nfs4", "tmpfs", …; "unknown" if the kernel does not report it, as for a btrfs subvolume
     source: str  # the device, or server and path
     options: tuple[str, ...]  # "rw", "nobarrier", "local_lock=all", …
 
 
 class LocalFileSystem:
-    """The file system of this machine, and whatever it mounts (Linux)."""
+    """The file system of this machine, including everything mounted (Linux)."""
 
     def list(self, directory: str) -> list[str]:
         with _Telling("list", directory):
@@ -278,7 +279,7 @@ class LocalFileSystem:
                     fcntl.flock(descriptor, operation)
                 except BlockingIOError:
                     return None
-                # Meanwhile the file may have been removed and made again: a lock on the old one would guard nothing.
+                # The file may have been removed and recreated in the meantime: a lock on the old one guards nothing.
                 if _has_name(descriptor, path):
                     undo.pop_all()
                     return LocalLock(descriptor, _unlock_flock)
@@ -287,9 +288,9 @@ class LocalFileSystem:
         return self._lock_like_java(path, fcntl.F_RDLCK)
 
     def lock_as_broker(self, path: str) -> LocalLock | None:
-        """The exclusive lock that a broker takes at its start, or None if it is not to be had.
+        """The exclusive lock that a broker takes when it starts; None if it is not available.
 
-        Beside the port: only who proves a file system takes it.
+        Not part of the port: only a test of a file system takes it.
         """
         return self._lock_like_java(path, fcntl.F_WRLCK)
 
@@ -304,7 +305,7 @@ class LocalFileSystem:
             return LocalLock(descriptor, _unlock_ofd)
 
     def mount(self, path: str) -> Mount:
-        """What ``path`` lies on, as the kernel tells it (proc(5), mountinfo)."""
+        """The mount of ``path`` as the kernel reports it (proc(5), mountinfo)."""
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         found = Mount("unknown", "unknown", ())
@@ -318,11 +319,11 @@ class LocalFileSystem:
 
 
 class LocalFile:
-    """A file descriptor and the name it was opened by.
+    """A file descriptor and the name that was opened.
 
-    A process with too many open files closes those that nobody uses at the moment, and opens them again by their name.
-    Where another file has the name by then, there is no such file any more (FileNotFoundError). ``_identity``, device
-    and inode, is set where the file rests so.
+    A process with too many open files closes those that are not in use at the moment, and reopens them by name. If
+    another file has the name by then, the file no longer exists (FileNotFoundError). ``_identity``, device and inode,
+    is set while the file is closed in this way ("resting").
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_failure", "_identity", "_mode", "_path", "_users")
@@ -331,8 +332,8 @@ class LocalFile:
         self._path = path
         self._mode = mode
         self._descriptor = descriptor
-        self._users: list[None] = []  # an element for each call that uses the descriptor: both ways are atomic
-        self._failure: OSError | None = None  # of the sync before a rest
+        self._users: list[None] = []  # one element per call that uses the descriptor: append and pop are atomic
+        self._failure: OSError | None = None  # of the sync before resting
         OPEN_FILES.files[descriptor] = ref(self)
 
     @property
@@ -340,7 +341,7 @@ class LocalFile:
         return self._path
 
     def size(self) -> int:
-        self._users.append(None)  # as _Using does it, which would cost a tenth more
+        self._users.append(None)  # as _Using does, which would cost a tenth more
         try:
             descriptor = self._descriptor
             return os.fstat(self._wake() if descriptor == _RESTING else descriptor).st_size
@@ -352,7 +353,7 @@ class LocalFile:
 
     def read(self, position: int, length: int) -> memoryview:
         if length <= _SMALL_READ_BYTES:
-            self._users.append(None)  # as _Using does it, which would cost a small read a tenth more
+            self._users.append(None)  # as _Using does, which would cost a small read a tenth more
             try:
                 descriptor = self._descriptor
                 data = os.pread(self._wake() if descriptor == _RESTING else descriptor, length, position)
@@ -369,7 +370,7 @@ class LocalFile:
         buffer = np.empty(length, np.uint8).data  # not zeroed: the kernel's copy is the only pass over it
         filled = 0
         with _Using(self, "read") as descriptor:
-            # The kernel stops at 2 GiB, a network mount where it likes, and the file may have been cut meanwhile.
+            # The kernel stops at 2 GiB, a network mount anywhere, and the file may have been truncated in the meantime.
             while filled < length and (got := os.preadv(descriptor, [buffer[filled:]], position + filled)):
                 filled += got
         return buffer[:filled]
@@ -378,7 +379,7 @@ class LocalFile:
         left = memoryview(data).cast("B")
         with _Using(self, "write") as descriptor:
             if len(left) >= _LARGE_WRITE_BYTES and _fallocate is not None:
-                # What the file system cannot do, or has no room for, the write does, or tells.
+                # If the file system does not support it or has no space, the write below succeeds or reports the error.
                 _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, len(left))
             while left:
                 written = os.pwrite(descriptor, left[:_WRITTEN_AT_ONCE_BYTES], position)
@@ -390,13 +391,13 @@ class LocalFile:
             os.ftruncate(descriptor, size)
 
     def begin_sync(self) -> None:
-        if _sync_file_range is not None and self._descriptor != _RESTING:  # before it rested, all was synced
+        if _sync_file_range is not None and self._descriptor != _RESTING:  # everything was synced before it rested
             with _Using(self, "sync") as descriptor:
                 _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
         with _Using(self, "sync") as descriptor:
-            if self._failure is not None:  # the system tells of it once: not again to whoever syncs now
+            if self._failure is not None:  # the system reports the failure only once, not to the present caller
                 raise self._failure
             os.fsync(descriptor)
 
@@ -411,9 +412,9 @@ class LocalFile:
                     os.close(descriptor)
 
     def rest(self) -> bool:
-        """Close the descriptor until the next use, once what was written is on the disk. False where it is in use.
+        """Close the descriptor until its next use, once all writes are on disk. Returns False if it is in use.
 
-        Whoever uses it says so before it takes the descriptor, and this takes the descriptor away before it looks.
+        A user registers before it takes the descriptor, and this method takes the descriptor away before it checks.
         """
         descriptor = self._descriptor
         if descriptor in (_CLOSED, _RESTING) or self._failure is not None:
@@ -434,7 +435,7 @@ class LocalFile:
         return True
 
     def _wake(self) -> int:
-        """The descriptor of a file that rests, opened again."""
+        """Reopen a resting file and return its descriptor."""
         with OPEN_FILES.lock:
             if self._descriptor != _RESTING:
                 return self._descriptor
@@ -459,7 +460,7 @@ class LocalFile:
 
 
 class LocalLock:
-    """A descriptor with a lock on it, and how to undo that one."""
+    """A locked descriptor, and the function that unlocks it."""
 
     def __init__(self, descriptor: int, unlock: Callable[[int], None]) -> None:
         self._descriptor = descriptor
@@ -471,7 +472,7 @@ class LocalLock:
             return  # a forked child closed its copy, and may have another file under this number
         descriptor, self._descriptor = self._descriptor, _CLOSED
         try:
-            # Closing alone would leave the lock to a child that a library forked without Python's knowledge.
+            # Closing alone would leave the lock with a child that a library forked without Python's knowledge.
             self._unlock(descriptor)
         finally:
             _close_lock_file(descriptor)
@@ -484,7 +485,7 @@ class LocalLock:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A descriptor, for which others are closed where this process has too many."""
+    """A descriptor; closes others first if this process has too many open files."""
     files = OPEN_FILES
     if len(files.files) >= files.files_max:
         files.make_room()
@@ -496,7 +497,7 @@ def _opened(path: str, flags: int) -> int:
         return files.retrying(lambda: os.open(path, flags, 0o666))
 
 
-_CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never for another file
+_CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never another file
 _RESTING = 2**31 - 2
 _OPEN_FLAGS: dict[OpenMode, int] = {
     "read": os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -506,9 +507,9 @@ _OPEN_FLAGS: dict[OpenMode, int] = {
 
 
 class _Telling:
-    """Tells which operation on which file an error is about; a class, since a generator costs every read more.
+    """Adds operation and path to an OSError; a class, since a generator would make every read slower.
 
-    That there is no such file needs no more words, and is often no error to who asked.
+    Leaves FileNotFoundError unchanged: it needs no explanation, and callers often expect it.
     """
 
     __slots__ = ("_operation", "_path")
@@ -526,7 +527,7 @@ class _Telling:
 
 
 class _Using:
-    """A use of a file's descriptor, which stays open meanwhile; tells what :class:`_Telling` does."""
+    """Use of a file's descriptor, which stays open meanwhile; adds to errors what :class:`_Telling` adds."""
 
     __slots__ = ("_file", "_operation")
 
@@ -574,9 +575,9 @@ def _close_lock_file(descriptor: int) -> None:
 
 
 def _close_inherited_lock_files() -> None:
-    """In a forked child: a lock lasts as long as any process has the file open as its holder opened it.
+    """Runs in a forked child: a lock lasts as long as any process has its holder's open file.
 
-    Closing a copy leaves the lock to the parent, for both kinds of lock.
+    Closing the copy leaves both kinds of lock with the parent.
     """
     for descriptor in OPEN_FILES.locks:
         with suppress(OSError):
@@ -585,7 +586,7 @@ def _close_inherited_lock_files() -> None:
 
 
 os.register_at_fork(after_in_child=_close_inherited_lock_files)
-# No file is on its way to rest when a child begins: it gets the descriptors as they are noted.
+# Hold the lock so that no file is about to rest during a fork: the child inherits the descriptors as recorded.
 os.register_at_fork(
     before=OPEN_FILES.lock.acquire, after_in_parent=OPEN_FILES.lock.release, after_in_child=OPEN_FILES.lock.release
 )
@@ -611,7 +612,7 @@ def _unlock_flock(descriptor: int) -> None:
 
 
 def this_process() -> str:
-    """Who works here, for whoever waits for it on the same file system: process, user and host."""
+    """A description of this process for processes that wait for it: process id, user and host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name
@@ -620,21 +621,21 @@ def this_process() -> str:
 
 
 def parent_of(path: str) -> str:
-    """The directory that ``path`` is a name in."""
+    """The parent directory of ``path``."""
     return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
 
 def not_a_link(filesystem: FileSystem, directory: str) -> str:
-    """``directory``; NotALogDirError where it is a link, which may lead out of the log directory."""
+    """Return ``directory``. Raises NotALogDirError if it is a link, which may lead out of the log directory."""
     if filesystem.is_link(directory):
         raise NotALogDirError(
-            f"{directory} is a link, which is not followed out of a log directory; mount what it names"
+            f"{directory} is a link, and links out of a log directory are not followed; mount its target instead"
         )
     return directory
 
 
 def make_directory_durably(filesystem: FileSystem, path: str) -> None:
-    """The directory and its parents; whichever were missing are durable when it returns."""
+    """Create the directory and missing parents, all durable on return."""
     missing = []
     while filesystem.status(path) is None:
         missing.append(path)
@@ -646,7 +647,7 @@ def make_directory_durably(filesystem: FileSystem, path: str) -> None:
 
 
 def remove_tree(filesystem: FileSystem, path: str) -> None:
-    """A file, or a directory with everything in it; no error if it is not there. Syncs nothing."""
+    """Remove a file, or a directory with everything in it; no error if it does not exist. Syncs nothing."""
     status = filesystem.status(path)
     if status is not None and status.is_directory:
         for name in filesystem.list(path):
@@ -655,29 +656,29 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
 
 
 def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
-    """The whole of a small file.
+    """The whole content of a small file.
 
-    Raises CorruptionError if it is larger than ``limit`` bytes (nothing that large is read), and OSError, such as
+    Raises CorruptionError if it has more than ``limit`` bytes (without reading all of it), and OSError, such as
     FileNotFoundError.
     """
     with filesystem.open(path, "read") as file:
         data = bytes(file.read(0, limit + 1))
         if len(data) > limit:
-            raise CorruptionError(f"{file.size()} bytes, where such a file has at most {limit}", path=path)
+            raise CorruptionError(f"{file.size()} bytes, but this kind of file has at most {limit}", path=path)
         return data
 
 
 def write_atomically(filesystem: FileSystem, path: str, data: Buffer) -> None:
-    """Replace the content of ``path``, so that a crash leaves the old content or the new, never a mixture.
+    """Replace the content of ``path`` so that a crash leaves the old or the new content, never a mixture.
 
-    What is on the disk after a crash that follows each step:
+    The state on disk after a crash that follows each step:
 
-    1. ``<path>.tmp`` written: the old content; the ``.tmp`` may be missing, empty, torn or whole.
+    1. ``<path>.tmp`` written: the old content; the ``.tmp`` may be missing, empty, torn or complete.
     2. ``.tmp`` synced: the old content; the ``.tmp`` may still be missing, since its name is not synced.
-    3. ``.tmp`` renamed to ``path``: the old content or the new, each whole.
+    3. ``.tmp`` renamed to ``path``: the old or the new content, complete.
     4. directory synced: the new content.
 
-    A ``.tmp`` that a crash or an error left is overwritten by the next call and means nothing. Callers exclude each
+    A ``.tmp`` left by a crash or an error has no meaning, and the next call overwrites it. Callers must exclude each
     other: two at once would write the same ``.tmp``.
     """
     temporary = path + ".tmp"

@@ -1,16 +1,16 @@
-"""The indexes of a segment: by offset, by time, and of aborted transactions (spec 5.1 to 5.4).
+"""The indexes of a segment: by offset, by time, and of aborted transactions.
 
-Entries are kept in memory, sorted, and written through to the file as they come; nothing is read, and no file made,
-before it is needed. An index belongs to one thread at a time, the one that holds its log's lock.
+Entries are kept in memory, sorted, and written through to the file; nothing is read, and no file created, before it is
+needed. An index belongs to one thread at a time, which holds its log's lock.
 
-An active segment's ``.index`` and ``.timeindex`` are extended to their full capacity with zeros, as Kafka does, and cut
-to what is used when the segment is rolled or closed. A crash leaves the zeros behind, so here trailing zero entries are
-no entries; Kafka takes them for entries, which is why it always rebuilds the indexes of what was not flushed.
+Like Kafka, extends an active segment's ``.index`` and ``.timeindex`` to full capacity with zeros, and cuts them to the
+used size when the segment is rolled or closed. A crash leaves the zeros in place, so trailing zero entries do not count
+as entries here. Kafka counts them, which is why it always rebuilds the indexes of unflushed segments.
 
-All of them can be rebuilt from the ``.log``. ``sanity_check`` tells what is wrong with a file; a lookup in a damaged
-file does not fail, it answers wrongly: the walk over the log must not trust a position that holds no batch.
+All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports what is wrong with a file; a lookup in a damaged
+file does not fail but gives a wrong result, so a walk over the log must not trust a position without a batch.
 
-More than 400 lines, for the three share the file behind them, and two of them their columns and their capacity.
+More than 400 lines, because all three share the file class, and two of them their columns and their capacity.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from pyspark_commitlog.storage.format.tables import Int64s
 
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
 _ENTRIES_AT_FIRST = 16  # grows by doubling
-_BLOCK_ENTRIES = 4096  # reading so many takes little longer than reading one
-_NEW_ENTRIES = 256  # of other processes, that are read without reading all
+_BLOCK_ENTRIES = 4096  # reading this many takes little longer than reading one
+_NEW_ENTRIES = 256  # of other processes, that can be read without rereading everything
 
 
 class OffsetPosition(NamedTuple):
@@ -54,14 +54,14 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """No record up to ``offset`` is younger than ``timestamp`` (ms)."""
+    """No record up to ``offset`` has a timestamp above ``timestamp`` (ms)."""
 
     timestamp: int
     offset: int
 
 
 class _SidecarFile:
-    """The file behind an index: opened for writing at the first write, read in one go and closed again."""
+    """An index's file: opened for writing on the first write, read in one go and closed again."""
 
     def __init__(self, filesystem: FileSystem, path: str, writable: bool) -> None:
         self.filesystem = filesystem
@@ -77,12 +77,12 @@ class _SidecarFile:
         return self._file
 
     def size(self) -> int:
-        """Bytes on the disk; 0 where there is no file."""
+        """Bytes on disk; 0 if there is no file."""
         status = self.filesystem.status(self.path)
         return 0 if status is None else status.size
 
     def read_entries(self, entry_bytes: int) -> Buffer:
-        """The entries before the zeros of a preallocated file; nothing where there is no file."""
+        """The entries before the zeros of a preallocated file; nothing if there is no file."""
         try:
             file = self.filesystem.open(self.path, "read")
         except FileNotFoundError:
@@ -90,13 +90,13 @@ class _SidecarFile:
         try:
             size = file.size()
             if size > INT32_MAX:
-                raise CorruptIndexError(f"an index of {size} bytes, none has more than {INT32_MAX}", path=self.path)
+                raise CorruptIndexError(f"index of {size} bytes, more than the limit of {INT32_MAX}", path=self.path)
             return bytes(file.read(0, _used_entries(file, size // entry_bytes, entry_bytes) * entry_bytes))
         finally:
             file.close()
 
     def sync(self) -> None:
-        """Also of what an earlier process wrote; nothing where there is no file."""
+        """Sync, including what an earlier process wrote; does nothing if there is no file."""
         if self._file is not None or self.filesystem.status(self.path) is not None:
             self.for_writing().sync()
 
@@ -106,7 +106,7 @@ class _SidecarFile:
             self._file = None
 
     def rename_to(self, path: str) -> None:
-        """No error where there is no file. What is open is closed: writing goes on under the new name."""
+        """Rename; no error if there is no file. Closes the file: writing continues under the new name."""
         self.close()
         if self.filesystem.status(self.path) is not None:
             self.filesystem.rename(self.path, path)
@@ -114,11 +114,11 @@ class _SidecarFile:
 
 
 def _used_entries(file: File, count: int, entry_bytes: int) -> int:
-    """Entries before the padding: in a sound file nothing but zeros follows a zero entry.
+    """The number of entries before the padding: in an intact file, only zeros follow a zero entry.
 
-    The block in which the padding begins is found by halving. The first entry alone may be all zero and still be one
+    Finds the block in which the padding begins by bisection. The first entry may be all zero and still be an entry
     (offset 0 at time 0), so a file of one entry has one. A file damaged by zeros in its middle may give fewer entries,
-    which costs time and no truth.
+    which costs time but no correctness.
     """
 
     def is_zero(entry: int) -> bool:
@@ -163,7 +163,7 @@ class _Columns:
 
 
 class _Format(NamedTuple):
-    """How two columns lie in a file."""
+    """The file format of two columns."""
 
     entry_bytes: int
     encode: Callable[[int, Int64s, Int64s], bytes]
@@ -171,10 +171,10 @@ class _Format(NamedTuple):
 
 
 class _PairIndex:
-    """What ``.index`` and ``.timeindex`` share: two columns, a capacity, and the file they are written through to."""
+    """Common to ``.index`` and ``.timeindex``: two columns, a capacity, and the file they are written through to."""
 
     FORMAT: _Format
-    RESERVED_ENTRIES = 0  # slots that only an append with skip_full_check may take
+    RESERVED_ENTRIES = 0  # slots that only an append with skip_full_check may use
 
     def __init__(
         self,
@@ -200,49 +200,49 @@ class _PairIndex:
 
     @property
     def is_full(self) -> bool:
-        """The segment rolls before the next append."""
+        """Whether the segment must roll before the next append."""
         return self.room <= 0
 
     @property
     def room(self) -> int:
-        """Entries that can be appended before it is full."""
+        """The number of entries that can be appended before it is full."""
         return max(0, self.max_entries - self.RESERVED_ENTRIES - len(self))
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes in use; the file of an active segment is longer."""
+        """Bytes in use; an active segment's file is longer."""
         return len(self) * self.FORMAT.entry_bytes
 
     def resize(self) -> None:
-        """Extend the file to its full capacity with zeros, creating it if need be: for an active segment."""
+        """Extend the file to full capacity with zeros, creating it if necessary: for an active segment."""
         self._file.for_writing().truncate(max(self.max_entries * self.FORMAT.entry_bytes, self.size_in_bytes))
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file behind its last entry, creating it if need be: on roll, clean close and after recovery."""
+        """Cut the file after its last entry, creating it if necessary: on roll, clean close and after recovery."""
         self._file.for_writing().truncate(self.size_in_bytes)
 
     def reset(self) -> None:
-        """Drop all entries; the file is empty, or made."""
+        """Drop all entries; the file is empty afterwards, created if necessary."""
         self._file.for_writing().truncate(0)
         self._loaded = _Columns(_none(), _none())
 
     def sync(self) -> None:
-        """Return when the file is on the disk."""
+        """Wait until the file is on disk."""
         self._file.sync()
 
     def close(self) -> None:
-        """Close the file and change nothing in it; the next use opens it again."""
+        """Close the file without changing it; the next use opens it again."""
         self._file.close()
         self._loaded = None
 
     def rename_to(self, path: str) -> None:
-        """Give the file another name; the directory is not synced."""
+        """Give the file another name; does not sync the directory."""
         self._file.rename_to(path)
 
     def take_in(self) -> None:
-        """See what other processes added behind the entries known here; all is read anew where they made it anew.
+        """Read what other processes added after the known entries; reads everything again if they rewrote the file.
 
-        They may: closing a log adds an entry that no batch asks for, and recovery writes the index from its beginning.
+        They may do so: closing a log adds an entry that belongs to no batch, and recovery rewrites the index.
         """
         if self._loaded is None:
             return
@@ -265,18 +265,18 @@ class _PairIndex:
         return self._loaded
 
     def _write(self, first: Int64s, second: Int64s, skip_full_check: bool) -> None:
-        """On the disk after a crash: some of the new entries, or none; in memory: all, or none where writing failed."""
+        """After a crash, some of the new entries or none are on disk; in memory: all, or none if writing failed."""
         columns = self._columns
         if not skip_full_check and len(first) > self.room:
             raise ValueError(
-                f"{self.path}: {len(first)} entries more than its {columns.count}, room is for {self.room}"
+                f"{self.path}: {len(first)} entries after its {columns.count}, but there is room for only {self.room}"
             )
         data = self.FORMAT.encode(self.base_offset, first, second)
         self._file.for_writing().write(columns.count * self.FORMAT.entry_bytes, data)
         columns.extend(first, second)
 
     def _keep(self, count: int) -> None:
-        """Drop the entries from ``count`` on, in the file too: what stood there reads as zeros or is cut off."""
+        """Drop the entries from ``count`` on, in the file too: their bytes read as zeros or are cut off."""
         if count == len(self):
             return
         size = self._file.size()
@@ -299,10 +299,10 @@ class _PairIndex:
         over = self._file.size() % self.FORMAT.entry_bytes
         if over:
             position = self._file.size() - over
-            raise self._corrupt(f"{over} bytes behind the last entry of {self.FORMAT.entry_bytes}", position)
+            raise self._corrupt(f"{over} bytes after the last entry of {self.FORMAT.entry_bytes}", position)
 
     def _check_sorted(self, column: Int64s, what: str, *, strictly: bool) -> None:
-        before, after = column[:-1], column[1:]  # compared, since times may lie further apart than 2^63
+        before, after = column[:-1], column[1:]  # compared, since the difference of times may exceed 2^63
         wrong = np.flatnonzero(after <= before if strictly else after < before)
         if len(wrong):
             at = int(wrong[0]) + 1
@@ -314,7 +314,7 @@ class _PairIndex:
 
 
 class OffsetIndex(_PairIndex):
-    """Where to start reading: for some batches of the segment, their last offset and their position (``.index``)."""
+    """Where to start reading: the last offset and the position of some batches of the segment (``.index``)."""
 
     FORMAT = _Format(OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
 
@@ -330,19 +330,19 @@ class OffsetIndex(_PairIndex):
 
     @property
     def last_offset(self) -> int:
-        """Of the last entry; the base offset where there is none."""
+        """The last entry's; the base offset if there are no entries."""
         return self._columns.last()[0] if len(self) else self.base_offset
 
     def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
-        """An entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
+        """Add an entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
         self.append_many(_one(offset), _one(position), skip_full_check=skip_full_check)
 
     def append_many(self, offsets: Int64s, positions: Int64s, *, skip_full_check: bool = False) -> None:
-        """Entries in one write; both of shape (n,).
+        """Add entries in one write; both arrays have shape (n,).
 
-        Raises InvalidOffsetError unless offsets increase, SegmentOffsetOverflowError for one the segment cannot hold,
-        ValueError where the index has no room; then nothing was appended. ``skip_full_check`` is for rebuilding an
-        index under a smaller ``segment.index.bytes`` than the one it grew under.
+        Raises InvalidOffsetError unless offsets increase, SegmentOffsetOverflowError for an offset that the segment
+        cannot hold, and ValueError if the index has no room, with nothing appended. Use ``skip_full_check`` to rebuild
+        an index with a smaller ``segment.index.bytes`` than it was written with.
         """
         if not len(offsets):
             return
@@ -354,12 +354,12 @@ class OffsetIndex(_PairIndex):
         self._write(offsets, positions, skip_full_check)
 
     def lookup(self, target_offset: int) -> OffsetPosition:
-        """The last entry at or below ``target_offset``; (base offset, 0) where there is none."""
+        """The last entry at or below ``target_offset``; (base offset, 0) if there is none."""
         n = int(np.searchsorted(self.offsets, target_offset, side="right")) - 1
         return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
-        """The first entry that lies wholly behind ``fetch_bytes`` from ``start``; None where there is none."""
+        """The first entry whose position is at least ``fetch_bytes`` after ``start``; None if there is none."""
         n = int(np.searchsorted(self.positions, start.position + fetch_bytes, side="left"))
         return self._entry(n) if n < len(self) else None
 
@@ -368,21 +368,21 @@ class OffsetIndex(_PairIndex):
         self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless offsets increase and nothing goes back."""
+        """Raise CorruptIndexError, with the position, unless offsets increase and positions do not decrease."""
         self._check_length()
         self._check_sorted(self.offsets, "offset", strictly=True)
         self._check_sorted(self.positions, "position", strictly=False)
         if len(self) and (self.offsets[0] < self.base_offset or self.positions[0] < 0):
-            raise self._corrupt(f"entry 0 says {self._entry(0)}, the segment begins at {self.base_offset}", 0)
+            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
 
     def _entry(self, n: int) -> OffsetPosition:
         return OffsetPosition(int(self.offsets[n]), int(self.positions[n]))
 
 
 class TimeIndex(_PairIndex):
-    """How time went by: the largest timestamp up to some offsets of the segment (``.timeindex``).
+    """The largest timestamp up to certain offsets of the segment (``.timeindex``).
 
-    The last slot is kept free for the entry that closes a segment (``skip_full_check``).
+    Keeps the last slot free for the entry that closes a segment (``skip_full_check``).
     """
 
     FORMAT = _Format(TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
@@ -400,18 +400,18 @@ class TimeIndex(_PairIndex):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """(-1, base offset) where there is none."""
+        """The last entry; (-1, base offset) if there are no entries."""
         return TimestampOffset(*self._columns.last()) if len(self) else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Say that the segment's largest timestamp up to ``offset`` is ``timestamp``; see :meth:`append_many`."""
+        """Record ``timestamp`` as the segment's largest up to ``offset``; see :meth:`append_many`."""
         self.append_many(_one(timestamp), _one(offset), skip_full_check=skip_full_check)
 
     def append_many(self, timestamps: Int64s, offsets: Int64s, *, skip_full_check: bool = False) -> None:
-        """Entries in one write; both of shape (n,). A timestamp equal to the one before it is passed over.
+        """Add entries in one write; both arrays have shape (n,). Skips a timestamp equal to the one before it.
 
         Raises InvalidOffsetError for an offset or a timestamp below the one before it, SegmentOffsetOverflowError for
-        an offset the segment cannot hold, ValueError where the index has no room; then nothing was appended.
+        an offset that the segment cannot hold, and ValueError if the index has no room, with nothing appended.
         """
         if not len(offsets):
             return
@@ -420,13 +420,13 @@ class TimeIndex(_PairIndex):
         times_before = _shifted(before.timestamp, timestamps)
         if (timestamps < times_before).any() or (offsets < _shifted(before.offset, offsets)).any():
             found = TimestampOffset(int(timestamps[0]), int(offsets[0]))
-            raise InvalidOffsetError(f"{self.path}: from {found} on, entries go back behind {before} or each other")
+            raise InvalidOffsetError(f"{self.path}: entries from {found} on fall below {before} or each other")
         rises = timestamps > times_before
         if rises.any():
             self._write(timestamps[rises], offsets[rises], skip_full_check)
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The last entry at or below ``target_timestamp``; (-1, base offset) where there is none."""
+        """The last entry at or below ``target_timestamp``; (-1, base offset) if there is none."""
         n = int(np.searchsorted(self.timestamps, target_timestamp, side="right")) - 1
         return self._entry(n) if n >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
@@ -435,19 +435,19 @@ class TimeIndex(_PairIndex):
         self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless timestamps increase and offsets do not go back."""
+        """Raise CorruptIndexError, with the position, unless timestamps increase and offsets do not decrease."""
         self._check_length()
         self._check_sorted(self.timestamps, "timestamp", strictly=True)
         self._check_sorted(self.offsets, "offset", strictly=False)
         if len(self) and (self.offsets[0] < self.base_offset or self.timestamps[0] < 0):
-            raise self._corrupt(f"entry 0 says {self._entry(0)}, the segment begins at {self.base_offset}", 0)
+            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
 
     def _entry(self, n: int) -> TimestampOffset:
         return TimestampOffset(int(self.timestamps[n]), int(self.offsets[n]))
 
 
 class TransactionIndex:
-    """The aborted transactions whose marker lies in the segment (``.txnindex``); made with the first of them."""
+    """The aborted transactions whose markers are in the segment (``.txnindex``); created with the first of them."""
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, writable: bool = True) -> None:
         """Opens nothing."""
@@ -464,7 +464,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTxn]:
-        """In the order of their markers; not to be changed. Raises CorruptIndexError for an unknown entry version."""
+        """In the order of their markers; must not be changed. Raises CorruptIndexError for an unknown entry version."""
         if self._loaded is None:
             try:
                 self._loaded = decode_aborted(self._file.read_entries(TXN_ENTRY.itemsize))
@@ -473,21 +473,21 @@ class TransactionIndex:
         return self._loaded
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add a transaction; InvalidOffsetError unless its marker lies behind that of the last one.
+        """Add a transaction. Raises InvalidOffsetError unless its marker follows that of the last one.
 
-        On the disk after a crash: the whole entry, none, or a part, which a reader passes over and the next append
-        overwrites.
+        After a crash, the whole entry, none, or a part of it is on disk; readers ignore a part, and the next append
+        overwrites it.
         """
         if self.entries and aborted.last_offset <= self.entries[-1].last_offset:
             last = self.entries[-1].last_offset
-            raise InvalidOffsetError(f"{self.path}: marker {aborted.last_offset} is not behind the last one, {last}")
+            raise InvalidOffsetError(f"{self.path}: marker {aborted.last_offset} is not above the last one, {last}")
         self._file.for_writing().write(len(self.entries) * TXN_ENTRY.itemsize, encode_aborted([aborted]))
         self.entries.append(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(aborted transactions with records in [fetch_offset, upper_bound_offset), whether that is all of them).
+        """(aborted transactions with records in [fetch_offset, upper_bound_offset), whether these are all of them).
 
-        Where it is not all, the index of the next segment may know more.
+        If not, the index of the next segment may contain more.
         """
         found = []
         begin = bisect_left(self.entries, fetch_offset, key=lambda entry: entry.last_offset)
@@ -506,13 +506,13 @@ class TransactionIndex:
             del self.entries[count:]
 
     def reset(self) -> None:
-        """Drop all transactions; no file is made where there was none."""
+        """Drop all transactions; creates no file."""
         if self._file.filesystem.status(self.path) is not None:
             self._file.for_writing().truncate(0)
         self._loaded = []
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless all entries are whole and the markers in order."""
+        """Raise CorruptIndexError, with the position, unless all entries are complete and the markers in order."""
         if self._file.size() % TXN_ENTRY.itemsize:
             raise self._corrupt("a partial entry at the end", len(self.entries))
         before = self.base_offset - 1
@@ -522,7 +522,7 @@ class TransactionIndex:
             before = entry.last_offset
 
     def sync(self) -> None:
-        """Return when the file, if there is one, is on the disk."""
+        """Wait until the file, if there is one, is on disk."""
         self._file.sync()
 
     def close(self) -> None:
@@ -531,7 +531,7 @@ class TransactionIndex:
         self._loaded = None
 
     def rename_to(self, path: str) -> None:
-        """Give the file, if there is one, another name; the directory is not synced."""
+        """Give the file, if there is one, another name; does not sync the directory."""
         self._file.rename_to(path)
 
     def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:
@@ -539,7 +539,7 @@ class TransactionIndex:
 
 
 def _shifted(before: int, column: Int64s) -> Int64s:
-    """For each value the one before it, the first of them being ``before``; shape (n,), n > 0."""
+    """For each value the one before it, ``before`` for the first; shape (n,), n > 0."""
     shifted = np.empty_like(column)
     shifted[0] = before
     shifted[1:] = column[:-1]

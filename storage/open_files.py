@@ -1,8 +1,8 @@
-"""How many files this process has open: fewer than it may have; and what to say where that is not enough.
+"""Keeps the number of files that this process has open below its limit, and gives advice if that is impossible.
 
-A log has up to three files open, and a process may work on thousands of logs, but have 1,024 files open: the usual
-limit of a shell (``ulimit -n``). So files that were opened long ago are closed when others are to be opened, and opened
-again when they are used. Locks are files that stay open, so that their number is what a limit bounds in the end.
+A log has up to three files open, and a process may use thousands of logs, but have only 1,024 files open: the usual
+limit of a shell (``ulimit -n``). Therefore files that were opened long ago are closed when others are opened, and
+reopened on their next use. Locks are files that must stay open, so in the end the limit bounds their number.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from weakref import ref
 
 from pyspark_commitlog.storage.errors import StorageError
 
-FILES_MIN = 8  # kept open whatever the limit is: else one would be opened for every read
-CLOSED_AT_ONCE = 32  # of those that were opened first
+FILES_MIN = 8  # kept open whatever the limit, so that not every read opens a file
+CLOSED_AT_ONCE = 32  # of those opened first
 OTHERS = 64  # files that are neither logs nor locks: sockets, pipes, libraries
 
-TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})  # of this process, of all
+TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})  # for this process; for the system
 
 T = TypeVar("T")
 
 
 class Resting(Protocol):
-    """A file that can be closed for a while."""
+    """A file that can be closed temporarily."""
 
     def rest(self) -> bool:
-        """Close it until its next use. False where it is in use, or must not be closed. Called under the lock."""
+        """Close it until its next use. Returns False if it is in use or must stay open. Called under the lock."""
         ...
 
 
@@ -42,19 +42,19 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.locks: set[int] = set()  # descriptors of locks, which are not closed for others
+        self.locks: set[int] = set()  # descriptors of locks, which must stay open
         self.files: dict[int, ref[Resting]] = {}  # by descriptor, those that are not resting
-        self.files_max = FILES_MIN  # where the limit is looked at again
+        self.files_max = FILES_MIN  # at this number the limit is checked again
 
     def make_room(self) -> None:
-        """Close some files, if there are so many that others in this process may soon find no room."""
+        """Close some files if the process is close to its limit."""
         left = limit() - len(self.locks)
         self.files_max = max(left - 2 * OTHERS, left // 2, FILES_MIN)
         if len(self.files) >= self.files_max:
             self._close_some()
 
     def retrying(self, opening: Callable[[], T]) -> T:
-        """What ``opening`` returns; where the process has too many files open, others are closed and it is repeated."""
+        """The result of ``opening``; if the process has too many open files, closes others and tries again."""
         while True:
             try:
                 return opening()
@@ -63,7 +63,7 @@ class OpenFiles:
                     raise
 
     def _close_some(self) -> bool:
-        """Close those that were opened first. False where none can be."""
+        """Close the files opened first. Returns False if none can be closed."""
         closed = 0
         with self.lock:
             for descriptor, found in list(self.files.items()):
@@ -76,9 +76,9 @@ class OpenFiles:
         return closed > 0
 
     def check_room_for_locks(self, count: int, what: str) -> None:
-        """See to it that this process may hold ``count`` locks more, before anything is done.
+        """Ensure, before anything is done, that this process can hold ``count`` more locks.
 
-        Raises this process's limit as far as that needs and its user may; StorageError where that is not far enough.
+        Raises the process's limit as far as necessary and permitted. Raises StorageError if that is not enough.
         """
         needed = count + len(self.locks) + FILES_MIN + OTHERS
         if needed > limit() and not _raise_limit(needed):
@@ -95,7 +95,7 @@ def limit() -> int:
 
 
 def _raise_limit(needed: int) -> bool:
-    """The system has two limits: the hard one is how far this user may raise the other."""
+    """Raise the soft limit; the system's hard limit bounds it for this user."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         return False

@@ -1,7 +1,7 @@
 """Paths as people and Spark write them: local ones, ``file:`` URIs, and those of other file systems, which are refused.
 
-Hadoop's ``Path`` gives the rule for what is a URI, since Spark is given the same text: a colon before the first slash
-ends a scheme, so ``hdfs:/log`` and ``abfss:log`` are URIs and ``./a:b`` is not.
+Recognizes URIs by the rule of Hadoop's ``Path``, since Spark gets the same text: a colon before the first slash ends a
+scheme, so ``hdfs:/log`` and ``abfss:log`` are URIs and ``./a:b`` is not.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _HERE = ("", "localhost")
 
 
 def local_path(path: str) -> str:
-    """The local path that ``path`` names: ``/x`` for ``file:/x`` and ``file:///x``, whose ``%20`` is a space.
+    """The local path for ``path``: ``/x`` for ``file:/x`` and ``file:///x``, in which ``%20`` is a space.
 
-    Raises InvalidConfigError for other schemes (``hdfs:/log``, ``s3a://bucket/log``), for ``file:`` on another host and
-    without a slash. Nothing is looked up on the disk, and a relative path stays one.
+    Raises InvalidConfigError for other schemes (``hdfs:/log``, ``s3a://bucket/log``), and for ``file:`` with another
+    host or without a slash. Accesses no files, and leaves a relative path relative.
     """
     uri = _URI.fullmatch(path)
     if uri is None:
         return path
     scheme, host, rest = uri.groups()
-    shown = _USER.sub("//…@", path)  # a password may follow the user's name
+    shown = _USER.sub("//…@", path)  # a password may follow the user name
     if scheme.lower() != "file" or (host or "") not in _HERE:
         raise InvalidConfigError(
             f"path {shown}: a log lives on a file system that every worker mounts, not on {scheme}:; "

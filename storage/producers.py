@@ -1,13 +1,13 @@
-"""ProducerStateManager: who wrote what last, and which transactions are open (spec 6.4, 5.5).
+"""ProducerStateManager: the latest batches of each producer, and the open transactions.
 
 The state makes retries harmless (the last five batches of a producer are known by their sequences), fences older
-producers (by epoch), and tells how far a reader of committed records may read.
+producers (by epoch), and limits how far a reader of committed records may read.
 
-It changes in two steps, so that an append that fails leaves no trace: :meth:`ProducerStateManager.prepare` checks a set
-of batches against the state and returns what would change; :meth:`ProducerStateManager.apply` changes it, once the
-batches are in the log. Transaction verification (KIP-890's guards) is left to the coordinator.
+It changes in two steps, so that a failed append has no effect: :meth:`ProducerStateManager.prepare` checks a set of
+batches against the state and returns the change; :meth:`ProducerStateManager.apply` makes it, once the batches are in
+the log. Transaction verification (KIP-890's guards) is left to the coordinator.
 
-More than 400 lines, a third of them the small types that name what the rules are about.
+More than 400 lines, a third of them small types that name the concepts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from pyspark_commitlog.storage.format.fields import (
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Int64s, last_sequence
 
-BATCHES_CACHED: Final = 5  # what a producer may have in flight (max.in.flight.requests.per.connection)
-_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # to look at each is quicker than to find those that matter
+BATCHES_CACHED: Final = 5  # the most that a producer may have in flight (max.in.flight.requests.per.connection)
+_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quicker than finding those that matter
 NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
@@ -53,16 +53,16 @@ logger = logging.getLogger(__name__)
 
 
 class Origin(Enum):
-    """Where an append comes from, and so what is checked (Kafka's AppendOrigin)."""
+    """The source of an append, which determines the checks (Kafka's AppendOrigin)."""
 
-    CLIENT = "client"  # epochs and sequences
-    COORDINATOR = "coordinator"  # epochs: offset commits and markers
-    REPLICATION = "replication"  # nothing: a leader, or the log itself on recovery, has accepted it before
-    RAFT_LEADER = "raft leader"  # epochs
+    CLIENT = "client"  # checks epochs and sequences
+    COORDINATOR = "coordinator"  # checks epochs: offset commits and markers
+    REPLICATION = "replication"  # checks nothing: a leader, or in recovery this log, has accepted it before
+    RAFT_LEADER = "raft leader"  # checks epochs
 
 
 class Marker(NamedTuple):
-    """What the record of a control batch says."""
+    """The content of a control batch's record."""
 
     is_commit: bool  # else abort
     coordinator_epoch: int
@@ -89,23 +89,23 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What is known of a producer (Kafka's ProducerStateEntry); a change makes another one."""
+    """The state of a producer (Kafka's ProducerStateEntry); immutable."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     last_timestamp: int = NO_TIMESTAMP  # ms, of the last batch or marker
     current_txn_first_offset: int = NO_OFFSET  # of the open transaction
-    batches: tuple[ProducerBatch, ...] = ()  # of this epoch, the last five at most, the newest last
+    batches: tuple[ProducerBatch, ...] = ()  # of this epoch, at most the last five, newest last
 
     @property
     def last_sequence(self) -> int:
-        """-1 where this epoch wrote nothing yet."""
+        """-1 if this epoch has written nothing yet."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """Of the last data batch of this epoch; -1 where there is none."""
+        """The last data batch's of this epoch; -1 if there is none."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
@@ -151,27 +151,27 @@ class CompletedTxn(NamedTuple):
     first_offset: int
     last_offset: int  # of the marker
     aborted: bool
-    last_stable_offset: int  # when the marker is appended
+    last_stable_offset: int  # at the time of appending the marker
 
     @property
     def index_entry(self) -> AbortedTxn:
-        """What an aborted one leaves in the ``.txnindex``."""
+        """The ``.txnindex`` entry of an aborted transaction."""
         return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
 @dataclass(frozen=True)
 class ProducerUpdate:
-    """What a set of batches does to the state that it was prepared from."""
+    """The change that a set of batches makes to the state that it was prepared from."""
 
     map_end_offset: int
     states: Mapping[int, ProducerState]  # new states by producer id
-    ongoing: dict[int, int]  # open transactions behind the set: producer ids by first offset; not to be changed
+    ongoing: dict[int, int]  # open transactions after the set: producer ids by first offset; not to be modified
     completed: tuple[CompletedTxn, ...]  # in the order of their markers
-    duplicate: ProducerBatch | None  # the batch of the log that the set repeats: then nothing is to be written
+    duplicate: ProducerBatch | None  # the batch in the log that the set repeats: nothing is written then
 
 
 class _Batch(NamedTuple):
-    """A row of BatchHeaders, as far as it matters here; the fields are those of the table."""
+    """A row of BatchHeaders with only the fields that matter here."""
 
     producer_id: int
     producer_epoch: int
@@ -201,7 +201,7 @@ _FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, _Batch._fields))
 
 
 class ProducerStateManager:
-    """The producers of one partition. Belongs to one thread at a time, the one that holds its log's lock."""
+    """The producers of one partition. Belongs to one thread at a time, which holds its log's lock."""
 
     def __init__(
         self,
@@ -210,17 +210,17 @@ class ProducerStateManager:
         map_end_offset: int = 0,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> None:
-        """Knows nobody yet. ``partition`` is what errors call it."""
+        """Knows no producers yet. ``partition`` is the name in errors."""
         self.partition = partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.is_partial = False  # damage hides some of what they did
+        self.is_partial = False  # damage hides some of what producers did
         self.reset(map_end_offset)
 
     def reset(self, map_end_offset: int) -> None:
         """Forget everything: the state of a log that begins at ``map_end_offset``."""
-        self.map_end_offset = map_end_offset  # the state is that of the log below this offset
+        self.map_end_offset = map_end_offset  # the state covers the log below this offset
         self._producers: dict[int, ProducerState] = {}
-        self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never changed
+        self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never modified
         self._unreplicated: dict[int, int] = {}  # offset of the marker by first offset; not ascending
 
     @property
@@ -235,25 +235,26 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction begins that is open, or ended above the high watermark."""
+        """The first offset of the earliest transaction that is open or has ended above the high watermark."""
         unstable = [*self._unreplicated, *self._first_ongoing()]
         return min(unstable) if unstable else None
 
     def last_entry(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """The state of a producer."""
         return self._producers.get(producer_id)
 
     def prepare(
         self, headers: BatchHeaders, origin: Origin, markers: Mapping[int, Marker] = MappingProxyType({})
     ) -> ProducerUpdate:
-        """What appending the batches would do; the state stays as it is.
+        """The change that appending the batches would make; leaves the state as it is.
 
-        ``headers`` carry the offsets the batches will have. ``markers`` are the records of commit and abort batches by
-        the base offset of the batch; a control batch without one (it is empty, or of another kind) changes nothing.
+        ``headers`` contain the offsets that the batches will have. ``markers`` are the records of commit and abort
+        batches by the base offset of the batch; a control batch without one (it is empty, or of another kind) changes
+        nothing.
 
-        Raises InvalidProducerEpochError for an older epoch than the one known, OutOfOrderSequenceError (CLIENT only)
-        for a gap in the sequences, InvalidTxnStateError for a plain write of a producer with an open transaction,
-        TransactionCoordinatorFencedError for a marker of an older coordinator; with REPLICATION none of them.
+        Raises InvalidProducerEpochError for an epoch older than the known one, OutOfOrderSequenceError (CLIENT only)
+        for a gap in the sequences, InvalidTxnStateError for a plain write of a producer with an open transaction, and
+        TransactionCoordinatorFencedError for a marker from an older coordinator; with REPLICATION, none of these.
         """
         change = _Change(self, origin)
         for batch in _batches_with_producer(headers, origin):
@@ -268,7 +269,7 @@ class ProducerStateManager:
         return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
 
     def apply(self, update: ProducerUpdate) -> None:
-        """Make the change: the batches are in the log. Between prepare and apply the state must not change.
+        """Make the change once the batches are in the log. The state must not change between prepare and apply.
 
         Transactions that ended hold back the first unstable offset until the high watermark passes their marker.
         """
@@ -280,22 +281,22 @@ class ProducerStateManager:
     def replay(
         self, headers: BatchHeaders, markers: Mapping[int, Marker] = MappingProxyType({})
     ) -> tuple[CompletedTxn, ...]:
-        """Prepare and apply what is in the log already; the transactions that ended in it."""
+        """Prepare and apply batches that are already in the log; returns the transactions that ended in them."""
         update = self.prepare(headers, Origin.REPLICATION, markers)
         self.apply(update)
         return update.completed
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker lies below it are stable."""
+        """Transactions whose marker is below it are stable."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_increased(self, log_start_offset: int) -> None:
-        """Transactions whose marker lies below it are gone from the log."""
+        """Transactions whose marker is below it are no longer in the log."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
     def remove_expired(self, now_ms: int) -> list[int]:
-        """Forget producers without an open transaction that were idle for the expiration time; their ids."""
+        """Forget producers that were idle for the expiration time without an open transaction; returns their ids."""
         expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -306,7 +307,7 @@ class ProducerStateManager:
         return {key: state for key, state in self._producers.items() if not self._is_expired(state, now_ms)}
 
     def entries(self) -> list[ProducerEntry]:
-        """What a snapshot at ``map_end_offset`` keeps."""
+        """The entries of a snapshot at ``map_end_offset``."""
         return [state.to_entry() for state in self._producers.values()]
 
     def to_bytes(self) -> bytes:
@@ -314,7 +315,7 @@ class ProducerStateManager:
         return encode_snapshot(self.entries())
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, map_end_offset: int) -> None:
-        """Become what the snapshot at ``map_end_offset`` tells, without the producers that expired since."""
+        """Load the snapshot at ``map_end_offset``, without the producers that have expired since."""
         self.reset(map_end_offset)
         states = [ProducerState.from_entry(entry) for entry in entries]
         self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now_ms)}
@@ -335,7 +336,7 @@ class ProducerStateManager:
 
 
 class _Change:
-    """A set of batches on its way through the checks, one after the other: later ones see what earlier ones did."""
+    """Checks a set of batches, one after the other: later ones see the effects of earlier ones."""
 
     def __init__(self, manager: ProducerStateManager, origin: Origin) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -345,13 +346,13 @@ class _Change:
         self._origin = origin
 
     def write(self, batch: _Batch) -> None:
-        """A data batch."""
+        """Apply a data batch."""
         known = self._known(batch)
         self._check_epoch(known, batch)
         if self._origin is Origin.CLIENT:
             self._check_sequence(known, batch)
         if known.in_transaction and not batch.is_transactional:
-            self._refuse(InvalidTxnStateError, batch, "a plain write while a transaction of it is open")
+            self._refuse(InvalidTxnStateError, batch, "a plain write while the producer has an open transaction")
         kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
         newest = ProducerBatch(
             batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
@@ -369,11 +370,11 @@ class _Change:
             self._own_ongoing()[batch.base_offset] = batch.producer_id
 
     def end(self, batch: _Batch, marker: Marker) -> None:
-        """A commit or abort marker. One without an open transaction completes none, but fences all the same."""
+        """Apply a commit or abort marker. Without an open transaction, it completes none but still fences."""
         known = self._known(batch)
         self._check_epoch(known, batch)
         if marker.coordinator_epoch < known.coordinator_epoch:
-            reason = f"a marker of coordinator epoch {marker.coordinator_epoch}, {known.coordinator_epoch} is known"
+            reason = f"a marker of coordinator epoch {marker.coordinator_epoch}, but {known.coordinator_epoch} is known"
             self._refuse(TransactionCoordinatorFencedError, batch, reason)
         if known.in_transaction:
             self._complete(known, batch.base_offset, aborted=not marker.is_commit)
@@ -388,7 +389,7 @@ class _Change:
     def _complete(self, known: ProducerState, marker_offset: int, *, aborted: bool) -> None:
         ongoing = self._own_ongoing()
         first_offset = known.current_txn_first_offset
-        ongoing.pop(first_offset, None)  # missing where a sound-looking snapshot gave two producers one first offset
+        ongoing.pop(first_offset, None)  # missing if a plausible snapshot gave two producers the same first offset
         last_stable_offset = next(iter(ongoing), marker_offset + 1)
         self.completed.append(CompletedTxn(known.producer_id, first_offset, marker_offset, aborted, last_stable_offset))
 
@@ -411,11 +412,11 @@ class _Change:
         last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
         expected = 0 if last == INT32_MAX else last + 1
         if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
-            reason = f"sequence {batch.base_sequence}, {expected} is next (epoch {known.epoch} wrote up to {last})"
+            reason = f"sequence {batch.base_sequence}, expected {expected} (epoch {known.epoch} wrote up to {last})"
             self._refuse(OutOfOrderSequenceError, batch, reason)
 
     def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
-        """What is in the log already cannot be refused: it is told and taken, as Kafka's followers do."""
+        """Batches already in the log cannot be rejected: like Kafka's followers, log a warning and accept them."""
         message = f"{self._manager.partition or 'log'}: {batch}: {reason}"
         if self._origin is not Origin.REPLICATION:
             raise error(message)
@@ -423,19 +424,19 @@ class _Change:
 
 
 def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
-    """Those that have a producer id; for REPLICATION without those that leave no trace."""
+    """The batches with a producer id; for REPLICATION without those that do not affect the state."""
     table = headers.table
     if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
         table = table[leaving_a_trace(headers)]
-    batches = [_Batch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # quicker than field by field
+    batches = [_Batch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # faster than field by field
     return [batch for batch in batches if batch.producer_id > NO_PRODUCER_ID]
 
 
 def leaving_a_trace(headers: BatchHeaders) -> Int64s:
-    """The rows, ascending, that are enough to replay: they come to the same state and the same ended transactions.
+    """The rows, ascending, that suffice for a replay: they lead to the same state and the same ended transactions.
 
-    Of each producer: markers, what begins a transaction or an epoch, and the last batches with data. A log may hold
-    millions of others.
+    For each producer: markers, batches that begin a transaction or an epoch, and the last batches with data. A log may
+    hold millions of others.
     """
     table = headers.table
     rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
@@ -453,7 +454,7 @@ def leaving_a_trace(headers: BatchHeaders) -> Int64s:
 
 
 def _are_last(producer_ids: Int64s, count: int) -> npt.NDArray[np.bool_]:
-    """Of ascending producer ids, whether each is among the last ``count`` of its kind; shape (n,) -> (n,)."""
+    """Of ascending producer ids, whether each is among the last ``count`` equal ones; shape (n,) -> (n,)."""
     are_last = np.ones(len(producer_ids), dtype=np.bool_)
     are_last[:-count] = producer_ids[count:] != producer_ids[:-count]
     return are_last
@@ -464,9 +465,9 @@ def _txn_first_offset(state: ProducerState) -> int:
 
 
 def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int]) -> list[int]:
-    """The snapshots to remove when a log is opened, ascending (spec 5.5, removeStraySnapshots).
+    """The snapshots to remove when a log is opened, ascending (Kafka's removeStraySnapshots).
 
-    Kept are those at the base of a segment and, if it lies above the last base, the newest of all.
+    Keeps those at the base of a segment and, if it is above the last base, the newest of all.
     """
     bases = set(segment_bases)
     strays = sorted(set(snapshot_offsets) - bases)
@@ -476,5 +477,5 @@ def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int
 
 
 def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
-    """The snapshots to remove when a log is truncated, ascending: those that speak of records it does not hold."""
+    """The snapshots to remove when a log is truncated, ascending: those that refer to offsets it no longer holds."""
     return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)

@@ -1,6 +1,6 @@
-"""LogSegment: a segment to write: appending, rolling, truncating (Kafka's LogSegment; spec 5, 7, 9).
+"""LogSegment: a segment open for writing: appending, rolling, truncating (Kafka's LogSegment).
 
-It assumes one writer at a time, who holds the partition's append lock.
+Assumes one writer at a time, who holds the partition's append lock.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ logger = logging.getLogger(__name__)
 
 
 class LogSegment(SegmentReader):
-    """A segment to write."""
+    """A segment open for writing."""
 
     _known_bytes_since_entry: int | None = None
 
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
-        """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
+        """Accesses no files. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
         super().__init__(context, base_offset, suffix)
         self.created_ms = context.clock.now_ms()
 
     @cached_property
     def roll_jitter_ms(self) -> int:
-        """So long before ``segment.ms`` is over it is rolled: logs that began together are not rolled together."""
+        """How long before ``segment.ms`` it is rolled, so that logs that began together do not roll together."""
         jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
         return random.randrange(jitter_ms_max) if jitter_ms_max else 0
 
     @classmethod
     def create(cls, context: LogContext, base_offset: int, suffix: str = "") -> LogSegment:
-        """A new, empty segment. On disk after a crash: an empty ``.log`` or nothing, until the directory is synced."""
+        """A new, empty segment. After a crash, an empty ``.log`` or nothing exists, until the directory is synced."""
         segment = cls(context, base_offset, suffix)
         segment._file = context.filesystem.open(segment.path(names.LOG), "create")
         segment._file.truncate(context.config.segment_bytes if context.config.preallocate else 0)
@@ -52,14 +52,14 @@ class LogSegment(SegmentReader):
     # Files
 
     def sync(self, *, with_indexes: bool = False) -> None:
-        """Return when the log, and the indexes where asked, are on the disk."""
+        """Wait until the log, and the indexes if asked, are on disk."""
         self._file.sync()
         if with_indexes:
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.sync()
 
     def begin_sync(self) -> None:
-        """Let what was appended go to the disk from now on."""
+        """Start to write appended data to disk."""
         self._file.begin_sync()
 
     def truncate_file(self, size: int) -> None:
@@ -67,7 +67,7 @@ class LogSegment(SegmentReader):
         self._file.truncate(size)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files, log first; the directory is not synced."""
+        """Rename all files, log first; does not sync the directory."""
         filesystem = self.context.filesystem
         self.close()
         for kind in FILE_KINDS:
@@ -77,7 +77,7 @@ class LogSegment(SegmentReader):
         self.suffix = suffix
 
     def give_up(self) -> None:
-        """Rename all files to ``.deleted``, log first; the directory is not synced."""
+        """Rename all files to ``.deleted``, log first; does not sync the directory."""
         self.close()
         for kind in FILE_KINDS:
             give_up_file(self.context, self.path(kind))
@@ -90,7 +90,7 @@ class LogSegment(SegmentReader):
             self.context.filesystem.remove(self.path(kind))
 
     def is_padded_from(self, position: int) -> bool:
-        """Whether preallocated zeros begin there: no batch begins with twelve of them."""
+        """Whether preallocated zeros begin at ``position``: no batch begins with twelve zeros."""
         return self.context.config.preallocate and not any(bytes(self._file.read(position, LOG_OVERHEAD)))
 
     # Appending
@@ -98,17 +98,17 @@ class LogSegment(SegmentReader):
     def append(self, buffer: Bytes, headers: BatchHeaders) -> None:
         """Write whole batches at the end, then their index entries. Not synced.
 
-        On disk after a crash: a part of ``buffer``, which recovery cuts off, or all of it with index entries missing,
-        which costs a lookup a longer walk. Raises SegmentOffsetOverflowError before anything is written.
+        After a crash, the disk holds part of ``buffer``, which recovery cuts off, or all of it with missing index
+        entries, which make lookups walk further. Raises SegmentOffsetOverflowError before anything is written.
         """
         self.check_offsets(headers)
         self._file.write(self.size, buffer.data)
         self.advance(headers)
 
     def advance(self, headers: BatchHeaders) -> None:
-        """Take note of batches that lie at the end of the file, and index them.
+        """Take note of batches at the end of the file, and index them.
 
-        What lies in the log is indexed even where the index grew under a larger ``segment.index.bytes`` than now.
+        What is in the log is indexed even if the index was written with a larger ``segment.index.bytes`` than now.
         """
         table = headers.table
         timestamps, offsets = running_largest(self.largest, headers)
@@ -120,14 +120,14 @@ class LogSegment(SegmentReader):
         self._note_size(headers)
 
     def pass_over(self, headers: BatchHeaders) -> None:
-        """Take note of batches that another process appended, and indexed: :meth:`take_in_indexes` sees how."""
+        """Take note of batches that another process appended and indexed; :meth:`take_in_indexes` reads its entries."""
         self._note_largest(headers)
         self._note_size(headers)
 
     def take_in_indexes(self, end_offset: int) -> bool:
-        """See the index entries that other processes wrote: for their batches, or because they closed the log.
+        """Read the index entries that other processes wrote, for their batches or when they closed the log.
 
-        False where an index tells of more than the log holds, which ends at ``end_offset``: nothing can follow that.
+        Returns False if an index refers to more than the log, which ends at ``end_offset``, holds: no entry can follow.
         """
         self.offset_index.take_in()
         self.time_index.take_in()
@@ -148,7 +148,7 @@ class LogSegment(SegmentReader):
             )
 
     def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
-        """Batches that get an index entry: each that follows more than ``index.interval.bytes`` without one (5.2)."""
+        """Batches that get an index entry: those that follow more than ``index.interval.bytes`` without one."""
         ends = np.cumsum(headers.table["size"])
         starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)
         interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
@@ -158,7 +158,7 @@ class LogSegment(SegmentReader):
 
     @property
     def _bytes_since_entry(self) -> int:
-        """Kafka begins to count anew when a log is opened; here the index tells, so that all processes count alike."""
+        """Computed from the index so that all processes agree; Kafka restarts the count when a log is opened."""
         if self._known_bytes_since_entry is None:
             positions = self.offset_index.positions
             self._known_bytes_since_entry = self.size - (int(positions[-1]) if len(positions) else 0)
@@ -167,7 +167,7 @@ class LogSegment(SegmentReader):
     # Rolling
 
     def should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
-        """Whether a set of ``size`` bytes must go to a new segment (spec 7.1)."""
+        """Whether a set of ``size`` bytes must go to a new segment (Kafka's LogSegment.shouldRoll)."""
         config = self.context.config
         return (
             self.size > config.segment_bytes - size
@@ -178,7 +178,7 @@ class LogSegment(SegmentReader):
         )
 
     def fitting(self, headers: BatchHeaders) -> int:
-        """How many of the batches fit before a roll is due, the first of them at least; fewer is never wrong."""
+        """The number of batches that fit before a roll is due, at least one; too few is never wrong."""
         if len(headers) == 1:
             return 1
         table, config = headers.table, self.context.config
@@ -197,9 +197,9 @@ class LogSegment(SegmentReader):
         return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
 
     def become_inactive(self) -> None:
-        """Closing time index entry, log and indexes cut to what is used, all synced (spec 7.2); files given back.
+        """Write the closing time index entry, cut log and indexes to the used size, sync all, and close the files.
 
-        So a log that is rolled ever again holds no more files open than one that was not.
+        Therefore a log that rolls often holds no more files open than one that never rolls.
         """
         self.add_closing_time_entry()
         self.trim()
@@ -207,7 +207,7 @@ class LogSegment(SegmentReader):
         self.close()
 
     def add_closing_time_entry(self) -> None:
-        """So that the time index ends with the segment's largest timestamp, even where it is full."""
+        """Make the time index end with the segment's largest timestamp, even if it is full."""
         self.time_index.append(*self.largest, skip_full_check=True)
 
     def trim(self) -> None:
@@ -218,31 +218,31 @@ class LogSegment(SegmentReader):
             self._file.truncate(self.size)
 
     def resize_indexes(self) -> None:
-        """Both indexes at full capacity, as those of an active segment are."""
+        """Extend both indexes to full capacity, as for an active segment."""
         self.offset_index.resize()
         self.time_index.resize()
 
-    # The end
+    # Recovery and truncation
 
     def has_sound_indexes(self) -> bool:
-        """Whether the indexes are in order and their last entry leads to a batch; the reason is logged if not."""
+        """Whether the indexes are valid and their last entry points at a batch; logs the reason if not."""
         try:
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.sanity_check()
         except CorruptIndexError as error:
-            logger.warning("%s; to be rebuilt", error)
+            logger.warning("%s; it will be rebuilt", error)
             return False
         self.position_before(self.offset_index.last_offset)
         return not self._is_index_distrusted
 
     def reset_indexes(self) -> None:
-        """No entries, and nothing known of the log."""
+        """Drop all entries, and all knowledge of the log."""
         self.offset_index.reset()
         self.time_index.reset()
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is known of the log: the next batch to be noted is its first."""
+        """Drop all knowledge of the log: the next batch to be noted is its first."""
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
         self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
@@ -250,10 +250,9 @@ class LogSegment(SegmentReader):
         self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
-        """Cut at the start of the first batch that reaches ``offset``; indexes are cut at ``offset`` (spec 9.7).
+        """Cut at the start of the first batch that reaches ``offset``; cuts indexes at ``offset``.
 
-        On disk after a crash: indexes cut, the log perhaps not yet; recovery of what is behind the recovery point
-        makes them agree.
+        After a crash, the indexes are cut, but perhaps not the log; recovery above the recovery point makes them agree.
         """
         position = self.position_reaching(offset)
         self.offset_index.truncate_to(offset)
@@ -270,7 +269,7 @@ class LogSegment(SegmentReader):
 
 
 def give_up_file(context: LogContext, path: str) -> None:
-    """Rename a file, if it is there, to ``.deleted``; its time is set, for ``file.delete.delay.ms`` to count from."""
+    """Rename a file, if it exists, to ``.deleted``; sets its time, from which ``file.delete.delay.ms`` counts."""
     if context.filesystem.status(path) is not None:
         context.filesystem.set_modified(path, context.clock.now_ms())
         context.filesystem.rename(path, path + names.DELETED)

@@ -12,7 +12,7 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 class LogSegments:
-    """Segments in the order of their base offsets. The last one is active: the only one that is appended to."""
+    """Segments in the order of their base offsets. Only the last one, the active segment, is appended to."""
 
     def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
         self._segments = sorted(segments, key=_BASE_OFFSET)
@@ -41,8 +41,8 @@ class LogSegments:
         return sum(segment.size for segment in self._segments)
 
     def with_next_offsets(self, log_end_offset: int) -> list[tuple[LogSegment, int]]:
-        """Each segment with the offset that the next one begins at, which for the last one is the log end."""
-        return list(zip(self._segments, [*self.base_offsets[1:], log_end_offset], strict=False))  # there may be none
+        """Each segment with the base offset of the next one; for the last segment, with the log end."""
+        return list(zip(self._segments, [*self.base_offsets[1:], log_end_offset], strict=False))  # may be empty
 
     def floor(self, offset: int) -> LogSegment | None:
         """The segment with the greatest base offset not above ``offset``."""
@@ -60,11 +60,11 @@ class LogSegments:
         return self._segments[max(index - 1, 0) :]
 
     def below(self, offset: int) -> list[LogSegment]:
-        """Those that begin below ``offset``."""
+        """The segments that begin below ``offset``."""
         return self._segments[: bisect_left(self._segments, offset, key=_BASE_OFFSET)]
 
     def add(self, segment: LogSegment) -> None:
-        """A segment with a base offset that no other has."""
+        """Add a segment; its base offset must be new."""
         index = bisect_left(self._segments, segment.base_offset, key=_BASE_OFFSET)
         self._segments.insert(index, segment)
 
@@ -73,6 +73,6 @@ class LogSegments:
         self._segments.remove(segment)
 
     def close(self) -> None:
-        """Give all open files back."""
+        """Close all open files."""
         for segment in self._segments:
             segment.close()

@@ -1,6 +1,6 @@
-"""Splitting a segment that holds offsets more than 2^31 - 1 above its base (spec 9.6).
+"""Splits a segment that holds offsets more than 2^31 - 1 above its base.
 
-Compaction and brokers of long ago made such segments; no index can have an entry for what lies that far.
+Compaction and old brokers created such segments; no index can have an entry for an offset that far away.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ class _Part(NamedTuple):
 
 
 def split(segment: LogSegment) -> list[int]:
-    """Make several segments of one, byte by byte the same batches; their base offsets, the first that of the source.
+    """Split a segment into several with the same batches, byte for byte; returns their base offsets in order.
 
-    The caller holds the append and the maintenance lock, forgets the segment and loads the log anew: that puts the
-    parts in the place of the segment, and recovers their indexes, which are not made here. What is behind the last
-    whole batch goes along, for recovery to judge.
+    The caller holds the append and the maintenance lock, forgets the segment and reloads the log, which replaces the
+    segment by its parts and rebuilds their indexes; these are not created here. Anything after the last whole batch is
+    copied too, for recovery to judge.
 
-    On disk after a crash that follows each step:
+    The state on disk after a crash that follows each step:
 
-    1. ``.log.cleaned`` of the parts written and synced: the segment; opening removes the parts.
-    2. renamed to ``.log.swap`` from the last to the first: the segment, as long as one ``.cleaned`` is left; opening
-       undoes the renames that were made.
-    3. all renamed, the directory synced: the parts; opening removes the segment and drops ``.swap`` (:mod:`swaps`).
+    1. ``.log.cleaned`` of the parts written and synced: the segment; opening the log removes the parts.
+    2. Renamed to ``.log.swap`` from the last to the first: the segment, as long as one ``.cleaned`` remains; opening
+       the log undoes the renames.
+    3. All renamed, the directory synced: the parts; opening the log removes the segment and drops ``.swap``
+       (:mod:`swaps`).
 
-    An empty first part is made where not even the first batch fits, so that one part always has the name of the
-    source and stands for it.
+    Creates an empty first part if not even the first batch fits, so that one part always has the name of the source and
+    replaces it.
     """
     context = segment.context
     parts = _parts(segment)
@@ -59,7 +60,7 @@ def split(segment: LogSegment) -> list[int]:
 def _parts(segment: LogSegment) -> list[_Part]:
     parts = [_Part(segment.base_offset, 0)]
     next_offset = segment.base_offset
-    with suppress(CorruptRecordError):  # it goes into the last part as it is
+    with suppress(CorruptRecordError):  # copied into the last part unchanged
         for window in segment.walk(0, segment.file_size):
             last_offsets = window.headers.table["last_offset"]
             while (too_far := np.flatnonzero(last_offsets - parts[-1].base_offset > INT32_MAX)).size:
@@ -73,7 +74,7 @@ def _parts(segment: LogSegment) -> list[_Part]:
 
 
 def _base_offset(batch: BatchHeaders, next_offset: int) -> int:
-    """What a segment that begins with this batch is named by. The header of a legacy one tells only its last offset."""
+    """The base offset of a segment that begins with this batch. A legacy header contains only the last offset."""
     base_offset, last_offset = int(batch.table["base_offset"][0]), int(batch.table["last_offset"][0])
     return base_offset if batch.table["magic"][0] >= 2 else max(next_offset, last_offset - INT32_MAX)
 
@@ -86,7 +87,7 @@ def _copy(segment: LogSegment, part: _Part, end: int) -> None:
         for position in range(part.position, end, WINDOW_BYTES):
             file.write(position - part.position, segment.read_bytes(position, min(WINDOW_BYTES, end - position)))
         file.sync()
-    filesystem.set_modified(path, segment.status().modified_ms)  # what retention goes by where records have no time
+    filesystem.set_modified(path, segment.status().modified_ms)  # retention uses it if records have no time
 
 
 def _log_path(segment: LogSegment, part: _Part, suffix: str) -> str:

@@ -1,12 +1,12 @@
-"""What the suffixes in a partition's directory mean after a crash, or while a compaction works (spec 9.2, 12.8).
+"""What the suffixes in a partition's directory mean after a crash or during a compaction.
 
-A swap replaces segments by new ones: the new files are written as ``.cleaned``, renamed to ``.swap`` from the last base
-offset down, the originals renamed to ``.deleted``, and the ``.swap`` files renamed to their final names. So a ``.swap``
-is complete if no ``.cleaned`` with a base offset at or below its own is left, and then stands for every original whose
-base offset lies within it. One swap at a time is under way.
+A swap replaces segments by new ones: the new files are written as ``.cleaned``, then renamed to ``.swap`` from the last
+base offset down; the originals are renamed to ``.deleted``, and the ``.swap`` files to their final names. Therefore a
+``.swap`` is complete if no ``.cleaned`` with a base offset at or below its own exists; it then replaces every original
+whose base offset is within its range. Only one swap is in progress at a time.
 
-The same plan serves both who may finish a swap, the holder of the maintenance lock, and who only looks: applied to the
-names in a listing, it tells which segments there are.
+The same plan serves the holder of the maintenance lock, who may finish a swap, and readers: applied to the names in a
+listing, it gives the segments that exist.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ON_THEIR_WAY = (names.DELETED, names.CLEANED, names.SWAP)
 
 @dataclass(frozen=True)
 class SwapPlan:
-    """What finishing or undoing everything unfinished comes to; names are file names in the partition's directory."""
+    """How to finish or undo everything unfinished; names are file names in the partition's directory."""
 
-    undone: list[str]  # .swap of an operation that was not finished: to be removed before the .cleaned that say so
-    deleted: list[str]  # left-overs, and originals that a finished .swap stands for
-    swapped_in: list[str]  # ends with .swap; the final name lacks it
-    left: list[str]  # untouched
+    undone: list[str]  # .swap files of an unfinished operation: to be removed before the .cleaned that mark it
+    deleted: list[str]  # leftovers, and originals that a finished .swap replaces
+    swapped_in: list[str]  # end with .swap; the final name lacks it
+    left: list[str]  # unchanged
 
     @property
     def is_empty(self) -> bool:
@@ -37,17 +37,17 @@ class SwapPlan:
 
     @cached_property
     def left_by_suffix(self) -> Mapping[str, set[int]]:
-        """The base offsets in the names that are left untouched."""
+        """The base offsets in the names that stay unchanged, by suffix."""
         return names.by_suffix(self.left)
 
     def segment_suffixes(self) -> dict[int, str]:
-        """Base offset of each segment, and the suffix under which its ``.log`` lies now: ``""`` or ``.swap``."""
+        """Base offset of each segment, and the present suffix of its ``.log``: ``""`` or ``.swap``."""
         logs = filter(_is_swapped_log, self.swapped_in)
         return dict.fromkeys(self.left_by_suffix[names.LOG], "") | dict.fromkeys(map(names.offset_in, logs), names.SWAP)
 
 
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
-    """Sort the names of a listing; ``next_offset(base)`` tells where the ``.log.swap`` with that base offset ends."""
+    """Classify the names of a listing; ``next_offset(base)`` is the end of the ``.log.swap`` with that base offset."""
     files = names.segment_files(listing)
     nothing_to_do = SwapPlan([], [], [], files)
     if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.left_by_suffix):
@@ -57,7 +57,7 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     swapped_in = [name for name in swaps if first_cleaned is None or names.offset_in(name) < first_cleaned]
     undone = [name for name in swaps if name not in swapped_in]
     bases = [names.offset_in(name) for name in filter(_is_swapped_log, swapped_in)]
-    ends = [max(next_offset(base), base + 1) for base in bases]  # an emptied one still stands for its own original
+    ends = [max(next_offset(base), base + 1) for base in bases]  # an empty one still replaces its own original
     replaced = range(min(bases), max(ends)) if bases else range(0)
     left = [name for name in files if not name.endswith(_ON_THEIR_WAY) and names.offset_in(name) not in replaced]
     gone = {*undone, *swapped_in, *left}
@@ -67,10 +67,10 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
 def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
     """Remove and rename as planned. Only for the holder of the maintenance lock.
 
-    On disk after a crash: fewer ``.swap`` files of an unfinished operation, its ``.cleaned`` still there to say so; or
-    fewer originals and left-overs, the finished ``.swap`` all there; or some of those under their final names. The plan
-    made of what is then there comes to the same end. A file system keeps the changes of one directory's names in their
-    order, so one sync at the end is enough.
+    After a crash, there are fewer ``.swap`` files of an unfinished operation, still marked by its ``.cleaned``; or
+    fewer originals and leftovers, with the finished ``.swap`` files complete; or some of these have their final names.
+    A plan made from any of these states leads to the same result. One sync at the end is enough, because a file system
+    keeps the order of name changes within one directory.
     """
     for name in [*plan.undone, *plan.deleted]:
         filesystem.remove(names.join(directory, name))
@@ -81,10 +81,10 @@ def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
 
 
 def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
-    """Whether a ``.deleted`` file is still to be left alone: it was renamed less than ``file.delete.delay.ms`` ago.
+    """Whether a ``.deleted`` file must be kept: it was renamed less than ``file.delete.delay.ms`` ago.
 
-    Its time of modification tells, which is set before the renaming. A time to come is none that was set: a broker's
-    file, or a clock that went back, and such files go, as they do when a broker starts.
+    Uses its modification time, which is set before the rename. A time in the future was not set by us: it is a broker's
+    file, or the clock went back. Such files are removed, as when a broker starts.
     """
     return 0 <= now_ms - deleted_ms < delay_ms
 

@@ -1,10 +1,10 @@
-"""Where the records of a segment reach a time (spec 10.3), by the headers of its batches.
+"""Where the records of a segment reach a time, found by the headers of its batches.
 
-A time index tells of batches, and the marker that ends a transaction is one. Its time is when the transaction ended,
-so in a history that was loaded later the first marker is younger than all records behind it: from there on the index
-has no entry that helps. What it says stays true all the same: no batch up to an entry, so no record either, is younger
-than the entry tells. From there on the headers decide, of which those of markers do not count. Their checksums are
-verified, so the first lookup in such a segment reads it; what it finds of each stretch is remembered for the next.
+A time index covers batches, including the markers that end transactions. A marker's time is when its transaction ended,
+so in history that is loaded later, the first marker is later than all records after it, and the index has no useful
+entries from there on. What the index states is still true: no batch up to an entry, and so no record, is later than the
+entry's time. From there on the headers decide, except those of markers. Their checksums are verified, so the first
+lookup in a segment of this kind reads it; the results for each stretch are remembered for the next lookup.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from pyspark_commitlog.storage.index import TimestampOffset
 from pyspark_commitlog.storage.record_times import NO_RECORD, RecordTimes
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, OffsetAndTimestamp, SegmentReader, Window
 
-STRETCH_BYTES = 1024 * 1024  # what is remembered is one number for so many bytes
-SMALL_BYTES = 4 * PROBE_BYTES  # reading so many takes no longer than what leads to fewer
+STRETCH_BYTES = 1024 * 1024  # one number is remembered for this many bytes
+SMALL_BYTES = 4 * PROBE_BYTES  # reading this much takes no longer than locating a smaller part
 
 Segment = TypeVar("Segment", bound=SegmentReader)
 
-_Timed = tuple[Window, Int64s]  # batches, and the largest time of the records of each
+_Timed = tuple[Window, Int64s]  # batches, and the largest record time of each
 
 
 def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
-    """Of neighbours those to be read, one after the other, in search of a record that is not older.
+    """The segments that may hold a record with this time or a later one, in order.
 
-    The time indexes say that the others have none, and no checksum covers them: one that lost entries, or whose last
-    was changed, may say too little. In a log in the order of time its segment is then the last of those passed over; so
-    that one's is held against the log. Where the log is not in this order, all are, which takes ten times as long.
+    According to the time indexes, the others hold none. No checksum covers these indexes: one that lost entries, or has
+    a changed last entry, may state too early a time. In a log in order of time, its segment is then the last one
+    skipped, so that one is checked against the log. In a log not in order of time, all are checked, which takes ten
+    times as long.
     """
     is_in_order, youngest_ms = True, NO_TIMESTAMP
     for place, segment in enumerate(segments):
-        largest_ms = (segment.known_largest or segment.largest).timestamp  # a property takes as long as all of this
+        largest_ms = (segment.known_largest or segment.largest).timestamp  # a property costs as much as the rest
         if largest_ms >= youngest_ms:
             youngest_ms = largest_ms
         elif is_in_order:
@@ -55,7 +56,7 @@ def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> It
 
 
 def _after_all(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
-    """Of segments that were passed over those that may hold such a record, as the log itself has it."""
+    """Those of the skipped segments that, according to the log itself, may hold a matching record."""
     for segment in segments:
         is_passed = segment.largest.timestamp < timestamp_ms
         if is_passed and _confirmed_ms(segment) >= timestamp_ms and _may_reach(segment, timestamp_ms):
@@ -63,7 +64,7 @@ def _after_all(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segme
 
 
 def _confirmed_ms(segment: SegmentReader) -> int:
-    """The largest time of a segment as the log has it. Files are given back, as there may be many such segments."""
+    """A segment's largest time according to the log. Closes the files, since many segments may be checked."""
     if segment.is_largest_confirmed:
         return segment.largest.timestamp
     confirmed_ms = segment.confirm_largest().timestamp
@@ -72,13 +73,13 @@ def _confirmed_ms(segment: SegmentReader) -> int:
 
 
 def _may_reach(segment: SegmentReader, timestamp_ms: int) -> bool:
-    """Whether a record of a segment with a batch that is not older may be so too: what was read of its log tells."""
+    """Whether a record of a segment with a late enough batch may match, according to what was read of its log."""
     known = segment.record_times
     return known is None or known.end < segment.size or max(known.older, known.largest) >= timestamp_ms
 
 
 def end_if_read(segment: SegmentReader) -> int | None:
-    """The offset behind a segment whose log was read up to its end; None where it was not."""
+    """The offset after a segment whose log was read up to its end; None if it was not."""
     known = segment.record_times
     if known is None or known.end < segment.size:
         return segment.walked_end
@@ -88,9 +89,9 @@ def end_if_read(segment: SegmentReader) -> int | None:
 def batches_reaching_time(
     segment: SegmentReader, timestamp_ms: int, start_offset: int
 ) -> Iterator[tuple[Window, Int64s]]:
-    """Windows with batches that may hold a record from ``start_offset`` on that is not older, and the rows of those.
+    """Windows with batches that may hold a matching record from ``start_offset`` on, and the rows of those batches.
 
-    Raises as :meth:`SegmentReader.batches` does where what was passed over is not sound.
+    Raises as :meth:`SegmentReader.batches` if the bytes read are damaged.
     """
     for window, times in _windows(segment, timestamp_ms, start_offset):
         rows = np.flatnonzero((times >= timestamp_ms) & (window.headers.table["last_offset"] >= start_offset))
@@ -99,7 +100,7 @@ def batches_reaching_time(
 
 
 def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> Iterator[_Timed]:
-    """Those that may hold such a batch. One that is new is noted when the caller asks for the next."""
+    """The windows that may hold a matching batch. A new one is remembered when the caller asks for the next."""
     known = _known(segment)
     if known is None or timestamp_ms <= known.older:
         hint, begin = _begin(segment, timestamp_ms, start_offset)
@@ -114,9 +115,9 @@ def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> It
 
 
 def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tuple[int, int]:
-    """A time, older than what is sought, and the position of a batch before which no record is younger.
+    """A time earlier than the one searched for, and the position of a batch before which no record is later.
 
-    The indexes are not asked where that takes longer than to read what they would save.
+    Does not use the indexes if that takes longer than reading what they would save.
     """
     if segment.size <= SMALL_BYTES:
         return NO_RECORD, 0
@@ -125,7 +126,7 @@ def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tupl
 
 
 def _known(segment: SegmentReader) -> RecordTimes | None:
-    """What is known of the file that now has the segment's name."""
+    """What is remembered of the file that now has the segment's name."""
     known = segment.record_times
     if known is not None and known.inode != segment.status().inode:
         segment.give_back()
@@ -133,9 +134,9 @@ def _known(segment: SegmentReader) -> RecordTimes | None:
 
 
 def _timed(segment: SegmentReader, position: int, end: int, expected: int | None = None) -> Iterator[_Timed]:
-    """Batches between two positions, and their records' times. Where there are many, the first window is small.
+    """Batches between two positions, and their record times. If there are many, the first window is small.
 
-    ``expected`` is the offset behind what lies before ``position``; None: unknown.
+    ``expected`` is the offset that should be at ``position``; None: unknown.
     """
     window_bytes = STRETCH_BYTES if end - position <= SMALL_BYTES else PROBE_BYTES
     while position < end:
@@ -150,7 +151,7 @@ def _timed(segment: SegmentReader, position: int, end: int, expected: int | None
 def first_record_not_older(
     segment: SegmentReader, window: Window, row: int, timestamp_ms: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
-    """The first record of a batch, from ``start_offset`` on, that is not older; None if there is none."""
+    """The first record of a batch, from ``start_offset`` on, with this time or a later one; None if there is none."""
     records = segment.records_at(window, row)
     hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
     if not len(hits):
@@ -160,9 +161,9 @@ def first_record_not_older(
 
 
 def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
-    """The largest time of the records from ``start_offset`` on, ms; -1 where no record has one.
+    """The largest time of the records from ``start_offset`` on, ms; -1 if no record has a time.
 
-    The end is looked at first. Where the entry in front of it tells of nothing younger, what lies before need not be.
+    Reads backwards from the end. If the index entry before has no later time, nothing before it need be read.
     """
     back, found = 1, NO_TIMESTAMP
     while True:
@@ -174,7 +175,7 @@ def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
 
 
 def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
-    """The entry of the time index so many before its last; of nothing where there is none."""
+    """The time index entry ``back`` before its last; an entry before the segment if there is none."""
     if segment.has_sound_time_index() and back < len(segment.time_index):
         index = segment.time_index
         entry = TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))
@@ -184,7 +185,7 @@ def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
 
 
 def _largest_from(segment: SegmentReader, offset: int, start_offset: int) -> int:
-    """Of the batches that reach ``offset``; of one that begins below ``start_offset`` the records from there on."""
+    """The largest record time in batches that reach ``offset``; of a batch with ``start_offset``, from there on."""
     found = NO_TIMESTAMP
     for window, all_times in _timed(segment, segment.position_before(offset), segment.size):
         reaching_it = np.flatnonzero(window.headers.table["last_offset"] >= offset)

@@ -39,7 +39,7 @@ def test_an_option_that_names_nothing_is_refused_as_it_would_mean_everything_or_
 
 def test_the_last_of_a_key_counts_and_its_value_may_hold_equals_signs() -> None:
     assert parse_pairs("--config", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
-    with pytest.raises(InvalidConfigError, match="--config 'a': key=value is expected"):
+    with pytest.raises(InvalidConfigError, match="--config 'a': expected key=value"):
         parse_pairs("--config", ["a"])
 
 
@@ -61,5 +61,5 @@ def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
 
 
 def test_pair_that_is_none_is_told_without_its_secret() -> None:
-    with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': key=value"):
+    with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': expected key=value"):
         parse_pairs("--client", ["ssl.password topsecret"])

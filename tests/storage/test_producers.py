@@ -166,7 +166,7 @@ def test_an_unknown_producer_may_begin_at_any_sequence_and_goes_on_from_there(lo
 def test_a_gap_in_the_sequences_is_refused(log: Partition, sequence: int) -> None:
     log.write(sequence=0, records=5)
     with pytest.raises(
-        OutOfOrderSequenceError, match=rf"topic-0: producer 1, epoch 0.* sequence {sequence}, 5 is next"
+        OutOfOrderSequenceError, match=rf"topic-0: producer 1, epoch 0.* sequence {sequence}, expected 5"
     ):
         log.write(sequence=sequence)
 
@@ -183,7 +183,7 @@ def test_sequences_wrap_within_and_between_batches(log: Partition) -> None:
 
 def test_sequences_wrap_to_zero_and_nothing_else(log: Partition) -> None:
     log.write(sequence=INT32_MAX)
-    with pytest.raises(OutOfOrderSequenceError, match="0 is next"):
+    with pytest.raises(OutOfOrderSequenceError, match="expected 0"):
         log.write(sequence=1)
     log.write(sequence=0)
 
@@ -234,7 +234,7 @@ def test_a_set_that_repeats_a_batch_changes_nothing_at_all(log: Partition) -> No
 
 def test_a_new_epoch_begins_at_sequence_zero_and_forgets_the_batches_of_the_old_one(log: Partition) -> None:
     log.write(epoch=0, sequence=0)
-    with pytest.raises(OutOfOrderSequenceError, match="0 is next"):
+    with pytest.raises(OutOfOrderSequenceError, match="expected 0"):
         log.write(epoch=1, sequence=1)
     log.write(epoch=1, sequence=0)
     entry = log.state.last_entry(1)
@@ -334,7 +334,7 @@ def test_a_marker_of_an_older_coordinator_is_fenced(log: Partition) -> None:
     log.send()
     log.mark(coordinator_epoch=5)
     log.send(sequence=1)
-    with pytest.raises(TransactionCoordinatorFencedError, match="coordinator epoch 4, 5 is known"):
+    with pytest.raises(TransactionCoordinatorFencedError, match="coordinator epoch 4, but 5 is known"):
         log.mark(coordinator_epoch=4)
     log.mark(coordinator_epoch=5)
     log.state.load(log.state.entries(), NOW_MS, log.end)
