@@ -1,7 +1,7 @@
-"""Log: one partition's log, to write (Kafka's UnifiedLog and LocalLog; spec 6 to 9).
+"""Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog).
 
-An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` say otherwise, or
-the caller asks to sync later with :meth:`Log.flush`. Several processes may write the same log (``shared_log``).
+An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` relax that, or the
+caller chooses to sync later with :meth:`Log.flush`. Several processes may write the same log (``shared_log``).
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from pyspark_commitlog.storage.validator import (
 
 
 class AppendInfo(NamedTuple):
-    """Where an append went."""
+    """The result of an append."""
 
     first_offset: int
     last_offset: int  # below first_offset: there was nothing to append
     max_timestamp: int  # ms; -1: no record has one
     log_append_time_ms: int  # -1 unless the log sets the time
     size: int  # bytes written
-    duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first try
+    duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first
 
 
 class Producer(NamedTuple):
-    """Who writes, and in which of its lives."""
+    """A producer id and epoch."""
 
     id: int
     epoch: int
 
 
 class Log(SharedLog):
-    """A partition's log, to read and to write. Belongs to one thread at a time."""
+    """A partition's log, for reading and writing. Belongs to one thread at a time."""
 
     # Appending
 
     def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
-        """Append encoded batches as a Kafka leader does (spec 6.1): checked, offsets assigned, a partial last one cut.
+        """Append encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
-        Synced when it returns, see the module. Raises AppendError (its subclasses say why), CorruptRecordError, or
-        StorageError where the disk failed; nothing is then visible.
+        Synced on return, except as described for the module. Raises a subclass of AppendError, CorruptRecordError, or
+        StorageError if the disk failed; nothing is visible then.
         """
         analysis = analyze(buffer, origin, self.context.config)
         if not analysis.valid_bytes:
@@ -121,7 +121,7 @@ class Log(SharedLog):
     def append_records(
         self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
     ) -> AppendInfo:
-        """Encode and append columns, in batches as large as the topic allows; the log gives the offsets.
+        """Encode and append columns, in batches as large as the topic allows; the log assigns the offsets.
 
         Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
         the topic refuses.
@@ -135,10 +135,10 @@ class Log(SharedLog):
         return self.append_encoded(v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max), sync=sync)
 
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
-        """Append batches that this process encoded from columns it validated: a client's append without decoding again.
+        """Append batches that this process encoded from validated columns: a client's append without decoding.
 
-        Their buffer is stamped in place. With ``sync=False`` they are acknowledged only by the next :meth:`flush`. What
-        a producer repeats is not written again, though the first try may have got only some of the batches in.
+        Stamps their buffer in place. With ``sync=False``, only the next :meth:`flush` acknowledges them. Does not write
+        a producer's repeated batches again, even if only some of them were written by the first attempt.
         """
         buffer, headers = batches
         if not len(headers):
@@ -158,12 +158,11 @@ class Log(SharedLog):
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info
 
     def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
-        """Append batches to the open transaction of ``producer``, which they begin where none is open; not synced.
+        """Append batches to the open transaction of ``producer``, or begin one; not synced.
 
-        Their buffer is stamped in place, with the next sequences too: nothing is taken for a repetition. A transaction
-        of an older epoch that is still open here is aborted first. Whether the transaction may still be written to is
-        for the caller to say, within :meth:`exclusively`. Raises InvalidProducerEpochError where the log has seen a
-        newer epoch, RecordTooLargeError.
+        Stamps their buffer in place, including the next sequences: no batch counts as a repetition. First aborts an
+        open transaction of an older epoch. The caller must ensure, within :meth:`exclusively`, that the transaction may
+        still be written to. Raises InvalidProducerEpochError if the log has seen a newer epoch, RecordTooLargeError.
         """
         buffer, headers = batches
         if not len(headers):
@@ -187,7 +186,7 @@ class Log(SharedLog):
             return self._write_stamped(buffer, headers)
 
     def next_sequence(self, producer: Producer) -> int:
-        """How many records the producer wrote in its epoch, modulo 2^31."""
+        """The number of records that the producer wrote in its epoch, modulo 2^31."""
         known = self.producers.last_entry(producer.id)
         return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
 
@@ -196,8 +195,8 @@ class Log(SharedLog):
     ) -> None:
         """Append the marker that ends the transaction of ``producer``, whose epoch fences older ones; not synced.
 
-        One of an older coordinator than the log has seen says that coordinator's epoch. Raises
-        InvalidProducerEpochError where the log has seen a newer epoch of the producer.
+        If the log has seen a newer coordinator epoch, the marker carries that. Raises InvalidProducerEpochError if the
+        log has seen a newer epoch of the producer.
         """
         with self._writing():
             known = self.producers.last_entry(producer.id)
@@ -213,7 +212,7 @@ class Log(SharedLog):
             self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
 
     def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
-        """The batches at the beginning that are in the log already."""
+        """The batches at the beginning that the log already contains."""
         repeated: list[ProducerBatch] = []
         for row in range(len(headers)):
             duplicate = self.producers.prepare(headers[row : row + 1], Origin.CLIENT).duplicate
@@ -231,10 +230,10 @@ class Log(SharedLog):
         return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms)
 
     def _write(self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int) -> AppendInfo:
-        """Write checked batches, in as many segments as they take.
+        """Write checked batches, to as many segments as they need.
 
-        On disk after a crash: whole batches up to some point, then a part of one, which recovery cuts off; an entry of
-        the transaction index whose marker is missing, which opening drops.
+        After a crash, the disk holds whole batches up to some point, then part of one, which recovery cuts off; or an
+        entry of the transaction index without its marker, which opening the log drops.
         """
         table = window.headers.table
         with self._changing():
@@ -257,19 +256,19 @@ class Log(SharedLog):
         )
 
     def _fitting(self, headers: BatchHeaders) -> int:
-        """How many of the batches the active segment takes; it is rolled first where it takes none (spec 7.1)."""
+        """The number of batches that fit the active segment; rolls it first if none does."""
         first = headers.table[0]
         last_offset = int(first["last_offset"])
         if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), last_offset):
             if self.segments.active.size:
                 self._roll()
             if last_offset - self.segments.active.base_offset > INT32_MAX:
-                is_exact = first["magic"] >= v2.MAGIC  # of older batches only the last offset is known
+                is_exact = first["magic"] >= v2.MAGIC  # an older batch's header contains only its last offset
                 self._skip_to(int(first["base_offset"]) if is_exact else last_offset - INT32_MAX)
         return self.segments.active.fitting(headers)
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
-        """The index entry of an aborted transaction goes first: its marker alone would show the records."""
+        """Writes an aborted transaction's index entry first: its marker alone would make its records visible."""
         active = self.segments.active
         for transaction in update.completed:
             if transaction.aborted:
@@ -283,10 +282,10 @@ class Log(SharedLog):
     # Deleting and truncating
 
     def delete_records(self, before_offset: int) -> int:
-        """Raise the log start offset to ``before_offset``, or to the high watermark for -1; the log start then (10.4).
+        """Raise the log start offset to ``before_offset``, or to the high watermark for -1; returns the new log start.
 
-        Durable when it returns; segments that lie wholly below go with the next retention.
-        Raises PolicyViolationError on a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        Durable on return; the next retention deletes segments that are wholly below. Raises PolicyViolationError on a
+        topic that is only compacted, OffsetOutOfRangeError above the high watermark.
         """
         with self._writing():
             offset = self.start_without_records(before_offset)
@@ -301,11 +300,12 @@ class Log(SharedLog):
         self.producers.on_log_start_offset_increased(self._log_start_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log behind the last batch that lies below ``offset``; nothing happens at or above its end (spec 9.7).
+        """Cut the log after the last batch that is below ``offset``; does nothing if that is at or above its end.
 
-        A batch that reaches ``offset`` goes as a whole, so the log may end below it. (Kafka then still says that it
-        ends at ``offset``, until it is started again.) The recovery point is lowered first: a crash at any later step
-        leaves a log that opens, with some or all of what was to go. Raises InvalidOffsetError for a negative offset.
+        A batch that reaches ``offset`` is removed as a whole, so the log may end below it. (Kafka then still reports
+        ``offset`` as the end until it is restarted.) The recovery point is lowered first: a crash at any later step
+        leaves a log that opens, with some or all of the records to remove. Raises InvalidOffsetError for a negative
+        offset.
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}")
@@ -318,7 +318,7 @@ class Log(SharedLog):
                 self._cut_at(offset)
 
     def _cut_at(self, offset: int) -> None:
-        holding = self.segments.reaching(offset)[0]  # its batches below the offset may go with one that reaches it
+        holding = self.segments.reaching(offset)[0]  # a batch that reaches the offset is removed whole
         self._lower_marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset))
         for segment in reversed(self.segments.reaching(offset)[1:]):
             self.segments.remove(segment)
@@ -334,8 +334,8 @@ class Log(SharedLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin an empty log at ``offset``.
 
-        The log start is written first: a crash at any later step leaves a log without records below ``offset``, with
-        some of those above it, or none. Raises InvalidOffsetError for a negative offset.
+        Writes the log start first: a crash at any later step leaves a log without records below ``offset``, with some
+        or none of those above it. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}")
@@ -357,7 +357,7 @@ class Log(SharedLog):
         self.checkpoints.write(Marks(recovery_point, log_start_offset))
 
     def _after_cut(self) -> None:
-        """Snapshots of what is gone are removed, producer state is rebuilt and kept, and all is synced."""
+        """Remove snapshots of removed offsets, rebuild the producer state and save it, and sync everything."""
         for name in self.context.filesystem.list(self.context.directory):
             offset = names.base_offset_of(name) if name.endswith(names.SNAPSHOT) else None
             if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
@@ -376,7 +376,7 @@ class Log(SharedLog):
 
 @lru_cache(maxsize=8)
 def _marker_batch(producer: Producer, marker: Marker) -> bytes:
-    """The same for all partitions of a transaction, but for offset and leader epoch, which no checksum covers."""
+    """The same for all partitions of a transaction, except for offset and leader epoch, which no checksum covers."""
     return control.end_transaction_marker(
         commit=marker.is_commit,
         offset=0,
@@ -389,6 +389,6 @@ def _marker_batch(producer: Producer, marker: Marker) -> bytes:
 
 
 def _repeated(batches: list[ProducerBatch]) -> AppendInfo:
-    """What is answered to a retry: where the first try went."""
+    """The result for a retry: the offsets of the first attempt."""
     first, last = batches[0], batches[-1]
     return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)

@@ -1,6 +1,6 @@
-"""The two locks of a partition: *append*, held for moments, and *maintenance*, held as long as work on segments takes.
+"""The two locks of a partition: *append*, held briefly, and *maintenance*, held as long as segments are processed.
 
-Opening a log to write holds the maintenance lock too, within the append lock, and only for a moment.
+Opening a log for writing briefly holds the maintenance lock too, within the append lock.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pyspark_commitlog.storage.segment_reader import LogContext
 
 APPEND_LOCK_FILE = ".append.lock"
 MAINTENANCE_LOCK_FILE = ".maintenance.lock"
-WORK_BYTES_MAX = 1000  # of what its holder says it does
+WORK_BYTES_MAX = 1000  # of the holder's description of its work
 
 
 def wait_for_lock(context: LogContext, name: str) -> Lock:
-    """One of the two, once nobody else has it."""
+    """Take one of the two locks, waiting until it is free."""
     lock = context.filesystem.lock(names.join(context.directory, name))
-    assert lock is not None  # it waits
+    assert lock is not None  # since it waits
     return lock
 
 
 def take_maintenance_lock(context: LogContext) -> Lock:
-    """Without waiting for who compacts, deletes or rebuilds: LogDirLockedError tells what that one does.
+    """Take the lock without waiting. Raises LogDirLockedError, which names the holder's work, if it is held.
 
-    Who only opens the log is waited for.
+    Waits for a process that only opens the log.
     """
     path = names.join(context.directory, MAINTENANCE_LOCK_FILE)
     lock = context.filesystem.lock(path, wait=False)
@@ -38,7 +38,7 @@ def take_maintenance_lock(context: LogContext) -> Lock:
 
 
 def tell_work(context: LogContext, work: str) -> None:
-    """Leave in the maintenance lock's file, for whoever comes meanwhile, what its holder does and since when."""
+    """Write a description of the holder's work, with a start time, to the lock file, for other processes to show."""
     with context.filesystem.open(names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as note:
         note.truncate(0)
         note.write(0, work.encode())

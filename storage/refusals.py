@@ -1,7 +1,7 @@
-"""Which records a topic refuses, and why: known from their columns, before anything is encoded (spec 6.3).
+"""Which records a topic refuses, and why, determined from columns before anything is encoded.
 
-A topic refuses a record for its size, for a null key where it is compacted, and for a timestamp outside its limits.
-What is let pass here is what ``validator.validate_and_assign_offsets`` lets pass when it comes encoded.
+A topic refuses a record because of its size, a null key if the topic is compacted, or a timestamp outside its limits.
+Records accepted here are also accepted by ``validator.validate_and_assign_offsets`` in encoded form.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP, Codec
 from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
 
-LISTED_MAX = 1000  # refused records that an error lists; its message counts them all
-_GROWTH_MAX = 8  # compression makes records larger by less than an eighth, and this much
+LISTED_MAX = 1000  # refused records that an error lists; its message has the total
+_GROWTH_MAX = 8  # compression makes records larger by less than an eighth plus the number of bytes below
 _GROWTH_BYTES_MAX = 256
 
 
 class Compression(NamedTuple):
-    """A codec and how hard it tries."""
+    """A codec and its level."""
 
     codec: Codec
-    level: int | None  # None: the codec knows no levels
+    level: int | None  # None: the codec has no levels
 
 
 UNCOMPRESSED = Compression(Codec.NONE, None)
 
 
 class Refused(NamedTuple):
-    """A record that a topic does not take."""
+    """A record that a topic refuses."""
 
-    row: int  # its place in the table
+    row: int  # its index in the table
     reason: str
 
 
 def find_refused(records: Records, *, now_ms: int, config: LogConfig, compression: Compression) -> list[Refused]:
-    """Every record of a table that the topic refuses, by index; of several reasons the first that Kafka would tell.
+    """Every record of a table that the topic refuses, by index, with the first reason that Kafka would report.
 
-    ``compression`` is what they will be encoded with: a record may be too large that would fit compressed.
+    ``compression`` is the one to encode with; a record may be refused as too large even if it would fit compressed.
     """
     found = dict(_oversized(records, config, compression))
     found |= dict(_invalid(records, None, now_ms, config))
@@ -49,7 +49,7 @@ def find_refused(records: Records, *, now_ms: int, config: LogConfig, compressio
 
 
 def target_compression(config: LogConfig, source: Codec) -> Compression:
-    """What batches are compressed with in the log: as the topic says, or, by ``producer``, as they came."""
+    """The compression of batches in the log: the topic's or, for ``producer``, that of the source."""
     codecs = {"producer": source, "uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec}
     codec = codecs[config.compression_type]
     levels = {
@@ -61,14 +61,14 @@ def target_compression(config: LogConfig, source: Codec) -> Compression:
 
 
 def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
-    """Check records before they are encoded, as ``validator.validate_and_assign_offsets`` would check them after it.
+    """Check records before encoding, as ``validator.validate_and_assign_offsets`` would check them afterwards.
 
-    ``source_codec`` is what the caller compresses with where ``compression.type`` is ``producer``. Offsets and
-    timestamp types are not looked at: the log sets both.
+    ``source_codec`` is the caller's codec, used if ``compression.type`` is ``producer``. Ignores offsets and timestamp
+    types, because the log sets both.
 
     Raises RecordTooLargeError for the first record that, alone in a batch, is above ``max.message.bytes`` or
     ``segment.bytes``, or would decompress to more than ``max.decompressed.bytes``; InvalidTimestampError or
-    RecordValidationError with the index of each record refused.
+    RecordValidationError with the index of each refused record.
     """
     for index, reason in _oversized(records, config, target_compression(config, source_codec))[:1]:
         raise RecordTooLargeError(f"record {index} {reason}")
@@ -76,7 +76,7 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
 
 
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
-    """Only records near the limit, hardly ever any, are encoded for their exact size, each in a batch of its own."""
+    """Encodes only records near the limit, which are rare, each in a batch of its own, to get their exact size."""
     room = bytes_in_batch(config.batch_size_max, compression) - v2.RECORD_OVERHEAD_MAX
     if _all_content_max(records) <= room or _largest_content_max(records) <= room:  # the usual case
         return []
@@ -100,7 +100,7 @@ def _oversized(records: Records, config: LogConfig, compression: Compression) ->
 
 
 def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
-    """How many bytes of records make a batch of at most ``batch_size_max``, however badly they compress."""
+    """The number of bytes of records that fit a batch of ``batch_size_max``, however badly they compress."""
     room = batch_size_max - v2.LAYOUT.itemsize
     if compression.codec is not Codec.NONE:
         room -= room // _GROWTH_MAX + _GROWTH_BYTES_MAX
@@ -108,7 +108,7 @@ def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
 
 
 def _all_content_max(records: Records) -> int:
-    """What the content of all records together takes at most, headers with their sizes; of a small table not much."""
+    """An upper bound for the content of all records, with header sizes; small for a small table."""
     if records.headers is not None:
         return INT64_MAX
     columns = [column for column in (records.keys, records.values) if column is not None]
@@ -116,7 +116,7 @@ def _all_content_max(records: Records) -> int:
 
 
 def _largest_content_max(records: Records) -> int:
-    """What no record's content exceeds: the largest key and the largest value together, in two quick passes."""
+    """An upper bound for the content of one record, in two quick passes: the largest key plus the largest value."""
     if records.headers is not None:
         return int(_content_bytes_max(records).max(initial=0))
     columns = [column for column in (records.keys, records.values) if column is not None]
@@ -124,7 +124,7 @@ def _largest_content_max(records: Records) -> int:
 
 
 def _content_bytes_max(records: Records) -> Int64s:
-    """What key, value and headers of each record take at most."""
+    """An upper bound for the bytes of key, value and headers of each record."""
     sizes = np.zeros(len(records), dtype=np.int64)
     for column in (records.keys, records.values):
         if column is not None:
@@ -138,10 +138,10 @@ def _content_bytes_max(records: Records) -> Int64s:
 
 
 def check_records(records: Records, *, flagged: Bools | None, now_ms: int, config: LogConfig) -> None:
-    """Refuse null keys on a compacted topic, times outside the limits, and records that are ``flagged`` LogAppendTime
-    (None: none is).
+    """Refuse null keys on a compacted topic, times outside the limits, and records ``flagged`` as LogAppendTime (None:
+    no record is).
 
-    Raises as :func:`validate_columns` does.
+    Raises as :func:`validate_columns`.
     """
     refused = _invalid(records, flagged, now_ms, config)
     if refused:
@@ -156,7 +156,7 @@ def check_records(records: Records, *, flagged: Bools | None, now_ms: int, confi
 
 
 def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogConfig) -> list[Refused]:
-    """Of a record Kafka tells the key first."""
+    """Like Kafka, reports a missing key before other reasons."""
     low, high = _timestamp_limits(now_ms, config)
     reasons = [
         (_keyless(records, config), "the topic is compacted and takes no record without a key"),
@@ -171,13 +171,13 @@ def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogCo
 
 
 def _keyless(records: Records, config: LogConfig) -> Bools | None:
-    """Records that lack the key that the topic wants; None: no record does."""
+    """Records without the key that the topic requires; None: there are none."""
     valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
     return None if valid is None or not config.compact else ~valid
 
 
 def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
-    """Timestamps that are outside; None: none is."""
+    """Timestamps outside the limits; None: there are none."""
     if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
         return None
     outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
@@ -185,7 +185,7 @@ def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
 
 
 def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
-    """The smallest and largest timestamp allowed beside -1; both fit 64 bits, as differences from now may not."""
+    """The smallest and largest timestamp allowed besides -1; both fit 64 bits, unlike differences from now."""
     if config.message_timestamp_type == "LogAppendTime":
         return 0, INT64_MAX
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms

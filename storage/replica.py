@@ -1,8 +1,8 @@
-"""Batches between a log and the log of a broker, both ways.
+"""Transfers batches between a log and a broker's log, in both directions.
 
-:func:`append_fetched` follows a broker's partition, as its replicas do (Kafka's ReplicaFetcherThread and Partition):
-batches keep their offsets, times, producers and markers, and where the log ends is all there is to know of how far it
-got. :func:`producer_batches` are what a producer sends.
+:func:`append_fetched` follows a broker's partition as its replicas do (Kafka's ReplicaFetcherThread and Partition):
+batches keep their offsets, times, producers and markers, and the log end is the only record of its progress.
+:func:`producer_batches` are what a producer sends.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pyspark_commitlog.storage.producers import Origin
 
 
 def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: int) -> bool:
-    """Append what a broker answered to a fetch at ``fetch_offset``; a partial last batch is dropped. Synced.
+    """Append a broker's answer to a fetch at ``fetch_offset``; drops a partial last batch. Synced.
 
-    False, and nothing is appended, where the log does not end at ``log_end_offset`` any more, as it did when it was
-    asked for what comes next: somebody else follows, too.
+    Returns False, with nothing appended, if the log end is no longer ``log_end_offset``, the one at the time of the
+    request: another process follows the broker too.
 
-    A broker whose log begins inside a batch sends that batch whole. An empty log then begins with it, and its log start
-    moves up behind it; a crash between the two leaves some records that the broker would not show. Raises
-    UnexpectedAppendOffsetError where a log that is not empty ends inside a batch of the broker, and as
-    :meth:`Log.append` does.
+    A broker whose log begins inside a batch sends the whole batch. An empty log then begins with it, and its log start
+    moves up to ``fetch_offset``; a crash in between leaves some records that the broker would not show. Raises
+    UnexpectedAppendOffsetError if a non-empty log ends inside a batch of the broker, and otherwise as
+    :meth:`Log.append`.
     """
     buffer = np.frombuffer(fetched, dtype=np.uint8)
     headers = formats.scan(buffer, batches_max=1).headers
@@ -46,9 +46,9 @@ def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: 
 
 
 def begin_at(log: Log, offset: int) -> bool:
-    """Let a log that never held anything begin at ``offset``; False, and nothing happens, where it did by now.
+    """Let a log that never held anything begin at ``offset``; returns False, unchanged, if it has held something.
 
-    Of what retention deleted the leader epoch stays known.
+    After retention has deleted everything, the leader epoch is still known.
     """
     with log.exclusively():
         is_new = log.log_start_offset == log.log_end_offset and log.epochs.latest is None
@@ -58,7 +58,7 @@ def begin_at(log: Log, offset: int) -> bool:
 
 
 def fetched_records(fetched: bytes) -> Records:
-    """The records of the whole batches in an answer, those of transactions too. Raises CorruptRecordError."""
+    """The records of the whole batches in an answer, including transactional ones. Raises CorruptRecordError."""
     buffer = np.frombuffer(fetched, dtype=np.uint8)
     headers = formats.scan(buffer).headers
     formats.verify(buffer, headers)
@@ -67,7 +67,7 @@ def fetched_records(fetched: bytes) -> Records:
 
 
 def producer_batches(records: Records, fields: v2.BatchFields, *, batch_bytes_max: int) -> Iterator[tuple[bytes, int]]:
-    """Batches for a request of a producer, each counting from offset 0, and how many records each has."""
+    """Batches for produce requests, each with offsets from 0, and the number of records in each."""
     buffer, headers = v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max)
     for row in range(len(headers)):
         (batch,) = v2.stamp(buffer, headers[row : row + 1], base_offset=0, leader_epoch=NO_LEADER_EPOCH).table

@@ -1,7 +1,7 @@
-"""SharedLog: a log that several processes have open to write: locks, catching up, syncing, rolling, closing.
+"""SharedLog: a log that several processes have open for writing: locks, catching up, syncing, rolling, closing.
 
-Whoever writes holds the partition's append lock meanwhile, and first takes in what others appended since. After a
-failed write or sync nobody knows what is on the disk: the log refuses to go on, and opening it again recovers.
+A writer holds the partition's append lock, and first reads what others have appended since. After a failed write or
+sync it is unknown what is on disk: the log then refuses further writes, and reopening it recovers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from pyspark_commitlog.storage.segment_reader import LogContext
 
 
 class SharedLog(LogReader):
-    """The part of a log's writer that does not depend on what is written; ``log.Log`` is the whole."""
+    """The part of a log's writer that does not depend on the data; ``log.Log`` is the complete class."""
 
     _WRITES = True
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._failure: str | None = None
-        self._is_locked = False  # by whoever uses this object
+        self._is_locked = False  # by the user of this object
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -60,7 +60,7 @@ class SharedLog(LogReader):
                 maintenance.release()
 
     def _load_durably(self, *, may_finish_swaps: bool) -> LoadedLog:
-        """Load by marks that are on the disk: else a power cut brings records back that were seen to be gone."""
+        """Load using durable checkpoints; otherwise a power cut could bring back records that readers saw deleted."""
         loader = self._loader()
         self.checkpoints.sync()
         return loader.load(may_finish_swaps=may_finish_swaps)
@@ -68,32 +68,32 @@ class SharedLog(LogReader):
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._recovery_point = loaded.recovery_point
-        self._is_synced = True  # all of the active segment; the others always are, and always its directory
+        self._is_synced = True  # whether all of the active segment is synced; others always are, as is its directory
         self._last_flush_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
-        self._snapshot_offset = loaded.log_end_offset  # where this log wrote one last; loading it did,
-        self._snapshot_size = self.segments.active.size  # at that size of the active segment
+        self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
+        self._snapshot_size = self.segments.active.size  # and the size of the active segment then
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is synced."""
+        """Everything below this offset is synced."""
         return self._recovery_point
 
     @property
     def failure(self) -> str | None:
-        """Why nothing more can be written before the log is opened again; None while all is well."""
+        """Why nothing can be written until the log is opened again; None if there was no failure."""
         return self._failure
 
     @property
     def leader_epoch(self) -> int:
-        """What appended batches are stamped with: the newest epoch of the checkpoint."""
+        """The epoch stamped on appended batches: the newest in the checkpoint."""
         return self.epochs.latest.epoch if self.epochs.latest else 0
 
     # Locks, and other processes
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the append lock, see what others did meanwhile, and refuse to go on after the disk failed."""
+        """Hold the append lock, catch up with other processes, and refuse to continue after a disk failure."""
         with self._touching_the_disk(), self._append_lock():
             yield
 
@@ -125,25 +125,25 @@ class SharedLog(LogReader):
     def exclusively(self) -> Iterator[None]:
         """Hold the append lock over several calls: nobody else appends, and the log is as all others left it.
 
-        Fork no child meanwhile. Who holds several logs so takes them in the order of topic and partition.
+        Do not fork while holding it. To lock several logs, acquire them in (topic, partition) order.
         """
         with self._writing():
             yield
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Whatever stops a change half way, an interrupt too, leaves memory and disk apart: then only opening helps."""
+        """If a change is interrupted, memory and disk may differ, and only reopening the log helps."""
         self._failure = "a change was interrupted"
         yield
         self._failure = None
 
     @contextmanager
     def maintaining(self, work: str = "") -> Iterator[None]:
-        """Hold the maintenance lock; swaps that were not finished are, and the log is as other processes left it.
+        """Hold the maintenance lock; finishes unfinished swaps and reloads the log as other processes left it.
 
-        ``work``, what is done and since when, is kept in the lock file and told to whoever comes meanwhile.
-        Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError
-        where the disk fails.
+        ``work``, a description with a start time, is stored in the lock file and shown to other processes. Raises
+        LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError if the
+        disk fails.
         """
         try:
             with take_maintenance_lock(self.context):
@@ -151,36 +151,36 @@ class SharedLog(LogReader):
                 yield
         except OSError as error:
             told = work or "maintenance"
-            raise StorageError(f"{self.context.directory}: {told} failed: {error}; run again, it goes on") from error
+            raise StorageError(f"{self.context.directory}: {told} failed: {error}; run it again to continue") from error
 
     def _begin_maintenance(self, work: str) -> None:
         with self._writing():
             tell_work(self.context, work)
             if self._recovery_point > (self.checkpoints.read().recovery_point or 0):
-                self._write_marks()  # else what is sound and synced would be recovered once more
+                self._write_marks()  # otherwise intact, synced segments would be recovered again
             self.segments.close()
             self._take(self._load_durably(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
-        """Return when nobody maintains the log; another process may begin to before the caller does."""
+        """Wait until nobody maintains the log; another process may start to before the caller does."""
         wait_for_lock(self.context, MAINTENANCE_LOCK_FILE).release()
 
     @contextmanager
     def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:
-        """Hold the append lock, beside the maintenance lock, to replace segments; yields all there are.
+        """Hold the append lock, in addition to the maintenance lock, to replace segments; yields all segments.
 
-        ``found`` tells, by base offset, what the files of those to be replaced were when the work on them began. Raises
-        StorageError, and nothing has happened, where another process has cut or removed one since.
+        ``found`` is the status, by base offset, of the files to be replaced when the work on them began. Raises
+        StorageError, with nothing changed, if another process has truncated or removed one since.
         """
         with self._writing():
             now = {segment.base_offset: segment.status() for segment in self.segments if segment.base_offset in found}
             if now != found:
-                raise StorageError(f"{self.context.directory}: cut while it was worked on; nothing was replaced")
+                raise StorageError(f"{self.context.directory}: truncated in the meantime; nothing was replaced")
             with self._changing():
                 yield self.segments
 
     def _catch_up(self) -> None:
-        """Take in what other processes appended; load the log anew where more has changed than its end."""
+        """Read what other processes appended; reload the log if more than its end has changed."""
         if not self._has_caught_up():
             self._reload()
 
@@ -197,7 +197,7 @@ class SharedLog(LogReader):
         self._take(self._load_locked())
 
     def _take_in(self, active: LogSegment, file_size: int) -> bool:
-        """Batches that another process appended; False where what is there is not all of whole and sound batches."""
+        """Read batches that another process appended; False unless the new bytes are all whole, valid batches."""
         if file_size == active.size or active.is_padded_from(active.size):
             return True
         active.txn_index.close()
@@ -211,12 +211,12 @@ class SharedLog(LogReader):
                 self._is_synced = False
         return active.size == file_size or active.is_padded_from(active.size)
 
-    # Flushing (spec 8)
+    # Flushing
 
     def _acknowledge(self, headers: BatchHeaders) -> None:
-        """Sync before an append is acknowledged, unless the topic relaxes that; transactions never wait.
+        """Sync before an append is acknowledged, unless the topic relaxes that; transactions are never synced here.
 
-        Also where it only repeated what is there: whoever wrote that may have been killed before the sync.
+        Also applies to a repeated append: the first writer may have been killed before its sync.
         """
         config = self.context.config
         is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
@@ -226,22 +226,22 @@ class SharedLog(LogReader):
             self._sync()
 
     def flush(self) -> None:
-        """Return when everything appended is on the disk; the recovery point is then the log end."""
+        """Wait until everything appended is on disk; the recovery point is then the log end."""
         with self._writing():
             self._sync()
 
     def sync_appended(self) -> None:
-        """Return when everything this process appended is on the disk. Takes no lock and sees nothing of others."""
+        """Wait until everything that this process appended is on disk. Takes no lock and ignores other processes."""
         with self._touching_the_disk():
             self._sync()
 
     def sync_file(self) -> None:
-        """Sync the active segment as it is, whoever appended to it; nothing is noted of that, but a disk that fails."""
+        """Sync the active segment, whoever appended to it; records nothing except a disk failure."""
         with self._touching_the_disk():
             self.segments.active.sync()
 
     def begin_sync(self) -> None:
-        """Let what was appended go to the disk from now on, without waiting: a sync then waits for less."""
+        """Start to write appended data to disk without waiting, so that a sync has less to wait for."""
         self.segments.active.begin_sync()
 
     def _sync(self) -> None:
@@ -256,16 +256,16 @@ class SharedLog(LogReader):
         self._last_flush_ms = self.context.clock.now_ms()
 
     def checkpoint(self) -> None:
-        """Sync, and write the recovery point and the log start offset to the checkpoints: a crash costs no recovery."""
+        """Sync, and write recovery point and log start offset to the checkpoints, so that a crash needs no recovery."""
         with self._writing():
             self._sync()
             self._write_marks()
 
     def write_snapshot(self, *, lag_bytes: int = 0) -> None:
-        """A producer snapshot at the log end: opening the log then costs nothing of what lies before it.
+        """Write a producer snapshot at the log end, so that opening the log need not read what is before it.
 
-        None where the last one that this log wrote is at most ``lag_bytes`` behind. That one goes, unless a segment
-        begins there. Neither is synced: see the loader.
+        No-op if the previous snapshot of this log lags by at most ``lag_bytes``; otherwise replaces it, unless it is at
+        the base of a segment. Not synced: see the loader.
         """
         with self._writing():
             active = self.segments.active
@@ -280,14 +280,14 @@ class SharedLog(LogReader):
             self._snapshot_offset, self._snapshot_size = self._log_end_offset, active.size
 
     def _write_marks(self) -> None:
-        """The log start never goes back here: another process may have raised it meanwhile."""
+        """Never lowers the log start, which another process may have raised in the meantime."""
         self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
 
-    # Rolling (spec 7)
+    # Rolling
 
     def roll(self) -> None:
-        """Close the active segment and begin one at the log end; nothing happens where the active one is empty."""
+        """Close the active segment and begin a new one at the log end; does nothing if the active one is empty."""
         with self._writing():
             if self.segments.active.size:
                 with self._changing():
@@ -296,9 +296,9 @@ class SharedLog(LogReader):
     def _roll(self) -> None:
         """Close the active segment, which is not empty, and begin one at the log end.
 
-        On disk after a crash: the old segment, closed and synced; then the snapshot and the empty new log, or one of
-        them, or none, until the directory is synced; then the recovery point, so that opening the log looks at one
-        segment at most. Only then is anything appended to the new segment.
+        After a crash, the disk holds the old segment, closed and synced; then the snapshot and the empty new log, or
+        one of them, or none, until the directory is synced; then the recovery point, so that opening the log checks at
+        most one segment. Nothing is appended to the new segment before that.
         """
         self.segments.active.become_inactive()
         write_snapshot(self.context, self.producers, sync=True)
@@ -307,9 +307,9 @@ class SharedLog(LogReader):
         self._write_marks()
 
     def _skip_to(self, base_offset: int) -> None:
-        """Begin another segment far above the log end, which the active one, empty, cannot reach (spec 7.1, rule 4).
+        """Begin another segment far above the log end, out of range for the active one, which is empty.
 
-        The empty one stays, made anew: by its name, or by its inode, other processes see that the log was rolled.
+        Recreates the empty one and keeps it: by its name or inode, other processes notice that the log was rolled.
         """
         empty = self.segments.active
         self.segments.remove(empty)
@@ -319,7 +319,7 @@ class SharedLog(LogReader):
         self._begin_segment(base_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
-        """An empty active segment; index files of that name are left over from one that was removed."""
+        """Begin an empty active segment; removes index files left over from a removed segment of that name."""
         for leftover in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
             self.context.filesystem.remove(
                 names.join(self.context.directory, names.segment_file(base_offset, leftover))
@@ -331,9 +331,9 @@ class SharedLog(LogReader):
     # Closing
 
     def close(self) -> None:
-        """Leave the log as a clean stop leaves it: synced, with a snapshot at its end and indexes cut to size (spec 8).
+        """Leave the log as a clean stop does: synced, with a snapshot at its end and indexes cut to size.
 
-        After a failure only the files are given back: the next opening recovers.
+        After a failure, only closes the files: the next opening recovers.
         """
         try:
             if self._failure is None:
@@ -351,6 +351,6 @@ class SharedLog(LogReader):
         self._write_marks()
 
     def refresh(self) -> None:
-        """See what other processes appended, deleted or replaced."""
+        """Reload what other processes appended, deleted or replaced."""
         with self._writing():
             self._reload()

@@ -1,18 +1,18 @@
-"""What a leader does to appended bytes before they reach a segment: analyze, validate, assign offsets.
+"""Processing by a leader before appended bytes reach a segment: analyze, validate, assign offsets.
 
-Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords`` (spec 6.2, 6.3). Two ways lead into a log:
+As in Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Data reaches a log in two ways:
 
-- encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
-- columns that this process encodes itself: ``refusals.validate_columns`` before encoding, :func:`check_batch_sizes`
-  after it. What these let pass needs no decoding again, and the two ways refuse the same records for the same reasons.
+- as encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
+- as columns that this process encodes: ``refusals.validate_columns`` before encoding, :func:`check_batch_sizes` after
+  it. What these accept need not be decoded again, and both ways refuse the same records for the same reasons.
 
-Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing here keeps what it refuses,
-and no buffer of a caller is ever changed.
+Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing of a refused set is kept,
+and no caller's buffer is changed.
 
-Stricter than Kafka in four places, each where Kafka would store what no reader can make sense of: uncompressed records
-whose inner offsets do not count up from 0 are rewritten, as compressed ones are; a batch without records, or with half
-a producer, is refused whoever sends it; so is a negative timestamp other than -1; and so is a batch flagged
-LogAppendTime, whose flag newer Kafka may clear, and let unchecked times appear.
+Stricter than Kafka in four cases in which Kafka would store what no reader can interpret: uncompressed records whose
+inner offsets do not count up from 0 are rewritten, like compressed ones; a batch without records, or with incomplete
+producer fields, is refused from any sender; so is a negative timestamp other than -1; and so is a batch flagged
+LogAppendTime, since newer Kafka may clear the flag and expose unchecked timestamps.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.refusals import UNCOMPRESSED, Compression, check_records, target_compression
 
 UNKNOWN_OFFSET = -1
-FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # their batches bring their offsets along
+FOLLOWING = (Origin.REPLICATION, Origin.RAFT_LEADER)  # batches from these origins already have their offsets
 
 
 class Analysis(NamedTuple):
-    """What a set of batches holds, as their headers tell; the checksums are right."""
+    """The content of a set of batches according to their headers; the checksums are correct."""
 
     headers: BatchHeaders
-    valid_bytes: int  # of whole batches: what lies behind is a partial one, to be dropped; 0: nothing to append
-    first_offset: int  # -1 where the first batch is older than magic 2: only decoding would tell
+    valid_bytes: int  # of whole batches; a partial batch after them is to be dropped; 0: nothing to append
+    first_offset: int  # -1 if the first batch is older than magic 2, since only decoding would find it
     last_offset: int  # -1: no batch
     max_timestamp: int  # ms; -1: no batch has one
     offset_of_max_timestamp: int  # the last offset of the first batch that reaches it; -1: no batch has one
@@ -67,7 +67,7 @@ class Analysis(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """A set of batches ready to be written: offsets, leader epoch and timestamps are the log's."""
+    """A set of batches ready to be written, with the log's offsets, leader epoch and timestamps."""
 
     buffer: Bytes
     headers: BatchHeaders
@@ -78,12 +78,12 @@ class Validated(NamedTuple):
 
 
 def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
-    """Look at the headers of a set of batches, whoever sent it, and at nothing that depends on the log (spec 6.2).
+    """Check the headers of a set of batches from any sender, independently of the log.
 
-    Raises CorruptRecordError (UnsupportedMagicError for a format from the future) for a size, magic or checksum that
-    cannot be right, RecordTooLargeError for a batch above ``max.message.bytes`` unless it is replicated,
-    RecordValidationError for a client's batch with a base offset other than 0, OffsetsOutOfOrderError where offsets are
-    the sender's and do not increase, and UnsupportedCompressionTypeError for a codec that Kafka has not.
+    Raises CorruptRecordError (UnsupportedMagicError for a newer format) for an invalid size, magic or checksum,
+    RecordTooLargeError for a batch above ``max.message.bytes`` unless it is replicated, RecordValidationError for a
+    client's batch with a base offset other than 0, OffsetsOutOfOrderError if the sender assigns offsets and they do not
+    increase, and UnsupportedCompressionTypeError for a codec that Kafka does not have.
     """
     scan = formats.scan(buffer)
     if (reason := _tail_reason(buffer, scan)) not in (StopReason.END, StopReason.TRUNCATED):
@@ -102,8 +102,8 @@ def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
 
 
 def _tail_reason(buffer: Bytes, scan: formats.Scan) -> StopReason:
-    """What lies behind the last batch. A walk takes it for a partial batch wherever it is too short for a whole one;
-    here, as in Kafka's ByteBufferLogInputStream, what it has of a length and a magic must be right as well.
+    """The reason why the walk stopped. Any bytes too short for a whole batch count as a partial one in the walk; here,
+    as in Kafka's ByteBufferLogInputStream, the length and magic that they contain must be valid too.
     """
     tail = buffer[scan.end : scan.end + HEADER_UP_TO_MAGIC].tobytes()
     if scan.reason is StopReason.TRUNCATED and len(tail) >= LOG_OVERHEAD:
@@ -118,7 +118,7 @@ def _analysis(headers: BatchHeaders) -> Analysis:
     if not len(headers):
         return Analysis(headers, 0, UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, UNKNOWN_OFFSET, Codec.NONE)
     table = headers.table
-    largest = table[np.argmax(table["max_timestamp"])]  # the first that reaches it
+    largest = table[np.argmax(table["max_timestamp"])]  # the first batch that reaches it
     timed = largest["max_timestamp"] > NO_TIMESTAMP
     compressed = headers.codec[headers.codec != Codec.NONE]
     return Analysis(
@@ -143,7 +143,7 @@ def check_batch_sizes(headers: BatchHeaders, config: LogConfig) -> None:
 
 
 def _check_base_offsets(headers: BatchHeaders) -> None:
-    """Older clients are spared, as Kafka spares them: what they send is rewritten anyhow."""
+    """Accepts batches of older clients, as Kafka does: they are rewritten anyway."""
     base_offsets = headers.table["base_offset"]
     for row in np.flatnonzero((base_offsets != 0) & (headers.table["magic"] >= v2.MAGIC))[:1]:
         raise RecordValidationError(f"a client's batch must have base offset 0, not base offset {base_offsets[row]}")
@@ -168,16 +168,16 @@ def validate_and_assign_offsets(
     origin: Origin,
     config: LogConfig,
 ) -> Validated:
-    """Check a leader's set of batches record by record and make it the log's own (spec 6.3).
+    """Check a leader's set of batches record by record and give it the log's offsets.
 
-    Records that are compressed as the topic wants them, with inner offsets 0, 1, 2, …, stay as they are: a copy gets
-    base offset, leader epoch and, where it differs, the largest timestamp or the time of the append. Anything else is
-    encoded again as one batch. Control batches are never compressed.
+    Records with the codec that the topic wants and inner offsets 0, 1, 2, … stay as they are: a copy gets base offset,
+    leader epoch and, if it differs, the largest timestamp or the append time. Anything else is encoded again as one
+    batch. Control batches are never compressed.
 
-    Raises RecordValidationError for a set that is not one batch of magic 2 (or one wrapper, or plain old messages), a
-    batch that contradicts itself, or, with the index of each, records that the topic refuses; InvalidTimestampError if
-    one of those is refused for its time; InvalidRecordError for records that do not decode; CorruptRecordError for a
-    wrong checksum inside a wrapper; RecordTooLargeError if encoding again made the batch too large.
+    Raises RecordValidationError for a set that is not one batch of magic 2 (or one wrapper, or plain old messages), an
+    inconsistent batch, or, with the index of each, records that the topic refuses; InvalidTimestampError if one of
+    those is refused for its time; InvalidRecordError for records that do not decode; CorruptRecordError for a wrong
+    checksum inside a wrapper; RecordTooLargeError if encoding again makes the batch too large.
     """
     headers = analysis.headers
     _check_set(headers, analysis.source_codec)
@@ -204,7 +204,7 @@ def validate_and_assign_offsets(
 
 
 class _Place(NamedTuple):
-    """What the log gives to a set of batches."""
+    """What the log assigns to a set of batches."""
 
     start_offset: int
     leader_epoch: int
@@ -240,11 +240,11 @@ def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
         ):
             raise RecordValidationError(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
         if producer_id < 0 and transactional:
-            raise RecordValidationError("a batch of a transaction names no producer")
+            raise RecordValidationError("a batch of a transaction has no producer")
 
 
 def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfig) -> None:
-    """Messages in a wrapper have checksums of their own, which a reader passes over (spec 6.3, 2.2)."""
+    """Check the checksums of messages in a wrapper, which readers ignore."""
     magic = int(headers.table["magic"][0])
     for part in formats.by_magic(magic).parts(buffer, headers, config.max_decompressed_bytes):
         inner = memoryview(part.source)
@@ -252,10 +252,10 @@ def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfi
             crc = zlib.crc32(inner[start + 4 : stop])
             if crc != int.from_bytes(inner[start : start + 4], "big"):
                 raise CorruptRecordError(
-                    f"message {index} of a wrapper has checksum {crc} and tells another", position=0
+                    f"message {index} of a wrapper has checksum {crc}, not the stored one", position=0
                 )
             if inner[start + reading.MESSAGE_MAGIC_AT] != magic:
-                raise RecordValidationError(f"message {index} of a wrapper is not of magic {magic}, as the wrapper is")
+                raise RecordValidationError(f"message {index} of a wrapper does not have the wrapper's magic, {magic}")
 
 
 def _counts_up(headers: BatchHeaders, records: Records) -> bool:
@@ -267,13 +267,13 @@ def _counts_up(headers: BatchHeaders, records: Records) -> bool:
 def _in_place(buffer: Bytes, headers: BatchHeaders, records: Records, place: _Place) -> v2.EncodedBatches:
     batch = buffer[: headers.end].copy()
     max_timestamps = records.timestamps.max(keepdims=True)
-    if headers.table["max_timestamp"] != max_timestamps:  # a producer's word that does not hold
+    if headers.table["max_timestamp"] != max_timestamps:  # the producer stated a wrong one
         headers = v2.set_max_timestamp(batch, headers, max_timestamps)
     return _placed(batch, headers, place)
 
 
 def _rebuild(headers: BatchHeaders, records: Records, target: Compression, place: _Place) -> v2.EncodedBatches:
-    """One new batch of magic 2. Of the old one it keeps the producer, its sequence, and what kind of batch it is."""
+    """One new batch of magic 2 that keeps the old one's producer, sequence, and kind of batch."""
     first = headers.table[0]
     fields = v2.BatchFields(
         codec=target.codec,
