@@ -1,12 +1,12 @@
-"""Topic and cleaner settings: Kafka's keys, defaults and bounds (spec 13; Kafka 3.9.1's LogConfig, CleanerConfig).
+"""Topic and cleaner settings: Kafka's keys, defaults and bounds (LogConfig and CleanerConfig of Kafka 3.9.1).
 
-One key is our own: ``max.decompressed.bytes``, as Kafka decompresses whatever a batch holds.
+One key is our own: ``max.decompressed.bytes``, because Kafka decompresses batches without a limit.
 
-One :class:`Key` a field says everything about a setting: its Kafka name, type, default, bounds, the broker's keys it
-falls back on, and a sentence for people. Checking, errors, rendering and the documentation are all driven by it. A
-config is checked when it is built, by whatever way, and never changes.
+One :class:`Key` per field contains everything about a setting: its Kafka name, type, default, bounds, the broker's keys
+that it falls back on, and a sentence of documentation. Checks, errors, rendering and the documentation all use it. A
+config is checked whenever it is created, and is immutable.
 
-(Longer than modules here should be by the table of keys, which is worth seeing in one piece.)
+(Longer than modules should be here because of the table of keys, which is best read in one piece.)
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
 
-INT64_MAX = 2**63 - 1  # Kafka's way to say "never" and "no limit" where a key knows no -1
-# What one batch may decompress to. A gzip stream, the least bounded that old Kafka writes, grows at most 1032 times, so
-# a batch of the default max.message.bytes (1 MiB) stays below this; what goes beyond is not a batch but a bomb.
+INT64_MAX = 2**63 - 1  # how Kafka expresses "never" and "no limit" for keys without -1
+# Limit for the decompressed size of one batch. gzip, the codec of old Kafka with the weakest bound, expands at most
+# 1032 times, so a batch of the default max.message.bytes (1 MiB) stays below; anything larger is a decompression bomb.
 DECOMPRESSED_BYTES_MAX = 2**30 + 2**23
 
 MINUTE_MS = 60_000
@@ -31,14 +31,14 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(NamedTuple):
-    """A type of Kafka's configs: ``parse`` raises ValueError for what is not of it (ConfigDef.parseType)."""
+    """A type of Kafka's configs: ``parse`` raises ValueError for a value of another type (ConfigDef.parseType)."""
 
     name: str
     parse: Callable[[object], Any]
     render: Callable[[Any], str]
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")  # int() alone would take 1_000 and the digits of other scripts
+_INTEGER = re.compile(r"[+-]?[0-9]+")  # int() alone would accept 1_000 and the digits of other scripts
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -92,7 +92,7 @@ LIST = Kind("a comma-separated list", _list, lambda items: ",".join(sorted(items
 
 
 class Bounds(Protocol):
-    """Which values of its type a key takes; ``str`` of it completes the sentence "must be …"."""
+    """The allowed values of a key; ``str`` of it completes the sentence "must be …"."""
 
     def holds(self, value: Any) -> bool: ...
 
@@ -126,7 +126,7 @@ class Between:
 
 @dataclass(frozen=True)
 class NotZero:
-    """What the broker's retention keys take: any negative number means without limit, zero means nothing."""
+    """For the broker's retention keys: any negative number means no limit, zero is not allowed."""
 
     def holds(self, value: Any) -> bool:
         return bool(value != 0)
@@ -150,7 +150,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Matching:
-    """Texts of a certain form, or a list of such."""
+    """Texts of a certain form, or lists of them."""
 
     pattern: str
     example: str
@@ -168,7 +168,7 @@ THROTTLED = Matching(r"\*|\d+:\d+", "0:1,1:2 (partition:broker) or *")
 
 @dataclass(frozen=True)
 class Synonym:
-    """A broker's key that sets the default of a topic's (ServerTopicConfigSynonyms); ``convert`` leads to its unit."""
+    """A broker's key for the default of a topic's key (ServerTopicConfigSynonyms); ``convert`` converts the unit."""
 
     name: str
     kind: Kind
@@ -181,9 +181,9 @@ class Synonym:
 
 @dataclass(frozen=True)
 class Key:
-    """A setting: all that is known of it.
+    """A setting with all its properties.
 
-    ``has_effect`` is False for what only a broker can do, ``is_kafkas`` for what a broker does not know.
+    ``has_effect`` is False for settings that matter only to a broker, ``is_kafkas`` for settings that no broker knows.
     """
 
     name: str
@@ -196,7 +196,7 @@ class Key:
     is_kafkas: bool = True
 
     def check(self, value: object) -> Any:
-        """``value`` in the type of the key, or InvalidConfigError with key, value and bounds."""
+        """``value`` in the type of the key. Raises InvalidConfigError with key, value and bounds."""
         return _checked(self.name, value, self.kind, self.bounds)
 
 
@@ -206,12 +206,12 @@ def _checked(name: str, value: object, kind: Kind, bounds: Bounds) -> Any:
         if bounds.holds(parsed):
             return parsed
     except (ValueError, OverflowError):
-        pass  # told below, together with the bounds
+        pass  # reported below, together with the bounds
     raise InvalidConfigError(f"{name} = {value!r}: must be {', '.join(filter(None, [kind.name, str(bounds)]))}")
 
 
 def _key(name: str, kind: Kind, default: Any, bounds: Bounds, doc: str, *synonyms: str | Synonym, **more: bool) -> Any:
-    """A dataclass field for a key; a synonym given by its name alone has type, bounds and unit of the key."""
+    """A dataclass field for a key; a synonym given by name only has the type, bounds and unit of the key."""
     whole = tuple(Synonym(given, kind, bounds) if isinstance(given, str) else given for given in synonyms)
     key = Key(name, kind, default, bounds, " ".join(doc.split()), whole, **more)
     return field(default=default, metadata={"key": key})
@@ -236,20 +236,20 @@ def _check_all(config: LogConfig | CleanerConfig) -> None:
 
 
 def _values(config: type[LogConfig | CleanerConfig], broker: Mapping[str, object]) -> dict[str, Any]:
-    """What the broker's keys say, by field: of each key's synonyms the first that is set."""
+    """The values of the broker's keys, by field: of each key's synonyms, the first that is set."""
     return {
         name: synonym.read(broker[synonym.name])
         for name, key in keys_of(config).items()
-        for synonym in reversed(key.synonyms)  # the first is read last, and stays
+        for synonym in reversed(key.synonyms)  # the first is read last and overrides the others
         if synonym.name in broker
     }
 
 
-# One key: field and type; Kafka's name, type, default, bounds; meaning; the broker's keys, the first that is set wins.
+# One key: field and type; Kafka's name, type, default, bounds; meaning; the broker's keys, of which the first set wins.
 # fmt: off
 @dataclass(frozen=True)
 class LogConfig:
-    """The settings of a topic; building one with a bad value raises InvalidConfigError.
+    """The settings of a topic; creating one with a bad value raises InvalidConfigError.
 
     :meth:`from_mapping` takes Kafka's names, the constructor the same values by field.
     """
@@ -366,10 +366,10 @@ class LogConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], *, broker: Mapping[str, object] | None = None) -> Self:
-        """From Kafka's names: a topic's own settings, then what ``broker`` says, then the defaults.
+        """From Kafka's names: a topic's own settings, then those of ``broker``, then the defaults.
 
-        Values are of their type or the text of it, as in a properties file. An unknown topic key or a bad value raises
-        InvalidConfigError. ``broker`` may hold any of a broker's keys; :meth:`without_effect` tells which do nothing.
+        Values have their type, or are its text as in a properties file. An unknown topic key or a bad value raises
+        InvalidConfigError. ``broker`` may contain any of a broker's keys; :meth:`without_effect` lists unused ones.
         """
         fields_by_name = {key.name: name for name, key in keys_of(cls).items()}
         for given in mapping:
@@ -384,44 +384,44 @@ class LogConfig:
 
     @staticmethod
     def of_kafka(mapping: Mapping[str, str]) -> dict[str, str]:
-        """What a broker takes of a topic's settings."""
+        """The topic settings that a broker accepts."""
         ours = {key.name for key in keys_of(LogConfig).values() if not key.is_kafkas}
         return {name: value for name, value in mapping.items() if name not in ours}
 
     @staticmethod
     def without_effect(mapping: Mapping[str, object]) -> list[str]:
-        """The keys of ``mapping``, a topic's or a broker's, that change nothing here, in its order: worth a warning."""
+        """The keys of ``mapping``, a topic's or a broker's, that have no effect here, in order; callers should warn."""
         keys = [key for config in (LogConfig, CleanerConfig) for key in keys_of(config).values() if key.has_effect]
         known = {key.name for key in keys} | {synonym.name for key in keys for synonym in key.synonyms}
         return [given for given in mapping if given not in known]
 
     @property
     def batch_size_max(self) -> int:
-        """The largest batch that can be appended, in bytes with its header: one that is allowed, and fits a segment."""
+        """The largest batch that can be appended, in bytes with its header: allowed, and small enough for a segment."""
         return min(self.max_message_bytes, self.segment_bytes)
 
     @property
     def compact(self) -> bool:
-        """Whether old values of a key go."""
+        """Whether old values of a key are removed."""
         return "compact" in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
-        """Whether segments go by time and size."""
+        """Whether segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def max_segment_ms(self) -> int:
-        """After how long a segment is closed: soon enough for the compaction lag (LogConfig.maxSegmentMs)."""
+        """The age at which a segment is closed: early enough for the compaction lag (LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 
 # fmt: off
 @dataclass(frozen=True)
 class CleanerConfig:
-    """The settings of compaction that are not a topic's; a broker's names only.
+    """The settings of compaction that are not a topic's; only under a broker's names.
 
-    Where Kafka sets no bounds, values that no compaction could work with are refused here.
+    Rejects values with which no compaction could work, even if Kafka sets no bounds.
     """
 
     threads: int = _key("log.cleaner.threads", INT, 1, Between(1),
@@ -445,16 +445,16 @@ class CleanerConfig:
 
     @classmethod
     def from_mapping(cls, broker: Mapping[str, object]) -> Self:
-        """From a broker's keys; those that are not the cleaner's are passed over."""
+        """From a broker's keys; ignores those that are not the cleaner's."""
         return cls(**_values(cls, broker))
 
 
 def _did_you_mean(given: str) -> str:
-    """The topic key that ``given`` may stand for: a broker's name of it, or one spelled nearly so."""
+    """The topic key that ``given`` may stand for: a broker's key for it, or a key with a similar name."""
     topic_keys = keys_of(LogConfig).values()
     names = {synonym.name: key.name for key in topic_keys for synonym in key.synonyms}
     names |= {key.name: key.name for key in topic_keys}
     if given in names:
-        return f": a broker's key, {names[given]} for a topic"
+        return f": that is a broker's key; for a topic it is {names[given]}"
     near = difflib.get_close_matches(given, names, n=1)
     return f": did you mean {names[near[0]]}?" if near else ": no topic key has a name like it"

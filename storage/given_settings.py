@@ -1,7 +1,7 @@
-"""The settings that hold for a topic, and which of them somebody gave: only by those are its records deleted.
+"""The effective settings of a topic, and which of them somebody gave: records are deleted only by given settings.
 
-A directory that a broker left does not hold the settings of its topics. Kafka's defaults would delete there what the
-broker kept for ever, so limits of retention that nobody gave are none.
+A broker's directory does not contain the settings of its topics. Kafka's defaults would delete records that the broker
+was to keep for ever, so retention limits that nobody gave do not apply.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _BROKERS_KEYS = {key.name: {synonym.name for synonym in key.synonyms} for key in
 def config_of(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
     """The settings of a topic: those of the ``run``, the topic's own, the ``broker``'s, then Kafka's defaults.
 
-    Internal topics stay compacted. Limits that nobody gave are none. Raises InvalidConfigError.
+    Internal topics stay compacted. Limits that nobody gave do not apply. Raises InvalidConfigError.
     """
     given = {**topic.configs, **run, **{key: NO_LIMIT for key in ungiven(topic, run, broker) if key in LIMITS}}
     return LogConfig.from_mapping(settled(topic.name, given), broker=broker)
 
 
 def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
-    """Of the settings by which records are deleted or compacted, those that nobody gave.
+    """Which of the settings that decide about deletion and compaction nobody gave.
 
-    A broker's own settings count where all is known that the topic has of its own: else it may have another value.
+    A broker's settings count only if all of the topic's own are known; otherwise the topic may have another value.
     """
     if topic.known is Known.ALL:
         return frozenset()
@@ -45,9 +45,9 @@ def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str
 
 
 def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription:
-    """A topic with what was found of a broker's settings; those that it was given here count first.
+    """A topic with the settings found of a broker; those given here have precedence.
 
-    Keys that are not Kafka's topic keys, as vendors have them, are left out.
+    Ignores keys that are not topic keys of Kafka's, such as a vendor's.
     """
     if topic.known is Known.ALL or topic.name not in found.topics or topic.name in INTERNAL_TOPICS:
         return topic

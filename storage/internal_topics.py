@@ -1,4 +1,4 @@
-"""Internal topics: what brokers and this engine keep for themselves, under settings that nobody changes."""
+"""Internal topics, which brokers and this engine keep for themselves, with settings that nobody can change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_A_TOOL = re.compile(
 
 
 def is_internal(topic: str) -> bool:
-    """Whether only its name chooses a topic for maintenance: never a pattern, nor "all"."""
+    """Whether maintenance selects a topic only by its name: never by a pattern, nor with all topics."""
     return topic in INTERNAL_TOPICS or topic in _OF_A_BROKER
 
 
@@ -33,20 +33,20 @@ def is_state_of_a_tool(topic: str) -> bool:
 
 
 def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that hold for a topic: internal ones of ours stay compacted, whatever is asked for.
+    """The effective settings of a topic: our internal ones stay compacted, whatever is requested.
 
-    They hold queries' progress and the decisions on transactions, each the newest record of its key, however old.
+    They hold queries' progress and the decisions on transactions, each as the newest record of its key, however old.
     """
     return {**settings, POLICY_KEY: "compact"} if topic in INTERNAL_TOPICS else dict(settings)
 
 
 def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
-    """The same for settings that were parsed."""
+    """The same for parsed settings."""
     return replace(config, cleanup_policy=frozenset({"compact"})) if topic in INTERNAL_TOPICS else config
 
 
 def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
-    """Raise InvalidConfigError where an internal topic is asked to be anything but compacted."""
+    """Raise InvalidConfigError if an internal topic is to be anything but compacted."""
     if topic in INTERNAL_TOPICS and settings.get(POLICY_KEY, "compact").strip() != "compact":
         raise InvalidConfigError(
             f"{POLICY_KEY} = {settings[POLICY_KEY]}: topic {topic!r} is internal and stays compacted, as it keeps the "
@@ -55,7 +55,7 @@ def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
 
 
 def check_changeable(topic: str, what: str) -> None:
-    """Raise PolicyViolationError where ``what``, which would change a topic, is asked of an internal one."""
+    """Raise PolicyViolationError if ``what``, a change to a topic, is requested for an internal one."""
     if topic in INTERNAL_TOPICS:
         raise PolicyViolationError(
             f"topic {topic!r} is internal, and {what} is refused: it keeps the progress of queries and groups, or the "

@@ -1,12 +1,12 @@
 """LogManager: all logs of a directory, its topics and their configs, its checkpoints and its lock.
 
-Topics are in ``topics.json`` at the root, which Kafka ignores. A directory without it, as a broker leaves one, is
-served with default configs, but without limits of retention, which nobody gave; its partitions are found by their
-names. Files at the root are read, changed and replaced under the root lock, so that several processes may work in one
-directory.
+Topics are listed in ``topics.json`` at the root, which Kafka ignores. A directory without that file, such as a
+broker's, is served with default configs but without retention limits, which are unknown; its partitions are found by
+their names. Files at the root are read, changed and replaced under the root lock, so that several processes may work
+in one directory.
 
-Opening takes no lock. The first log that is opened to write takes the broker's ``.lock``, shared: many of ours may
-write, but never beside a running broker; and it removes a broker's ``.kafka_cleanshutdown``, which is no longer true.
+Opening takes no lock. The first log opened for writing takes the broker's ``.lock``, shared: many processes of ours may
+write, but never beside a running broker. It also removes a broker's ``.kafka_cleanshutdown``, which no longer holds.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ logger = logging.getLogger(__name__)
 
 TOPICS_FILE = "topics.json"
 ROOT_LOCK_FILE = ".commitlog.lock"
-ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; larger is damage
+ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; a larger file is damaged
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 TopicPartition = tuple[str, int]
 
 
 class Closeable(Protocol):
-    """Something that is closed with the manager it was made for."""
+    """An object that is closed with the manager that keeps it."""
 
     def close(self) -> None: ...
 
@@ -68,7 +68,7 @@ class Closeable(Protocol):
 ReaderT = TypeVar("ReaderT", bound=LogReader)
 KeptT = TypeVar("KeptT", bound=Closeable)
 
-# Any of these tells a log directory; the locks alone are left where its first topic was never finished.
+# Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
 
 
@@ -76,12 +76,12 @@ _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE
 def _config_of(
     topic: str, known: Known, configs: tuple[tuple[str, str], ...], overrides: tuple[tuple[str, str], ...]
 ) -> LogConfig:
-    """A config, which never changes: partitions of a topic share it."""
+    """A config, shared by all partitions of a topic because it is immutable."""
     return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), {})
 
 
 class LogManager:
-    """The logs below one directory. Belongs to one thread at a time; a context manager that closes it."""
+    """The logs in one directory. Belongs to one thread at a time; a context manager that closes it."""
 
     def __init__(self, directory: str, clock: Clock, filesystem: FileSystem, overrides: Mapping[str, str]) -> None:
         self.directory = directory
@@ -102,11 +102,11 @@ class LogManager:
         filesystem: FileSystem | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Self:
-        """Look at a log directory; with ``create``, make it if it is missing.
+        """Open a log directory; with ``create``, create it if it is missing.
 
-        ``overrides``: settings, by Kafka's names, that count before those of any topic.
+        ``overrides``: settings, by Kafka's names, that override those of every topic.
 
-        Raises NotALogDirError where ``directory`` is missing, is a file, or holds other things and no partition, and
+        Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
         InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`.
         """
         manager = cls(local_path(directory), clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
@@ -123,8 +123,8 @@ class LogManager:
             raise NotALogDirError(f"{self.directory}: a file, where a log directory was expected")
         elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
             raise NotALogDirError(
-                f"{self.directory}: neither {TOPICS_FILE} nor a partition such as my-topic-0 is in it; "
-                "a log directory is what Kafka's log.dirs names"
+                f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
+                "give a directory of Kafka's log.dirs"
             )
 
     def _looks_like_a_log_directory(self) -> bool:
@@ -138,7 +138,7 @@ class LogManager:
     # Topics
 
     def topics(self) -> dict[str, TopicDescription]:
-        """All topics by name: those of ``topics.json``, and those whose partitions are found beside it."""
+        """All topics by name: those of ``topics.json``, and others whose partitions are found."""
         described = self.described_topics()
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(lambda topic: topic not in described).items():
@@ -147,7 +147,7 @@ class LogManager:
         return dict(sorted(described.items()))
 
     def topic(self, name: str) -> TopicDescription:
-        """One topic. Raises UnknownTopicOrPartitionError, with the nearest name there is."""
+        """One topic. Raises UnknownTopicOrPartitionError, with the nearest existing name."""
         found = self.find_topic(name)
         if found is None:
             topics = self.topics()
@@ -157,7 +157,7 @@ class LogManager:
         return found
 
     def find_topic(self, name: str) -> TopicDescription | None:
-        """One topic, or None. For one that ``topics.json`` describes, as most, no partition is looked at."""
+        """One topic, or None. If ``topics.json`` lists it, as usual, reads no partition directory."""
         return self.described_topics().get(name) or self.topics().get(name)
 
     def config(self, topic: str) -> LogConfig:
@@ -171,9 +171,9 @@ class LogManager:
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
     ) -> TopicDescription:
-        """A new topic with empty partitions, durable when it returns. Its id is a new one unless given.
+        """Create a topic with empty partitions, durable on return. Its id is a new one unless given.
 
-        On disk after a crash: no topic of that name, perhaps with partition directories that a second call takes; or
+        After a crash, there is no topic of that name, perhaps with partition directories that a second call uses; or
         the whole topic.
 
         Raises TopicExistsError, InvalidTopicError, InvalidConfigError.
@@ -199,13 +199,13 @@ class LogManager:
     def ensure_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        """The topic, created if it is missing. Raises TopicExistsError where it has other settings than asked for."""
+        """The topic, created if it is missing. Raises TopicExistsError if it has other settings than asked for."""
         topic = self.find_topic(name)
         if topic is None:
             try:
                 return self.create_topic(name, partitions=partitions or 1, configs=configs)
             except TopicExistsError:
-                topic = self.find_topic(name)  # another process was quicker
+                topic = self.find_topic(name)  # another process was faster
                 if topic is None:
                     raise
         if partitions is not None and partitions != len(topic.partitions):
@@ -217,10 +217,10 @@ class LogManager:
         return topic
 
     def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
-        """Their directories, without records, durable; the caller holds the root lock.
+        """Create their directories, without records, durably; the caller holds the root lock.
 
-        What the checkpoints say of partitions that had these names is forgotten first: a new log begins at 0, of which
-        the recovery point then tells that nothing of it is synced.
+        Drops earlier checkpoint entries of partitions with these names first: a new log begins at 0, and its recovery
+        point then states that nothing is synced.
         """
         self.forget_partitions({(topic.name, partition) for partition in partitions})
         assert topic.topic_id is not None
@@ -235,7 +235,7 @@ class LogManager:
         self.filesystem.sync_directory(self.directory)
 
     def described_topics(self) -> dict[str, TopicDescription]:
-        """What ``topics.json`` says; nothing where a broker left none."""
+        """The content of ``topics.json``; empty in a broker's directory, which has no such file."""
         path = self.path(TOPICS_FILE)
         try:
             return decode_topics(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
@@ -249,18 +249,18 @@ class LogManager:
         write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values()))
 
     def partitions_found(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic as its directories show them, whatever ``topics.json`` says."""
+        """The partitions of a topic according to its directories, whatever ``topics.json`` contains."""
         return self._partitions_found(lambda each: each == topic).get(topic, ())
 
     def is_here(self, topic: str, partition: int) -> bool:
-        """Whether a partition's directory is here: it may lie elsewhere, or be lost."""
+        """Whether a partition's directory exists here: it may be elsewhere, or lost."""
         return self.filesystem.status(self.path(names.partition_directory(topic, partition))) is not None
 
     def _partitions_found(self, is_wanted: Callable[[str], bool]) -> dict[str, tuple[int, ...]]:
-        """Partitions by topic, as the directories show them.
+        """Partitions by topic, according to the directories.
 
-        A topic counts from its first segment on: a broker makes one at once, this engine at the first write. Then its
-        partitions without a segment are known by their ``partition.metadata``.
+        A topic counts once it has a segment: a broker creates one at once, this engine at the first write. From then
+        on, its partitions without a segment count if they have ``partition.metadata``.
         """
         with_a_log, made = dict[str, list[int]](), dict[str, list[int]]()
         for name in self.filesystem.list(self.directory):
@@ -283,10 +283,10 @@ class LogManager:
     # Logs
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
-        """A partition to write; the same object until the manager is closed, but opened anew where it failed.
+        """A partition for writing; the same object until the manager is closed, but reopened if it failed.
 
-        ``config``: instead of what the topic says, for a partition that is known to be there.
-        Raises LogDirLockedError while a broker runs on the directory, and as Log.open does.
+        ``config`` overrides the topic's, for a partition that is known to exist. Raises LogDirLockedError while a
+        broker runs on the directory, and otherwise as Log.open.
         """
         known = self._logs.get((topic, partition))
         if known is not None and known.failure is not None:
@@ -305,11 +305,11 @@ class LogManager:
         return self._logs[topic, partition]
 
     def open_reader(self, topic: str, partition: int, config: LogConfig | None = None) -> LogReader:
-        """A partition to read, as it is now; ``config``: instead of what the topic says. Takes no lock."""
+        """A partition for reading, as it is now; ``config`` overrides the topic's. Takes no lock."""
         return self._open_to_read(LogReader, topic, partition, config)
 
     def open_watcher(self, topic: str, partition: int) -> LogWatcher:
-        """A partition to read as it grows. Takes no lock."""
+        """A partition for reading as it grows. Takes no lock."""
         return self._open_to_read(LogWatcher, topic, partition)
 
     def _open_to_read(
@@ -325,7 +325,7 @@ class LogManager:
         )
 
     def partition_path(self, topic: str, partition: int) -> str:
-        """Where a partition lies. Raises NotALogDirError for a link, which may lead out of the directory."""
+        """The path of a partition. Raises NotALogDirError for a link, which may lead out of the directory."""
         return not_a_link(self.filesystem, self.path(names.partition_directory(topic, partition)))
 
     def _partition_config(self, topic: str, partition: int) -> LogConfig:
@@ -337,21 +337,21 @@ class LogManager:
         return self._config(description)
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
-        """What ``make`` made when ``key`` was first asked for; closed with the manager."""
+        """The result of ``make`` from the first call with ``key``; closed with the manager."""
         if key not in self._kept:
             self._kept[key] = make()
         found: KeptT = self._kept[key]
         return found
 
     def close_logs(self, topic: str) -> None:
-        """Close what is open to write of one topic, cleanly."""
+        """Close the open logs of one topic cleanly."""
         for key in [key for key in self._logs if key[0] == topic]:
             self._logs.pop(key).close()
 
     def close(self) -> None:
-        """Close the logs cleanly, then let go of the directory. A log that failed is left to the next recovery.
+        """Close the logs cleanly, then release the directory. A log that failed is left to the next recovery.
 
-        Everything is given back even where a log cannot be closed; the error is raised then.
+        Releases everything even if a log cannot be closed; the error is raised afterwards.
         """
         with ExitStack() as closing:
             if self._broker_lock is not None:
@@ -375,7 +375,7 @@ class LogManager:
         self._take_broker_lock()
 
     def lock_brokers_out(self) -> None:
-        """No broker starts on the directory until the manager is closed. Raises LogDirLockedError where one runs."""
+        """Prevent brokers from starting on the directory until the manager is closed. LogDirLockedError if one runs."""
         if self._broker_lock is not None:
             return
         path = self.path(names.LOCK_FILE)
@@ -387,26 +387,26 @@ class LogManager:
             )
 
     def _take_broker_lock(self) -> None:
-        """Before the first change: what was true of the directory when a broker stopped no longer is."""
+        """Called before the first change, after which a broker's mark of a clean shutdown no longer holds."""
         self.lock_brokers_out()
         if self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None:
             self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
             self.filesystem.sync_directory(self.directory)
 
     def root_lock(self) -> Lock:
-        """Waits until nobody else changes files at the root."""
+        """Wait until nobody else changes files at the root, and lock them."""
         lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
-        assert lock is not None  # it waits
+        assert lock is not None  # since it waits
         return lock
 
     # Checkpoints
 
     def marks(self, partition: TopicPartition) -> Marks:
-        """What the checkpoints say of a partition."""
+        """The checkpoints' entries for a partition."""
         return self.all_marks().get(partition, Marks())
 
     def all_marks(self) -> dict[TopicPartition, Marks]:
-        """What the checkpoints say of each partition they name."""
+        """The checkpoints' entries for each partition that they list."""
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
         was_closed_cleanly = self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
@@ -416,7 +416,7 @@ class LogManager:
         }
 
     def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
-        """Replace what the checkpoints say of some partitions; others keep theirs."""
+        """Replace the checkpoints' entries for some partitions; keeps the others."""
         with self.root_lock():
             self._update_offsets(
                 names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point or 0 for key, mark in marks.items()}
@@ -426,7 +426,7 @@ class LogManager:
             )
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the recovery points of some partitions; others, and all log starts, stay."""
+        """Replace the recovery points of some partitions; keeps the others, and all log starts."""
         with self.root_lock():
             self._update_offsets(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
@@ -439,13 +439,13 @@ class LogManager:
     def holes(self, partition: TopicPartition) -> Holes:
         """Where offsets may be missing in a partition.
 
-        Where it was compacted, or filled with gaps, the cleaner's checkpoint names it; a broker makes that file when
-        its cleaner is on. A partition that neither ``topics.json`` nor a recovery point belongs to was copied here.
+        The cleaner's checkpoint lists a partition that was compacted or filled with gaps; a broker creates that file if
+        its cleaner is on. A partition that is in neither ``topics.json`` nor the recovery points was copied here.
         """
         return self.holes_of_all()(partition)
 
     def holes_of_all(self) -> Callable[[TopicPartition], Holes]:
-        """The same for any partition; what it goes by is read once."""
+        """The same for any partition; reads the files only once."""
         try:
             noted = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
         except CorruptionError:
@@ -464,7 +464,7 @@ class LogManager:
         return told
 
     def note_holes(self, partition: TopicPartition) -> None:
-        """Have the cleaner's checkpoint name a partition, durably: offsets may be missing in it from now on."""
+        """List a partition in the cleaner's checkpoint, durably: from now on, offsets may be missing in it."""
         with self.root_lock():
             noted = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
             if partition not in noted:
@@ -472,7 +472,7 @@ class LogManager:
                 write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
 
     def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
-        """Drop what the checkpoints say of partitions that are gone, durably. The caller holds the root lock."""
+        """Drop checkpoint entries of deleted partitions, durably. The caller holds the root lock."""
         for name in names.OFFSET_CHECKPOINTS:
             before = self.offsets(name)
             after = {key: offset for key, offset in before.items() if key not in partitions}
@@ -480,15 +480,15 @@ class LogManager:
                 write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The checkpoint of that name; a damaged one counts as empty, which costs a recovery and no record."""
+        """The checkpoint of that name; a damaged one counts as empty, which costs a recovery but no record."""
         try:
             return self._read_offsets(name) or {}
         except CorruptionError as error:
-            logger.warning("%s; taken for empty", error)
+            logger.warning("%s; treated as empty", error)
             return {}
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """None where there is no such checkpoint. Raises CorruptCheckpointError."""
+        """None if there is no such checkpoint. Raises CorruptCheckpointError."""
         path = self.path(name)
         try:
             return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
@@ -499,7 +499,7 @@ class LogManager:
 
 
 def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
-    """Raise TopicExistsError where a topic has other settings; those not given may be as they are."""
+    """Raise TopicExistsError if a topic has other settings than ``configs``; ignores settings that are not given."""
     asked, found = [LogConfig.from_mapping(each).to_mapping() for each in (configs, topic.configs)]
     for key in configs:
         if asked[key] != found[key]:
@@ -508,7 +508,7 @@ def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class _RootCheckpoints:
-    """The marks of one partition in the checkpoints of its directory."""
+    """The checkpoint entries of one partition in its directory."""
 
     manager: LogManager
     partition: TopicPartition

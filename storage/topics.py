@@ -1,6 +1,6 @@
 """Changes to the topics of a log directory: configs, partitions, deletion of records and of topics (Kafka's Admin).
 
-A topic that a broker left is written into ``topics.json`` by the first change of it, since the broker keeps its configs
+The first change to a topic that a broker created adds it to ``topics.json``, since the broker keeps its configs
 elsewhere.
 """
 
@@ -40,11 +40,11 @@ from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, Known, TopicDe
 def alter_configs(
     manager: LogManager, name: str, changes: Mapping[str, str | None], *, dry_run: bool = False
 ) -> TopicDescription:
-    """Set some of a topic's configs, by Kafka's keys; None takes one back. The topic as it is then, durably.
+    """Set some of a topic's configs, by Kafka's keys; None resets one. Returns the changed topic; durable.
 
-    With ``dry_run``, as it would be; nothing is changed. Whoever has its logs open keeps the settings they were opened
-    with. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for taking back what is not set,
-    PolicyViolationError for an internal topic, and LogDirLockedError while a broker runs here.
+    With ``dry_run``, returns the topic as it would be, without changing it. A process that has its logs open keeps the
+    settings with which it opened them. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for resetting what
+    is not set, PolicyViolationError for an internal topic, and LogDirLockedError while a broker runs here.
     """
     check_changeable(name, "a change of its configs")
     if dry_run:
@@ -58,7 +58,7 @@ def alter_configs(
 def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) -> TopicDescription:
     missing = [key for key, value in changes.items() if value is None and key not in topic.configs]
     if missing:
-        raise InvalidConfigError(f"topic {topic.name!r} has no config of its own {', '.join(missing)} to take back")
+        raise InvalidConfigError(f"topic {topic.name!r} has no config {', '.join(missing)} of its own to reset")
     merged = {**topic.configs, **changes}
     configs = {key: value for key, value in merged.items() if value is not None}
     LogConfig.from_mapping(configs)
@@ -66,14 +66,14 @@ def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) ->
 
 
 def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool = False) -> TopicDescription:
-    """Give a topic more partitions, empty ones, so that it has ``total``; durable when it returns.
+    """Add empty partitions to a topic so that it has ``total``; durable on return.
 
-    With ``dry_run``, as it would be; nothing is changed.
+    With ``dry_run``, returns the topic as it would be, without changing it.
 
-    Keys of new records may get other partitions then than those of old ones: the default partitioner counts them.
-    On disk after a crash: the topic as it was, perhaps with empty directories that the next call takes.
-    Raises UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, PolicyViolationError for an
-    internal topic, whose keys would be looked for in other partitions, and LogDirLockedError.
+    Keys of new records may then map to other partitions than before, because the default partitioner uses the number of
+    partitions. After a crash, the topic is unchanged, perhaps with empty directories that the next call uses. Raises
+    UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, PolicyViolationError for an
+    internal topic, whose keys would be searched for in other partitions, and LogDirLockedError.
     """
     check_changeable(name, "a change of its number of partitions")
     if dry_run:
@@ -95,19 +95,20 @@ def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
 
 
 def delete_topic(manager: LogManager, name: str) -> None:
-    """Delete a topic with all its records. What groups committed for it stays theirs.
+    """Delete a topic with all its records. Committed offsets of groups are kept.
 
-    On disk after a crash that follows each step, the topic is listed and deleting it again goes on:
+    After a crash that follows any step up to 3, the topic is still listed, and deleting it again continues:
 
-    1. each partition's directory, in ascending order, is renamed ``….<32 hex digits>-delete``, as a broker does it;
-    2. the checkpoints forget its partitions;
-    3. ``topics.json`` loses it: from here on, or where that never had it, from the last rename on, there is no topic;
-    4. what ``-delete`` directories hold is removed, those too that an earlier deletion, or a broker, left.
+    1. each partition's directory, in ascending order, is renamed ``….<32 hex digits>-delete``, as by a broker;
+    2. the checkpoints drop its partitions;
+    3. ``topics.json`` drops it: from here on, or from the last rename on if the file never had it, the topic is gone;
+    4. the content of ``-delete`` directories is removed, including those of an earlier deletion or of a broker.
 
-    Readers and writers that have a partition open fail at their next look at its directory.
-    Raises UnknownTopicOrPartitionError, PolicyViolationError for an internal topic with records, LogDirLockedError
-    where a broker runs here or a partition is worked on, StorageError where this process may not hold the locks of so
-    many partitions at a time; all is then as it was.
+    Readers and writers that have a partition open fail when they next access its directory.
+
+    Raises UnknownTopicOrPartitionError; PolicyViolationError for an internal topic with records; LogDirLockedError if a
+    broker runs here or another process works on a partition; StorageError if this process may not hold the locks of so
+    many partitions at once. Nothing is changed then.
     """
     topic = manager.topic(name)
     check_deletable(manager, topic)
@@ -121,7 +122,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
             tell_work(context, f"deletion of topic {name}")
         for context in contexts:
             locks.enter_context(wait_for_lock(context, APPEND_LOCK_FILE))
-        locks.enter_context(manager.root_lock())  # last: who appends may wait for it
+        locks.enter_context(manager.root_lock())  # last, because an appending process may wait for it
         for context in contexts:
             _mark_deleted(manager, context.directory)
         manager.filesystem.sync_directory(manager.directory)
@@ -133,7 +134,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
 
 def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
-    """Raise PolicyViolationError for an internal topic with records: they are the progress of queries and groups."""
+    """Raise PolicyViolationError for an internal topic with records, which are the progress of queries and groups."""
     if is_internal(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
         check_changeable(topic.name, "its deletion")
 
@@ -148,25 +149,25 @@ def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
 
 
 def check_whole(manager: LogManager, topic: TopicDescription) -> None:
-    """Raise UnknownTopicOrPartitionError where some partitions of a topic are known to be elsewhere.
+    """Raise UnknownTopicOrPartitionError if some partitions of a topic are known to be elsewhere.
 
-    A broker may have them in another of its ``log.dirs``. Keys go to partitions by the number of them, so nothing is
-    written by key to a part of a topic. Where the broker's metadata is not here either, a part that begins at 0 and has
-    no gap is not told from a whole topic.
+    A broker may keep them in another of its ``log.dirs``. Keys map to partitions by the number of partitions, so
+    nothing may be written by key to part of a topic. If the broker's metadata is elsewhere too, a part that begins at 0
+    without a gap cannot be distinguished from a whole topic.
     """
     if topic.name in manager.described_topics():
         return
     found = read_metadata_log(manager.directory, manager.filesystem).partitions.get(topic.name, len(topic.partitions))
     if topic.partitions != tuple(range(found)):
         raise UnknownTopicOrPartitionError(
-            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: others are in "
-            "another of the broker's log.dirs, and keys would go to other partitions than with all of them"
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: the others are "
+            "in another of the broker's log.dirs, and keys would map to other partitions than with all of them"
         )
 
 
 def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
-    """As its first partition has it, which is where a broker leaves it, or else the next; None of one from before Kafka
-    2.8.
+    """The id in its first partition, where a broker stores it, or else in the next ones; None for a topic from before
+    Kafka 2.8.
     """
     if topic.topic_id is not None:
         return topic.topic_id
@@ -175,7 +176,7 @@ def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
 
 
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
-    """The id of the topic that a partition was made for, as its directory says; None where that says nothing."""
+    """The id of the topic that a partition was created for, from its directory; None if there is none."""
     path = manager.path(names.partition_directory(topic, partition), names.PARTITION_METADATA_FILE)
     try:
         data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
@@ -183,12 +184,12 @@ def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str |
     except FileNotFoundError:
         return None
     except CorruptionError as error:
-        logger.warning("%s; taken for missing", error.located(path))
+        logger.warning("%s; treated as missing", error.located(path))
         return None
 
 
 def topic_size(manager: LogManager, topic: TopicDescription) -> int:
-    """Bytes of all that lies in its partitions' directories."""
+    """Bytes of all files in its partitions' directories."""
     return sum(
         status.size
         for partition in topic.partitions
@@ -202,11 +203,11 @@ logger = logging.getLogger(__name__)
 
 
 class DeletedRecords(NamedTuple):
-    """What became of a partition."""
+    """The result for a partition."""
 
     topic: str
     partition: int
-    log_start_offset: int | None  # then; None: it is as it was
+    log_start_offset: int | None  # the new one; None: unchanged
     error: LogStoreError | None
 
 
@@ -215,8 +216,8 @@ def delete_records(
 ) -> Iterator[DeletedRecords]:
     """Raise the log start of partitions to an offset each, or to the log end for -1 (Kafka's deleteRecords).
 
-    What is wrong with one partition keeps nobody from the others; of an internal topic none is deleted. With
-    ``dry_run`` nothing is changed. Raises LogDirLockedError while a broker runs here.
+    An error in one partition does not affect the others; records of internal topics are never deleted. With
+    ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
     """
     if not dry_run:
         manager.check_writable()
@@ -236,7 +237,7 @@ def delete_records(
 
 @contextmanager
 def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
-    """The topic, as ``topics.json`` has it or may have it, while nobody else changes files at the root."""
+    """The topic as it is, or would be, in ``topics.json``, while nobody else changes files at the root."""
     manager.topic(name)
     manager.check_writable()
     with manager.root_lock():
@@ -244,19 +245,19 @@ def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
 
 
 def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription:
-    """With the id that its partitions have, where a broker made it."""
+    """The topic with the id in its partitions if a broker created it."""
     if topic.topic_id is not None:
         return topic
     if topic.partitions != tuple(range(len(topic.partitions))):
         raise UnknownTopicOrPartitionError(
-            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: others are in "
-            "another of the broker's log.dirs, and it cannot be changed here alone"
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: the others are "
+            "in another of the broker's log.dirs, and it cannot be changed here alone"
         )
     return replace(topic, topic_id=topic_id(manager, topic) or checkpoints.encode_id(uuid4()), known=Known.SOME)
 
 
 def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:
-    """What the locks of a partition need; None where an earlier deletion got so far."""
+    """The context for the locks of a partition; None if an earlier deletion has renamed its directory."""
     directory = manager.partition_path(topic, partition)
     if manager.filesystem.status(directory) is None:
         return None

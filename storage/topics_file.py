@@ -1,7 +1,7 @@
 """``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it.
 
-A topic that a broker made is written there by the first change of it. What it was not given here then still lies with
-the broker, so the file lists it under ``settings_elsewhere``.
+The first change to a topic that a broker created adds it to the file. Its other settings are still only with the
+broker, so the file lists it under ``settings_elsewhere``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError
 from pyspark_commitlog.storage.format import checkpoints, names
 
 TOPICS_VERSION = 1
-PARTITIONS_MAX = 100_000  # of a topic: each is a directory; more is a slip, or damage
+PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing error, or damage
 
 
 class Known(Enum):
-    """How much of a topic's settings is known. A broker does not keep them in its log directories."""
+    """How much of a topic's settings is known. A broker does not store them in its log directories."""
 
-    NOTHING = "nothing"  # ``configs`` are what the files hint at
-    SOME = "some"  # ``configs`` were set here, on a topic that a broker made
-    OWN = "own"  # ``configs`` are all that the topic has of its own; the broker's defaults are not known
-    ALL = "all"  # what ``configs`` lacks is at Kafka's default
+    NOTHING = "nothing"  # ``configs`` are guessed from the files
+    SOME = "some"  # ``configs`` were set here, on a topic that a broker created
+    OWN = "own"  # ``configs`` are all that the topic has of its own; the broker's defaults are unknown
+    ALL = "all"  # settings missing from ``configs`` have Kafka's defaults
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class TopicDescription:
 
     name: str
     partitions: tuple[int, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)  # what differs from the defaults, by Kafka's keys
-    topic_id: str | None = None  # as partition.metadata has it; None in a directory without topics.json
+    configs: Mapping[str, str] = field(default_factory=dict)  # differences from the defaults, by Kafka's keys
+    topic_id: str | None = None  # as in partition.metadata; None in a directory without topics.json
     known: Known = Known.ALL
 
 
@@ -61,7 +61,7 @@ def decode_topics(data: bytes) -> dict[str, TopicDescription]:
     return dict(_decoded(data))
 
 
-@lru_cache(maxsize=1)  # who opens one partition after the other reads the same file each time
+@lru_cache(maxsize=1)  # opening one partition after the other reads the same file each time
 def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
     try:
         content: dict[str, Any] = json.loads(data)
@@ -75,9 +75,9 @@ def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
 
 
 def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
-    """A topic as ``topics.json`` has it; an error of Python's, or InvalidTopicError, where it cannot be right.
+    """A topic from ``topics.json``; raises an error of Python's, or InvalidTopicError, if it is invalid.
 
-    The name becomes part of a path, so that a damaged one must not leave the directory.
+    The name becomes part of a path, so a damaged name must not lead out of the directory.
     """
     names.check_topic_name(name)
     partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]

@@ -199,7 +199,7 @@ def test_the_smallest_lag_of_compaction_is_at_most_the_largest() -> None:
     [
         pytest.param("retention.msec", "did you mean retention.ms?", id="misspelled"),
         pytest.param("retention_ms", "did you mean retention.ms?", id="our name of the field"),
-        pytest.param("log.roll.hours", "a broker's key, segment.ms for a topic", id="a broker's key"),
+        pytest.param("log.roll.hours", "that is a broker's key; for a topic it is segment.ms", id="a broker's key"),
         pytest.param("message.max.byte", "did you mean max.message.bytes?", id="a broker's key, misspelled"),
         pytest.param("colour", "no topic key has a name like it", id="something else"),
     ],

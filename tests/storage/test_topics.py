@@ -58,7 +58,7 @@ def test_configs_are_set_replaced_and_taken_back(manager: LogManager) -> None:
     [
         ({"retention.ms": "soon"}, "retention.ms = 'soon'"),
         ({"retention.mss": "1"}, "retention.ms"),
-        ({"retention.ms": None}, "no config of its own retention.ms"),
+        ({"retention.ms": None}, "no config retention.ms of its own to reset"),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "must be at most"),
     ],
 )
