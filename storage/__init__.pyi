@@ -1,4 +1,4 @@
-"""The public names of the log engine, and where each lives; ``__init__.py`` loads them from here."""
+"""The public names of the log engine and their modules; ``__init__.py`` loads them from here."""
 
 from .ahead import gathered as gathered
 from .arguments import is_secret as is_secret

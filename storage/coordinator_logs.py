@@ -1,11 +1,11 @@
-"""CoordinatorLogs: the partitions of a coordinator's topic, which of them lie here, and which one holds a name.
+"""CoordinatorLogs: the partitions of a coordinator's topic, which of them are here, and which one holds a name.
 
-A group or a transactional id lies in the partition that its hash names, so the number of partitions must be known, and
-it is not that of the partitions which happen to be here: a broker has several ``log.dirs``, other brokers hold the
-rest, and a disk may be lost. It comes from ``topics.json``; where that does not have the topic, from the broker's
-metadata log, if it is here, else from Kafka's default of 50 (``offsets.topic.num.partitions``,
-``transaction.state.log.num.partitions``) unless the names or the numbers of partitions that lie here contradict it, and
-then from those names where only one number puts each of them where it lies.
+The hash of a group's or transactional id's name determines its partition. For that, the topic's number of partitions
+must be known, which is not the number of those found here: a broker has several ``log.dirs``, other brokers hold the
+rest, and a disk may be lost. The number comes from ``topics.json``. If the topic is not listed there, it comes from the
+broker's metadata log if that is here, else is Kafka's default of 50 (``offsets.topic.num.partitions``,
+``transaction.state.log.num.partitions``), unless the names or the numbers of the partitions stored here contradict it.
+In that case the names determine the number if only one number puts each name in the partition where it is.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescripti
 K = TypeVar("K")
 V = TypeVar("V")
 
-COUNT_MAX = 10_000  # partitions of such a topic that the names in it are tried with
-SHOWN_MAX = 10  # partitions that a message names
-METADATA_BYTES_MAX = 1 << 16  # of partition.metadata: two lines
+COUNT_MAX = 10_000  # largest number of partitions that is tried with the names stored here
+SHOWN_MAX = 10  # partitions listed in a message
+METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 
 _UNREAD = -1
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorLogs(Generic[K, V]):
-    """One coordinator's topic in a log directory. What was read once is kept with the manager, and only added to."""
+    """One coordinator's topic in a log directory. The manager caches what was read; only newer records are read."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CoordinatorLogs(Generic[K, V]):
         decode_value: Callable[[K, bytes], V],
         name_of: Callable[[K], str],
     ) -> None:
-        """Reads nothing yet. ``name_of`` says of a key which group or transactional id it is of."""
+        """Reads nothing yet. ``name_of`` is the group or transactional id of a key."""
         self.manager = manager
         self.topic = topic
         self._decode_key = decode_key
@@ -65,12 +65,12 @@ class CoordinatorLogs(Generic[K, V]):
         self._brokers_count: int | None = _UNREAD
         self._homes: dict[str, int] = {}  # partitions by name
 
-    # Where a name lies
+    # The partition of a name
 
     def partition_of(self, name: str, *, create: bool = False) -> int | None:
-        """The partition that holds a name; None where there is no such topic and none is to be made.
+        """The partition that holds a name; None if the topic does not exist and is not to be created.
 
-        Raises UnknownTopicOrPartitionError where that partition is not here, or cannot be told. The answer is kept.
+        Raises UnknownTopicOrPartitionError if that partition is not here or cannot be determined. Caches the result.
         """
         if name not in self._homes:
             found = self._partition_of(name, create=create)
@@ -96,7 +96,7 @@ class CoordinatorLogs(Generic[K, V]):
         return number
 
     def _partition_found(self, name: str) -> int:
-        """Of a topic that nothing describes: by the number of partitions, else where the name lies."""
+        """For a topic not listed anywhere: by the number of partitions, else by where the name is stored."""
         count = self._count()
         here = self._found()
         number = None if count is None else partition_for(name, count)
@@ -114,7 +114,7 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def latest(self, partition: int) -> LatestByKey[K, V]:
-        """The newest values of one partition."""
+        """The newest values in one partition."""
         place = (self.topic, partition)
         return self.manager.kept(
             place,
@@ -122,19 +122,19 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def values(self, name: str) -> Mapping[K, V]:
-        """What the partition of a name says now, of other names too; empty where there is no such topic.
+        """The current values in the partition of a name, including other names; empty if the topic does not exist.
 
-        Raises as :meth:`partition_of` and reading do.
+        Raises as :meth:`partition_of` and as reading.
         """
         partition = self.partition_of(name)
         return {} if partition is None else self.latest(partition).catch_up()
 
-    # All there is
+    # All partitions
 
     def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
-        """What each partition that lies here says now; :meth:`missing` has the others.
+        """The current values in each partition that is here; :meth:`missing` describes the others.
 
-        One that cannot be read raises; with ``failures`` its error is added there, and the others follow.
+        An unreadable partition raises; with ``failures``, its error is added there and the others follow.
         """
         for partition in self.here():
             try:
@@ -147,7 +147,7 @@ class CoordinatorLogs(Generic[K, V]):
                 yield values
 
     def here(self) -> list[int]:
-        """The partitions that lie here, ascending."""
+        """The partitions that are here, ascending."""
         count = self._described_count()
         if count is None:
             return list(self._found())
@@ -155,7 +155,7 @@ class CoordinatorLogs(Generic[K, V]):
         return [number for number in range(count) if names.partition_directory(self.topic, number) in listed]
 
     def missing(self) -> str | None:
-        """A sentence about the partitions that are not here; None where all are, or there is no such topic."""
+        """A sentence about the partitions that are not here; None if all are, or the topic does not exist."""
         here, count = self.here(), self._described_count()
         if count is None:
             count = self._count() if here else 0
@@ -168,23 +168,23 @@ class CoordinatorLogs(Generic[K, V]):
         where = f"{are} not in {self.manager.directory}: {_listed(gone)}"
         return f"{len(gone)} of the {count} partitions of {self.topic} {where}"
 
-    # How many there are
+    # The number of partitions
 
     def _described_count(self) -> int | None:
         described = self.manager.described_topics().get(self.topic)
         return None if described is None else len(described.partitions)
 
     def _found(self) -> tuple[int, ...]:
-        """The partitions here of a topic that ``topics.json`` does not describe."""
+        """The partitions found here of a topic that ``topics.json`` does not list."""
         return self.manager.partitions_found(self.topic)
 
     def _noted(self) -> list[int]:
-        """Partitions that are here or were: recovery points tell of those whose directory is lost, too."""
+        """Partitions that are or were here: recovery points also list those whose directory is lost."""
         noted = self.manager.offsets(names.RECOVERY_POINT_CHECKPOINT)
         return sorted(partition for topic, partition in noted if topic == self.topic)
 
     def _count(self) -> int | None:
-        """How many there are of such a topic; None where nothing tells."""
+        """The number of partitions of a topic like that; None if it cannot be determined."""
         if self._brokers_count == _UNREAD:
             found = read_metadata_log(self.manager.directory, self.manager.filesystem)
             self._brokers_count = found.partitions.get(self.topic)
@@ -200,21 +200,21 @@ class CoordinatorLogs(Generic[K, V]):
         return fitting[0] if len(fitting) == 1 else None
 
     def _names(self) -> dict[int, set[str]]:
-        """The names in each partition that lies here; none of one that cannot be read: a user of it gets the error."""
+        """The names in each partition here; none for an unreadable one, whose users get the error."""
         found: dict[int, set[str]] = {}
         for partition in self._found():
             try:
                 found[partition] = {self._name_of(key) for key in self.latest(partition).catch_up()}
             except LogStoreError as error:
-                logger.warning("%s-%d does not tell what lies where: %s", self.topic, partition, error)
+                logger.warning("%s-%d: cannot tell which names it holds: %s", self.topic, partition, error)
                 found[partition] = set()
         return found
 
     def describe(self, count: int) -> TopicDescription:
-        """Write into ``topics.json`` how many partitions the topic has, of which some may be elsewhere; durable.
+        """Record in ``topics.json`` how many partitions the topic has, some of which may be elsewhere; durable.
 
-        Raises TopicExistsError where that is known, InvalidConfigError where what lies here contradicts it,
-        UnknownTopicOrPartitionError where there is no such topic, LogDirLockedError while a broker runs here.
+        Raises TopicExistsError if the number is known, InvalidConfigError if the partitions here contradict it,
+        UnknownTopicOrPartitionError if the topic does not exist, and LogDirLockedError while a broker runs here.
         """
         self.manager.check_writable()
         with self.manager.root_lock():
@@ -236,8 +236,8 @@ class CoordinatorLogs(Generic[K, V]):
             for name in found:
                 if partition_for(name, count) != partition:
                     raise InvalidConfigError(
-                        f"{self.topic}: with {count} partitions {name!r} would lie in {partition_for(name, count)}, "
-                        f"and lies in {partition}"
+                        f"{self.topic}: with {count} partitions {name!r} would be in {partition_for(name, count)}, "
+                        f"but is in {partition}"
                     )
 
     def _topic_id(self, partition: int) -> str:
@@ -248,7 +248,7 @@ class CoordinatorLogs(Generic[K, V]):
             return checkpoints.encode_id(uuid4())
         return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
 
-    # In words
+    # Messages
 
     def _missing_home(self, name: str, number: int, count: int) -> str:
         return (
@@ -257,9 +257,7 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def _uncounted(self, name: str, homes: Collection[int]) -> str:
-        why = (
-            f"{name!r} lies in several of them: {_listed(homes)}" if homes else f"which one holds {name!r} is not known"
-        )
+        why = f"{name!r} is in several of them: {_listed(homes)}" if homes else f"which one holds {name!r} is not known"
         return f"{self._known(self._found())}, and {why}"
 
     def _known(self, here: Collection[int]) -> str:
@@ -282,7 +280,7 @@ def _listed(partitions: Collection[int]) -> str:
 
 
 def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
-    """The numbers of partitions with which every name lies where it does."""
+    """The numbers of partitions with which every name is in the partition where it was found."""
     fitting = np.arange(counts.start, counts.stop)
     for partition, found in by_partition.items():
         for name in found:

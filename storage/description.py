@@ -1,4 +1,4 @@
-"""What there is to say of a partition's segments: retention's plan for each, and how much compaction would read."""
+"""A description of a partition's segments: retention's plan for each, and how much compaction would read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class PartitionDescription:
 
     topic: str
     partition: int
-    retention: RetentionReport  # a dry run: its plan has every segment, with what becomes of it and why
-    cleanable: Cleanable | None  # None of a topic that is not compacted
-    holding: HoldingTransaction | None = None  # what readers of committed records wait for
+    retention: RetentionReport  # a dry run: its plan has every segment, with its fate and the reason
+    cleanable: Cleanable | None  # None if the topic is not compacted
+    holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
 
     def compaction_of(self, fate: SegmentFate) -> str | None:
-        """Of a segment ``clean``, ``dirty`` or ``uncleanable``: compaction may not touch it yet."""
+        """``clean``, ``dirty`` or ``uncleanable`` (compaction may not touch it yet) for a segment."""
         if self.cleanable is None:
             return None
         if fate.segment.base_offset >= self.cleanable.first_uncleanable_offset:
@@ -36,9 +36,9 @@ class PartitionDescription:
 def describe_partition(
     manager: LogManager, topic: str, partition: int, *, as_of_ms: int | None = None
 ) -> PartitionDescription:
-    """Look at one partition, as if it were ``as_of_ms``; takes no lock, reads batch headers at most.
+    """Describe one partition as of ``as_of_ms``; takes no lock, reads at most batch headers.
 
-    Raises UnknownTopicOrPartitionError, CorruptionError, StorageError where files vanish again and again.
+    Raises UnknownTopicOrPartitionError, CorruptionError, and StorageError if files keep vanishing.
     """
     checkpointed = manager.offsets(names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms

@@ -1,11 +1,11 @@
-"""LogFollower: a reader that sees what others append at the cost of what is new.
+"""LogFollower: a reader that sees what others append, for the cost of reading what is new.
 
-Two looks at the directory tell that nothing is. It sees whatever was appended before it looked, synced or not, and no
-batch that is only partly there.
+Two accesses to the directory show that nothing is new. It sees everything that was appended before, synced or not, but
+no incomplete batch.
 
-For coordinators: under a lock they take in every record that was appended, and know at once what holds. Who plans a
-stream (:class:`watcher.LogWatcher`) skims headers only, and must also see what retention and compaction took away,
-which the time of the directory tells and the end of the log does not.
+For coordinators: under a lock they read every appended record, and know the current values at once. The planner of a
+stream (:class:`watcher.LogWatcher`) reads only headers, and must also notice what retention and compaction removed,
+which the directory's modification time shows, but not the end of the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.segment_reader import Window
 
 
 class LogFollower(LogReader):
-    """A partition's log, to read as it grows."""
+    """A partition's log, for reading as it grows."""
 
     def _look(self) -> LoadedLog:
         loaded = super()._look()
@@ -34,9 +34,9 @@ class LogFollower(LogReader):
         self._inode = self.segments.active.status().inode if len(self.segments) else 0
 
     def follow(self) -> Iterator[FetchData]:
-        """Whole and sound batches that the active segment got since the log was opened, refreshed or followed last.
+        """Yield whole, valid batches appended to the active segment since the last opening, refresh or follow.
 
-        The log end moves with each piece. What is there of transactions that are open by then is not visible in it.
+        The log end moves with each piece. Records of transactions that are then still open are not visible in it.
         """
         if not self._is_same_file():
             return
@@ -46,13 +46,13 @@ class LogFollower(LogReader):
             for window in active.batches(active.size, active.file_size, expected=self._log_end_offset):
                 self._append(window)
                 yield self.fetch_data(active, window, Isolation.READ_COMMITTED)
-        except CorruptionError:  # a write that goes on, or that nobody ended: the next writer cuts it off
+        except CorruptionError:  # a write in progress, or one never finished, which the next writer cuts off
             return
 
     def pass_over(self, first_offset: int, end_offset: int, size: int) -> bool:
-        """Take as seen what the caller appended itself, under the log's lock: plain batches of ``size`` bytes in all.
+        """Skip what the caller appended itself, under the log's lock: plain batches of ``size`` bytes in total.
 
-        False, and nothing is taken, where they do not lie right behind what was seen.
+        Returns False, with nothing skipped, if they do not directly follow what was seen.
         """
         active = self.segments.active if len(self.segments) else None
         if active is None or first_offset != self._log_end_offset or active.file_size != active.size + size:
@@ -62,7 +62,7 @@ class LogFollower(LogReader):
         return True
 
     def decided_from(self, offset: int) -> Iterator[FetchData]:
-        """The log from ``offset`` on, as far as it was seen; what is of open transactions is not visible."""
+        """The log from ``offset`` on, as far as it was seen; records of open transactions are not visible."""
         end = self._log_end_offset
         return self._fetches(offset, end, end, Isolation.READ_COMMITTED, FETCH_BYTES)
 
@@ -75,9 +75,9 @@ class LogFollower(LogReader):
         self.producers.on_high_watermark(self._log_end_offset)
 
     def is_current(self) -> bool:
-        """Whether :meth:`follow` sees all there is; where segments were rolled, cut or made anew, only a refresh does.
+        """Whether :meth:`follow` sees everything; after segments were rolled, cut or rewritten, only a refresh does.
 
-        So it may where bytes are left of which no batch can be made: a torn write, or the log was cut and went on.
+        The same holds if bytes remain that form no batch: a torn write, or the log was cut and continued.
         """
         if not self._is_same_file() or self.segments.active.size < self.segments.active.file_size:
             return False

@@ -1,12 +1,12 @@
-"""Whether a file system keeps what this engine builds on: :func:`check_filesystem`, before a first write.
+"""Tests whether a file system has what this engine relies on: :func:`check_filesystem`, before the first write.
 
-What is asked of it is in docs/crash_safety.md. Each check works in a directory of its own below the one that is
-checked, with the operations that a log uses, and removes what it made.
+docs/crash_safety.md lists the requirements. Each check works in a directory of its own below the one being checked,
+with the operations that a log uses, and removes what it created.
 
-Two things cannot be proven here. That synced bytes outlive a power cut is only known by cutting the power: what is told
-is whether syncing succeeds, how long it takes, and whether the mount says that it is for nothing. And locks are proven
-between two open files of this machine; whether they reach other machines depends on the server: run the check on one
-while another holds the lock.
+Two things cannot be proven. Only a power cut shows whether synced bytes survive one: the check reports whether syncing
+succeeds, how long it takes, and whether mount options make it ineffective. Locks are proven between two open files of
+this machine; whether they work across machines depends on the server: run the check on one machine while another holds
+the lock.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, Lo
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.paths import local_path
 
-SYNCS = 20  # that are timed
+SYNCS = 20  # number of timed syncs
 MEMORY_KINDS = ("tmpfs", "ramfs")
 NETWORK_KINDS = ("nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "glusterfs", "lustre")
-UNSAFE_OPTIONS = {  # by option: what it takes away
+UNSAFE_OPTIONS = {  # option and its effect
     "nobarrier": "the disk may hold synced bytes in a cache that a power cut empties",
     "barrier=0": "the disk may hold synced bytes in a cache that a power cut empties",
     "volatile": "nothing is synced at all",
@@ -37,7 +37,7 @@ UNSAFE_OPTIONS = {  # by option: what it takes away
 
 
 class Verdict(Enum):
-    """What came of a check."""
+    """The result of a check."""
 
     PASSED = "passed"
     WARNING = "warning"  # works, but see the detail
@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 
 class Finding(NamedTuple):
-    """One check: its name, what came of it, and what was seen, in a sentence."""
+    """A check: its name, its result, and a sentence about what was seen."""
 
     check: str
     verdict: Verdict
@@ -56,19 +56,19 @@ class Finding(NamedTuple):
 
 
 class CheckableFileSystem(FileSystem, Protocol):
-    """The port, and what only a check needs of it."""
+    """The port, and operations that only a check needs."""
 
     def lock_as_broker(self, path: str) -> Lock | None:
-        """The exclusive lock of a broker, or None."""
+        """A broker's exclusive lock, or None."""
         ...
 
     def mount(self, path: str) -> Mount:
-        """What a path lies on."""
+        """The mount that a path is on."""
         ...
 
 
 class _Place(NamedTuple):
-    """Where a check works, alone."""
+    """A check's own directory."""
 
     filesystem: CheckableFileSystem
     directory: str
@@ -88,20 +88,20 @@ class _Place(NamedTuple):
 
 
 class _BrokenError(Exception):
-    """The file system does not do what a check asks; the text says what it does."""
+    """The file system does not do what a check requires; the text states what it does."""
 
 
 def check_filesystem(
     directory: str, *, filesystem: CheckableFileSystem | None = None, clock: Clock | None = None
 ) -> list[Finding]:
-    """Prove, in a new directory below ``directory``, what a log needs of a file system; one Finding a check, in order.
+    """Prove, in a new directory in ``directory``, what a log needs of a file system; one Finding per check, in order.
 
     The checks are ``mount``, ``write and read``, ``rename``, ``remove while open``, ``names``, ``modification times``,
-    ``locks between writers``, ``locks against brokers`` and ``sync``. A ``FAILED`` one says that no log must be kept
-    there; a ``WARNING`` works, but with less safety or speed than the detail says. An error of the system in a check is
-    its failure. Everything made is removed again. ``filesystem`` is the local one by default.
+    ``locks between writers``, ``locks against brokers`` and ``sync``. ``FAILED`` means that no log must be kept there;
+    ``WARNING`` means that it works, with the loss of safety or speed that the detail states. A system error in a check
+    makes it fail. Everything created is removed again. ``filesystem`` defaults to the local one.
 
-    Raises StorageError where ``directory`` is missing or cannot be written to, and so nothing can be checked.
+    Raises StorageError if ``directory`` is missing or not writable, so that nothing can be checked.
     """
     filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
     work = names.join(directory, f".fs-check-{uuid4().hex}")
@@ -140,17 +140,17 @@ def _check_mount(place: _Place) -> _Answer:
     mount = place.filesystem.mount(place.directory)
     told = f"{mount.kind} of {mount.source}"
     if mount.kind in MEMORY_KINDS:
-        return Verdict.WARNING, f"{told}: it lies in memory, a power cut leaves nothing of it"
+        return Verdict.WARNING, f"{told}: it is in memory, and a power cut deletes all of it"
     unsafe = [f"{option}: {UNSAFE_OPTIONS[option]}" for option in mount.options if option in UNSAFE_OPTIONS]
     if unsafe:
         return Verdict.WARNING, f"{told}, mounted with {'; '.join(unsafe)}"
     if mount.kind in NETWORK_KINDS:
-        return Verdict.WARNING, f"{told}: whether locks reach its other clients, only a check on two of them tells"
+        return Verdict.WARNING, f"{told}: only a check on two clients shows whether locks work between them"
     return Verdict.PASSED, told
 
 
 def _check_bytes(place: _Place) -> _Answer:
-    """What one open file writes, another sees at once, and a hole reads as zeros."""
+    """An open file sees at once what another one writes, and a hole reads as zeros."""
     path = place.path("file")
     with place.filesystem.open(path, "create") as writer, place.filesystem.open(path, "read") as reader:
         writer.write(5000, b"behind a hole")
@@ -159,8 +159,8 @@ def _check_bytes(place: _Place) -> _Answer:
         _expect(bytes(reader.read(0, 10)) == b"beginning\0", "a hole does not read as zeros")
         writer.truncate(4)
         writer.truncate(8)
-        _expect(bytes(reader.read(0, 20)) == b"begi\0\0\0\0", "bytes come back that were cut off")
-        _expect(reader.size() == 8, "a reader is told another size than the writer made")
+        _expect(bytes(reader.read(0, 20)) == b"begi\0\0\0\0", "bytes that were cut off reappear")
+        _expect(reader.size() == 8, "a reader sees another size than the one the writer set")
     return Verdict.PASSED, "a second open file sees writes and cuts at once, holes are zeros"
 
 
@@ -170,15 +170,15 @@ def _check_rename(place: _Place) -> _Answer:
     wanted = place.filesystem.status(place.path("new"))
     with place.filesystem.open(place.path("old"), "read") as reader:
         place.filesystem.rename(place.path("new"), place.path("old"))
-        _expect(place.filesystem.list(place.directory) == ["old"], "a renamed file is there under its old name too")
+        _expect(place.filesystem.list(place.directory) == ["old"], "a renamed file still has its old name too")
         _expect(place.get("old") == b"new", "a rename does not replace the file that has the name")
         now = place.filesystem.status(place.path("old"))
         _expect(
             now is not None and wanted is not None and now.inode == wanted.inode,
-            "a renamed file gets another inode: readers could not tell it from the one before",
+            "a renamed file gets another inode: readers could not distinguish it from the one before",
         )
         _expect(bytes(reader.read(0, 10)) == b"old", "an open file changes when another takes its name")
-    return Verdict.PASSED, "a rename replaces a file at once, readers of the old one go on"
+    return Verdict.PASSED, "a rename replaces a file at once, and readers of the old one can continue"
 
 
 def _check_removal(place: _Place) -> _Answer:
@@ -186,8 +186,8 @@ def _check_removal(place: _Place) -> _Answer:
     with place.filesystem.open(place.path("file"), "read") as reader:
         place.filesystem.remove(place.path("file"))
         _expect(place.filesystem.status(place.path("file")) is None, "a file that is open cannot be removed")
-        _expect(bytes(reader.read(0, 10)) == b"still here", "an open file cannot be read on once it is removed")
-    return Verdict.PASSED, "a removed file can be read on by who has it open"
+        _expect(bytes(reader.read(0, 10)) == b"still here", "an open file cannot be read any more once it is removed")
+    return Verdict.PASSED, "a process that has a removed file open can still read it"
 
 
 def _check_names(place: _Place) -> _Answer:
@@ -195,8 +195,8 @@ def _check_names(place: _Place) -> _Answer:
     place.filesystem.make_directory(place.path(longest))
     place.filesystem.make_directory(place.path("Topic-0"))
     if place.filesystem.status(place.path("topic-0")) is not None:
-        return Verdict.WARNING, "capitals and small letters are not told apart: topics that differ by case alone clash"
-    return Verdict.PASSED, f"names of {len(longest)} characters, capitals and small letters told apart"
+        return Verdict.WARNING, "upper and lower case are not distinguished: topics that differ only in case clash"
+    return Verdict.PASSED, f"names of {len(longest)} characters; upper and lower case are distinguished"
 
 
 def _check_times(place: _Place) -> _Answer:
@@ -204,37 +204,37 @@ def _check_times(place: _Place) -> _Answer:
     wanted_ms = 1_700_000_000_123
     place.filesystem.set_modified(place.path("file"), wanted_ms)
     status = place.filesystem.status(place.path("file"))
-    _expect(status is not None and abs(status.modified_ms - wanted_ms) < 2000, "times of modification are not kept")
+    _expect(status is not None and abs(status.modified_ms - wanted_ms) < 2000, "modification times are not kept")
     if status is not None and status.modified_ms != wanted_ms:
-        return Verdict.WARNING, "times of modification are kept to the second alone: readers notice changes later"
-    return Verdict.PASSED, "times of modification are kept to the millisecond"
+        return Verdict.WARNING, "modification times are kept only to the second: readers notice changes later"
+    return Verdict.PASSED, "modification times are kept to the millisecond"
 
 
 def _check_flock(place: _Place) -> _Answer:
-    """Two open files of one process exclude each other by flock just as those of two do."""
+    """Two open files of one process exclude each other by flock like those of two processes."""
 
     def lock(*, exclusive: bool) -> Lock | None:
         return place.filesystem.lock(place.path("lock"), exclusive=exclusive, wait=False)
 
-    with _taken(lock(exclusive=True), "a lock that nobody holds is not to be had"):
+    with _taken(lock(exclusive=True), "a lock that nobody holds cannot be taken"):
         _expect(lock(exclusive=True) is None, "two writers hold the exclusive lock at once")
         _expect(lock(exclusive=False) is None, "an exclusive lock does not keep out a shared one")
     with (
-        _taken(lock(exclusive=False), "a lock that was released is not to be had"),
-        _taken(lock(exclusive=False), "a shared lock keeps out another"),
+        _taken(lock(exclusive=False), "a released lock cannot be taken"),
+        _taken(lock(exclusive=False), "a shared lock excludes another shared one"),
     ):
         _expect(lock(exclusive=True) is None, "a shared lock does not keep out an exclusive one")
-    return Verdict.PASSED, "flock keeps out other open files, and lets them in when it is released"
+    return Verdict.PASSED, "flock excludes other open files, and admits them when it is released"
 
 
 def _check_broker_locks(place: _Place) -> _Answer:
     path = place.path(names.LOCK_FILE)
-    with _taken(place.filesystem.lock_shared_with_broker(path), "the lock that writers share is not to be had"):
+    with _taken(place.filesystem.lock_shared_with_broker(path), "the lock that writers share cannot be taken"):
         _taken(place.filesystem.lock_shared_with_broker(path), "two writers cannot share a lock").release()
         _expect(place.filesystem.lock_as_broker(path) is None, "a broker could start while the log is written to")
-    with _taken(place.filesystem.lock_as_broker(path), "a lock that was released is not to be had"):
+    with _taken(place.filesystem.lock_as_broker(path), "a released lock cannot be taken"):
         _expect(place.filesystem.lock_shared_with_broker(path) is None, "a log could be written to while a broker runs")
-    return Verdict.PASSED, "a broker's lock and a writer's keep each other out, both ways"
+    return Verdict.PASSED, "a broker's lock and a writer's exclude each other, in both directions"
 
 
 def _taken(lock: Lock | None, otherwise: str) -> Lock:
@@ -251,7 +251,7 @@ def _check_sync(place: _Place) -> _Answer:
     each_ms = (place.clock.now_ms() - started_ms) / SYNCS
     detail = f"syncing a file of 4 KiB and its directory takes {each_ms:.1f} ms"
     if each_ms < 0.1:
-        return Verdict.WARNING, f"{detail}: quicker than disks are, so perhaps it only looks so"
+        return Verdict.WARNING, f"{detail}: faster than disks are, so it may not reach the disk"
     return Verdict.PASSED, detail
 
 

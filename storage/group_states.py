@@ -1,7 +1,7 @@
-"""What groups are: type, state and members, from the records that a broker's coordinators left.
+"""Type, state and members of groups, from the records of a broker's coordinators.
 
-States are those that the coordinators of Kafka 4.3.1 compute of the same records (``ConsumerGroup``, ``ShareGroup``,
-``StreamsGroup``). A record that this engine cannot decode makes the state of its group ``Unknown``, and no other's.
+States are those that Kafka 4.3.1's coordinators compute from the same records (``ConsumerGroup``, ``ShareGroup``,
+``StreamsGroup``). A record that this engine cannot decode makes only the state of its group ``Unknown``.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from pyspark_commitlog.storage.manager import TopicPartition
 
 CLASSIC = "Classic"
 UNKNOWN = "Unknown"
-NO_TOPOLOGY = -1  # of streams: none was validated
-STABLE_MEMBER = 0  # a member that has nothing to revoke and waits for nothing
+NO_TOPOLOGY = -1  # of streams: no topology was validated
+STABLE_MEMBER = 0  # a member with nothing to revoke or wait for
 
 logger = logging.getLogger(__name__)
 
 
 class GroupMember(NamedTuple):
-    """A member as the group's last records have it; a consumer that was killed is still in it."""
+    """A member according to the group's last records, which still include a consumer that was killed."""
 
     consumer_id: str
     instance_id: str | None
     host: str
     client_id: str
-    partitions: tuple[TopicPartition, ...]  # what it has; a topic that is not known by name has its id
-    epoch: int | None = None  # of the newer protocols
-    target: tuple[TopicPartition, ...] = ()  # of the newer protocols: what it is to have
+    partitions: tuple[TopicPartition, ...]  # assigned partitions; a topic with an unknown name is shown by its id
+    epoch: int | None = None  # in the newer protocols
+    target: tuple[TopicPartition, ...] = ()  # in the newer protocols: the target assignment
 
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """A group: what it committed, and who its members were."""
+    """A group with its committed offsets and last members."""
 
     name: str
-    protocol_type: str  # consumer; empty: nobody ever joined it, as with a streaming query
+    protocol_type: str  # consumer; empty if nobody ever joined the group, as with a streaming query
     protocol: str  # the assignment strategy
     members: tuple[GroupMember, ...]
     offsets: Mapping[TopicPartition, CommittedOffset]
     type: str = CLASSIC  # Classic, Consumer, Share, Streams
-    computed_state: str | None = None  # of the newer protocols
+    computed_state: str | None = None  # in the newer protocols
 
     @property
     def state(self) -> str:
-        """Kafka's word for it; Unknown where its records cannot be decoded."""
+        """The state in Kafka's terms; Unknown if the group's records cannot be decoded."""
         return self.computed_state or ("Stable" if self.members else "Empty")
 
 
 def described_groups(
     contents: Mapping[GroupKey, GroupValue], topic_ids: Callable[[], Mapping[str, str]]
 ) -> list[GroupDescription]:
-    """All groups of ``contents``, by name. ``topic_ids`` finds names of topics by id where they are needed."""
+    """All groups of ``contents``, by name. ``topic_ids``, called if needed, gives topic names by id."""
     offsets, metadata = offsets_of(contents), dict[str, GroupMetadataValue]()
     records: dict[str, dict[GroupRecordKey, bytes]] = {}
     for key, value in contents.items():
@@ -93,7 +93,7 @@ def _classic_members(metadata: GroupMetadataValue) -> Iterator[GroupMember]:
 
 
 def _places_of(assignment: bytes) -> Iterator[TopicPartition]:
-    """Nothing where a client of its own kind wrote something else: to a broker they are bytes."""
+    """The assigned partitions; none if a custom client wrote another format, since a broker stores any bytes."""
     with suppress(InvalidRecordError):
         for topic in decode_assignment(assignment).assigned_partitions:
             yield from ((topic.topic, partition) for partition in topic.partition_ids)
@@ -103,7 +103,7 @@ def _places_of(assignment: bytes) -> Iterator[TopicPartition]:
 
 
 class _Protocol(NamedTuple):
-    """Which kinds of records a protocol has; ``assignor`` is a broker's default."""
+    """The kinds of a protocol's records; ``assignor`` is a broker's default."""
 
     type: str
     assignor: str
@@ -129,7 +129,7 @@ _PROTOCOLS = (
         *(Kind.STREAMS_TARGET, Kind.STREAMS_MEMBER_TARGET, Kind.STREAMS_MEMBER_CURRENT, Kind.STREAMS_TOPOLOGY),
     ),
 )
-_TOPICS = {  # records that name topics with their ids, and the fields that do
+_TOPICS = {  # records that contain topic names with their ids, and the fields that do
     4: ("topics",),
     9: ("initializedTopics", "deletingTopics"),
     15: ("initializingTopics", "initializedTopics", "deletingTopics"),
@@ -141,19 +141,19 @@ Records = Mapping[GroupRecordKey, bytes]  # of one group
 def newer_group(
     name: str, offsets: Mapping[TopicPartition, CommittedOffset], records: Records, topics: Mapping[str, str]
 ) -> GroupDescription | None:
-    """A group of one of the newer protocols; None where it has no ``records``. ``topics`` are names by id."""
+    """A group of one of the newer protocols; None if it has no ``records``. ``topics`` are names by id."""
     protocol = next((each for each in _PROTOCOLS if GroupRecordKey(each.group, name) in records), None)
     if protocol is None:
         return GroupDescription(name, "", "", (), offsets, UNKNOWN, UNKNOWN) if records else None
     try:
         return _Newer(protocol, records, topics).described(name, offsets)
     except InvalidRecordError as error:
-        logger.warning("group %r: a record of it does not decode: %s", name, error)
+        logger.warning("group %r: one of its records does not decode: %s", name, error)
         return GroupDescription(name, protocol.type.lower(), "", (), offsets, protocol.type, UNKNOWN)
 
 
 def topics_named(groups: Iterable[Records]) -> dict[str, str]:
-    """Names by id, of the topics that records of groups name."""
+    """Topic names by id, from the records of groups."""
     found: dict[str, str] = {}
     for key, data in (record for records in groups for record in records.items()):
         with suppress(InvalidRecordError):
@@ -202,7 +202,7 @@ class _Newer:
         return tuple(sorted((topic, number) for topic, numbers in named for number in numbers))
 
     def _assignor(self) -> str:
-        """Kafka's: what most members ask for."""
+        """As in Kafka, the assignor that most members request."""
         asked = Counter(
             fields["serverAssignor"]
             for (kind, _), fields in self._fields.items()

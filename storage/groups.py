@@ -1,8 +1,8 @@
-"""Committed offsets of groups, in ``__consumer_offsets`` (spec 14.2).
+"""Committed offsets of groups, in ``__consumer_offsets``.
 
-A commit is a record: its key names group, topic and partition, and the newest value counts. Which partition of
-``__consumer_offsets`` holds a group follows from its name. A value is visible once it was appended and synced, or,
-where it was written within a transaction, once that is committed.
+A commit is a record: its key consists of group, topic and partition, and the newest value counts. The name of a group
+determines its partition of ``__consumer_offsets``. A value is visible once it is appended and synced or, within a
+transaction, once that is committed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.topics_file import TopicDescription
 
 GroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
-GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: of the newer protocols, not decoded
+GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: values of the newer protocols, undecoded
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """How far a group got in a partition."""
+    """A group's progress in a partition."""
 
-    offset: int  # the next one to read
+    offset: int  # the next offset to read
     metadata: str = ""
-    commit_timestamp: int = field(default=-1, compare=False)  # ms, when it was committed; -1: now, or not known
+    commit_timestamp: int = field(default=-1, compare=False)  # ms, time of the commit; -1: now, or unknown
 
 
 class GroupOffsets:
-    """Committed offsets below one log directory. What was read once is kept with the manager, and only added to."""
+    """Committed offsets in one log directory. The manager caches what was read; only newer records are read."""
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -54,24 +54,24 @@ class GroupOffsets:
         )
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """What the group committed last, by topic and partition; empty for a group that never did.
+        """The group's latest commits, by topic and partition; empty for a group without any.
 
-        Costs what was committed to the group's partition of ``__consumer_offsets`` since the last look. Raises
-        UnknownTopicOrPartitionError where that partition is not in the directory, or cannot be told.
+        Costs reading what was committed to the group's partition of ``__consumer_offsets`` since the last call. Raises
+        UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
         return offsets_of(self._logs.values(group)).get(group, {})
 
     def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """All groups that have committed offsets, or members, by name, with their offsets.
+        """All groups with committed offsets or members, by name, with their offsets.
 
-        Only those of the partitions that are in the directory: :meth:`missing`.
+        Covers only the partitions in the directory; see :meth:`missing`.
         """
         return dict(sorted(offsets_of(self.contents()).items()))
 
     def contents(self, failures: list[LogStoreError] | None = None) -> dict[GroupKey, GroupValue]:
-        """All that is known of groups, from the partitions that are in the directory, in no order.
+        """Everything known about groups, from the partitions in the directory, in no order.
 
-        A partition that cannot be read raises; with ``failures`` its error is added there, and the others count.
+        An unreadable partition raises; with ``failures``, its error is added there and the other partitions are read.
         """
         found: dict[GroupKey, GroupValue] = {}
         for values in self._logs.each(failures):
@@ -79,7 +79,7 @@ class GroupOffsets:
         return found
 
     def check_here(self, group: str) -> None:
-        """Raise UnknownTopicOrPartitionError where the partition that holds a group is not here, or cannot be told."""
+        """Raise UnknownTopicOrPartitionError if the group's partition is not here or cannot be determined."""
         self._logs.partition_of(group)
 
     def describe_partitions(self, count: int) -> TopicDescription:
@@ -87,11 +87,11 @@ class GroupOffsets:
         return self._logs.describe(count)
 
     def missing(self) -> str | None:
-        """A sentence about partitions of ``__consumer_offsets`` that are not in the directory; None where all are."""
+        """A sentence about partitions of ``__consumer_offsets`` missing from the directory; None if all exist."""
         return self._logs.missing()
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit offsets in one batch, so that all of them are visible or none; durable when it returns.
+        """Commit offsets in one batch, so that all become visible or none; durable on return.
 
         Raises as :meth:`partition_of`.
         """
@@ -100,9 +100,9 @@ class GroupOffsets:
             log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
 
     def delete(self, group: str, offsets: Collection[TopicPartition] | None = None) -> bool:
-        """Forget a group: its offsets, and what is known of its members; durable. False where there was nothing.
+        """Forget a group, with its offsets and members; durable. Returns False if there was nothing to forget.
 
-        With ``offsets``, only what it committed for those partitions. Raises as :meth:`fetch`.
+        With ``offsets``, forgets only its commits for those partitions. Raises as :meth:`fetch`.
         """
         keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
@@ -112,12 +112,12 @@ class GroupOffsets:
         return bool(keys)
 
     def partition_of(self, group: str) -> TopicPartition:
-        """The partition of ``__consumer_offsets`` that holds a group; the topic is made where it is missing.
+        """The partition of ``__consumer_offsets`` that holds a group; creates the topic if it is missing.
 
-        Raises UnknownTopicOrPartitionError where that partition is not in the directory, or cannot be told.
+        Raises UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
         partition = self._logs.partition_of(group, create=True)
-        assert partition is not None  # there is a topic now
+        assert partition is not None  # the topic exists now
         return GROUP_METADATA_TOPIC, partition
 
 
@@ -142,7 +142,7 @@ def _place_of_tombstone(key: GroupKey) -> int:
 
 
 def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """Committed offsets by group, of every group that has some record."""
+    """Committed offsets by group, for every group that has any record."""
     found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for key, value in values.items():
         offsets = found.setdefault(key.group, {})
@@ -155,7 +155,7 @@ def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPar
 def commit_batches(
     offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]], now_ms: int, config: LogConfig
 ) -> EncodedBatches:
-    """The records that commit the offsets of groups, by group."""
+    """The records that commit offsets of groups."""
     entries = [
         (OffsetCommitKey(group, *place).encode(), OffsetCommitValue(each.offset, each.metadata, now_ms).encode())
         for group, places in offsets.items()
@@ -165,7 +165,7 @@ def commit_batches(
 
 
 def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, config: LogConfig) -> EncodedBatches:
-    """Records of an internal topic: keys, and values or tombstones; in one batch, if that may be so large."""
+    """Records of an internal topic, with values or tombstones; in one batch if the size limit permits."""
     keys, values = map(list, zip(*entries, strict=True))
     records = Records.to_append(keys, values, now_ms)
     batch_bytes_max = config.batch_size_max - LAYOUT.itemsize

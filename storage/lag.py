@@ -1,7 +1,7 @@
-"""How far groups are behind the logs they read: in records, as ``kafka-consumer-groups`` tells it, and in time.
+"""How far groups are behind the logs they read: in records, as in ``kafka-consumer-groups``, and in time.
 
-Looks take no lock. Lag in time is the age of the oldest record that a group has not read: since the log is here, it is
-the record's own timestamp that counts, and no estimate.
+Takes no locks. Lag in time is the age of the oldest record that a group has not read: since the log is here, that is
+the record's own timestamp, not an estimate.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyspark_commitlog.storage.reader import Isolation, LogReader
 from pyspark_commitlog.storage.topics import topic_id
 from pyspark_commitlog.storage.watcher import LogWatcher
 
-FIRST_RECORD_BYTES = 64 * 1024  # read at a time to find a record: it is in the first batch, unless that is aborted
+FIRST_RECORD_BYTES = 64 * 1024  # per read, to find a record: it is in the first batch unless that is aborted
 
 
 class LogFigures(NamedTuple):
-    """A partition's log, as a look found it."""
+    """Offsets and size of a partition's log at one moment."""
 
     topic: str
     partition: int
@@ -37,28 +37,28 @@ class LogFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """A group in a partition."""
+    """The lag of a group in a partition."""
 
     group: str
     topic: str
     partition: int
-    committed: CommittedOffset | None  # None: a member has the partition, and committed nothing for it
+    committed: CommittedOffset | None  # None: a member has the partition, but committed nothing for it
     log: LogFigures | None  # None: there is no such partition, as with the progress of a sink
-    lag_ms: int | None  # 0: everything was read; None: not known
+    lag_ms: int | None  # 0: everything was read; None: unknown
     member: GroupMember | None
 
     @property
     def lag(self) -> int | None:
-        """Offsets up to the log end, as Kafka counts them: markers and aborted records too. None: not known."""
+        """Offsets up to the log end, counted like Kafka with markers and aborted records. None: unknown."""
         if self.committed is None or self.log is None:
             return None
         return self.log.log_end_offset - self.committed.offset
 
 
 class LogLooks:
-    """Logs of one directory, to look at again and again: the next look costs what was appended.
+    """Logs of one directory, for repeated access that costs only what was appended in between.
 
-    Belongs to the manager's thread. No file stays open between looks.
+    Belongs to the manager's thread. Keeps no files open in between.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -66,7 +66,7 @@ class LogLooks:
         self._watchers: dict[TopicPartition, LogWatcher] = {}
 
     def partitions(self) -> list[TopicPartition]:
-        """All there are; what is kept of others is forgotten."""
+        """All existing partitions; forgets what is cached of others."""
         topics = self._manager.topics().values()
         there = [(topic.name, partition) for topic in topics for partition in topic.partitions]
         for gone in self._watchers.keys() - {*there}:
@@ -77,7 +77,7 @@ class LogLooks:
     def look(self, place: TopicPartition) -> Iterator[LogWatcher]:
         """A log as it is now.
 
-        Raises UnknownTopicOrPartitionError, StorageError where it vanishes meanwhile, CorruptionError.
+        Raises UnknownTopicOrPartitionError, StorageError if it vanishes during the access, CorruptionError.
         """
         log = self._watchers.pop(place, None)
         if log is None:
@@ -92,15 +92,15 @@ class LogLooks:
 
 
 def log_figures(place: TopicPartition, log: LogReader) -> LogFigures:
-    """Of a log as it was looked at."""
+    """The figures of an open log."""
     size = log.file_bytes()
     return LogFigures(*place, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments))
 
 
 def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
-    """The age of the first record at or behind ``offset``; 0 where there is none, None where it has no time.
+    """The age of the first record at or above ``offset``; 0 if there is no record, None if it has no time.
 
-    Up to the last stable offset, aborted records do not count; behind it whatever is there waits, open or not.
+    Ignores aborted records below the last stable offset; above it, every record counts, decided or not.
     """
     timestamp_ms = _first_timestamp(log, offset)
     if timestamp_ms is None:
@@ -109,7 +109,7 @@ def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
 
 
 def _first_timestamp(log: LogReader, offset: int) -> int | None:
-    """Of the first record at or behind ``offset``, ms; None where there is no record."""
+    """The timestamp of the first record at or above ``offset``, ms; None if there is no record."""
     begin, stable = max(offset, log.log_start_offset), log.last_stable_offset
     for start, isolation in ((begin, Isolation.READ_COMMITTED), (max(begin, stable), Isolation.READ_UNCOMMITTED)):
         found = log.records(start, log.log_end_offset, isolation=isolation, columns=(), fetch_bytes=FIRST_RECORD_BYTES)
@@ -119,7 +119,7 @@ def _first_timestamp(log: LogReader, offset: int) -> int | None:
 
 
 class GroupLags:
-    """Groups of one log directory, and how far they are behind. Takes no lock, and belongs to the manager's thread."""
+    """Groups of one log directory, and their lag. Takes no lock, and belongs to the manager's thread."""
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -127,7 +127,7 @@ class GroupLags:
         self._groups = GroupOffsets(manager)
 
     def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
-        """All groups, by name. Raises as reading does; with ``failures``, see :meth:`GroupOffsets.contents`."""
+        """All groups, by name. Raises as reading does; for ``failures`` see :meth:`GroupOffsets.contents`."""
         return described_groups(self._groups.contents(failures), self._topic_ids)
 
     def missing(self) -> str | None:
@@ -135,14 +135,14 @@ class GroupLags:
         return self._groups.missing()
 
     def _topic_ids(self) -> dict[str, str]:
-        """Names by id, of the topics that are here."""
+        """Names by id, for the topics in this directory."""
         topics = self.manager.topics().values()
         return {found: topic.name for topic in topics if (found := topic_id(self.manager, topic)) is not None}
 
     def lags(self, group: GroupDescription) -> list[PartitionLag]:
-        """A group in each partition that it committed an offset for, or that a member has, in their order.
+        """A group's lag in each partition that it has committed for or that a member has, in order.
 
-        Raises as :meth:`LogLooks.look` does.
+        Raises as :meth:`LogLooks.look`.
         """
         members = {place: member for member in group.members for place in member.partitions}
         there = {*self.looks.partitions()}

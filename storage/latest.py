@@ -1,8 +1,8 @@
-"""LatestByKey: what a compacted topic says now: the newest value of each key in a partition of an internal topic.
+"""LatestByKey: the current value per key of a partition of an internal, compacted topic.
 
-Records of transactions count once their commit marker is there, and do not hold up others; of two values of a key the
-one at the greater offset counts, as Kafka's coordinators have it (spec 14.2). Reads the partition once, and then only
-what was appended since; segments that compaction replaces meanwhile say nothing new.
+Records of transactions count once their commit marker is in the log, and do not hold up others. Of two values of a key,
+the one with the greater offset counts, as in Kafka's coordinators. Reads the partition once, and afterwards only what
+was appended; segments that compaction replaces in the meantime contain nothing new.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Changes = dict[bytes, _Record]  # by key
 
 
 class LatestByKey(Generic[K, V]):
-    """The newest decided values of one partition, by key; a tombstone takes its key out."""
+    """The newest decided values of one partition, by key; a tombstone removes its key."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LatestByKey(Generic[K, V]):
         decode_key: Callable[[bytes], K | None],
         decode_value: Callable[[K, bytes], V],
     ) -> None:
-        """Reads nothing yet. ``decode_key`` answers None for records to pass over."""
+        """Reads nothing yet. ``decode_key`` returns None for records to skip."""
         self.values: dict[K, V] = {}
         self._manager = manager
         self._place = (topic, partition)
@@ -54,15 +54,15 @@ class LatestByKey(Generic[K, V]):
 
     def _forget(self) -> None:
         self.values.clear()
-        self._offsets: dict[bytes, int] = {}  # of what counts now, tombstones too
+        self._offsets: dict[bytes, int] = {}  # of the current values and tombstones
         self._pending: dict[int, _Changes] = {}  # of open transactions, by producer id
         self._next_offset = 0
 
     def catch_up(self) -> dict[K, V]:
-        """See what was appended; the values, which are the same dict at every call.
+        """Read what was appended; returns the values, always in the same dict.
 
-        Raises as reading does, and InvalidRecordError for a key or value that does not decode; whatever interrupts it,
-        the next call reads the partition anew.
+        Raises as reading does, and InvalidRecordError for a key or value that does not decode. After any interruption,
+        the next call reads the whole partition again.
         """
         try:
             self._catch_up()
@@ -88,9 +88,9 @@ class LatestByKey(Generic[K, V]):
             self._refresh(self._log)
 
     def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
-        """Take over one record that the caller appended outside transactions, under the log's lock, without reading it.
+        """Take over, without reading, a record that the caller appended outside transactions, under the log's lock.
 
-        Only right behind a :meth:`catch_up` under the same lock.
+        Only directly after a :meth:`catch_up` under the same lock.
         """
         end_offset = where.last_offset + 1
         if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
@@ -98,9 +98,9 @@ class LatestByKey(Generic[K, V]):
             self._next_offset = end_offset
 
     def _refresh(self, log: LogFollower) -> None:
-        """Go on where the log was read up to; from its start where compaction may have come between, or it was cut.
+        """Continue where reading stopped, or from the start if compaction may have come in between, or the log was cut.
 
-        What lies in the active segment was never compacted.
+        The active segment is never compacted.
         """
         log.refresh()
         newest = log.segments.active.base_offset if len(log.segments) else 0
@@ -117,7 +117,7 @@ class LatestByKey(Generic[K, V]):
         self._next_offset = log.log_end_offset
 
     def _take(self, log: LogFollower, data: FetchData, changes: _Changes) -> None:
-        """Note the values of a piece of the log, and what markers in it say of those noted before."""
+        """Note the values in a piece of the log, and decide earlier ones by its markers."""
         if self._pending:
             producer_ids = data.window.headers.table["producer_id"]
             for offset, marker in read_markers(data.window)[0].items():
@@ -141,10 +141,10 @@ class LatestByKey(Generic[K, V]):
         rows_of_key = map(_Record, records.offsets.tolist(), records.values.to_list())
         found = dict(zip(records.keys.to_list(), rows_of_key, strict=True))
         found.pop(None, None)
-        return found  # type: ignore[return-value]  # None is gone
+        return found  # None was removed
 
     def _settle(self, log: LogFollower, changes: _Changes) -> None:
-        """Compaction drops the marker of a transaction when its records are superseded or kept: ended all the same."""
+        """Compaction may drop a marker whose records are superseded or kept; the transaction has ended all the same."""
         for producer_id in [each for each in self._pending if not _is_open(log, each)]:
             _merge(changes, self._pending.pop(producer_id))
 
@@ -160,13 +160,13 @@ class LatestByKey(Generic[K, V]):
                 self.values[key] = self._decode_value(key, record.value)
 
     def close(self) -> None:
-        """Give the files back; the next look opens them again, and reads on."""
+        """Close the files; the next call reopens them and continues."""
         if self._log is not None:
             self._log.close()
 
 
 def _merge(changes: _Changes, newer: _Changes) -> None:
-    """Take in other changes; those of transactions may lie before what is known."""
+    """Add other changes; those of transactions may be older than what is known."""
     if not changes:
         changes.update(newer)
         return
@@ -182,7 +182,7 @@ def _is_open(log: LogFollower, producer_id: int) -> bool:
 
 
 def _open_transactions(log: LogFollower, data: FetchData) -> list[tuple[int, int]]:
-    """Producer id and first offset of each transaction that is open and has records in a piece of the log."""
+    """Producer id and first offset of each open transaction with records in a piece of the log."""
     if data.visible.all() or not log.producers.ongoing:
         return []
     here = set(data.window.headers.table["producer_id"].tolist())

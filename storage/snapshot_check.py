@@ -1,8 +1,8 @@
-"""Whether a producer snapshot goes with the log before it: its checksum says only that it is a snapshot.
+"""Checks whether a producer snapshot matches the log before it; its checksum only proves that it is a snapshot.
 
-One of an earlier time, which a backup or a copy brought back, names as open what has ended since, or knows nothing of
-what is open. So the last batches before it are asked what they say of their producers. Where offsets are missing among
-them, compaction was there, and took out batches and markers: only those that are left say something then.
+An older snapshot, restored from a backup or a copy, may list transactions as open that have ended since, or lack open
+ones. Therefore it is compared with the last batches before it. If offsets are missing among these, compaction has
+removed batches and markers, and then only the remaining ones prove anything.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import Window
 
-TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little beside what opening it takes
+TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared with the cost of opening it
 NO_OFFSET = -1
 
 
 class _Seen(NamedTuple):
-    """What the end of a log says of a producer."""
+    """What the end of a log shows about a producer."""
 
     last_offset: int = NO_OFFSET  # of its last batch with data
-    open_offset: int = NO_OFFSET  # of its last batch in a transaction that no marker follows
+    open_offset: int = NO_OFFSET  # of its last transactional batch without a marker after it
     ended_offset: int = NO_OFFSET  # of its last marker
 
 
@@ -39,9 +39,9 @@ class _End(NamedTuple):
 
 
 def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
-    """What a snapshot at ``offset`` says otherwise than the batches before it; None where nothing is.
+    """How a snapshot at ``offset`` contradicts the batches before it; None if it does not.
 
-    Raises CorruptionError for damage among these batches, since a reader that goes by the snapshot may never reach it.
+    Raises CorruptionError for damage among these batches, since a reader that uses the snapshot may never reach it.
     """
     told = {entry.producer_id: entry for entry in entries}
     for entry in told.values():
@@ -54,7 +54,7 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
         end = _end_of(segment, offset)
     finally:
         if segment is not segments.active:
-            segment.close()  # a log has more segments than a process may have open
+            segment.close()  # a log may have more segments than a process may have open files
     for producer_id in sorted(told.keys() | end.seen.keys()):
         fault = _fault(told.get(producer_id), end.seen.get(producer_id), end)
         if fault is not None:
@@ -63,7 +63,7 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
 
 
 def _fault(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
-    """Who was idle for long is forgotten by a snapshot, unless it has a transaction."""
+    """A snapshot omits producers that were idle for long, unless they have a transaction."""
     begun = NO_OFFSET if told is None else told.current_txn_first_offset
     if seen is not None and NO_OFFSET < begun < seen.ended_offset:
         return f"has a transaction from offset {begun} on, which a marker at {seen.ended_offset} ended"
@@ -72,17 +72,17 @@ def _fault(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | N
     if told is None or seen is None:
         return _fault_of_one(told, seen, end)
     if (begun == NO_OFFSET) != (seen.open_offset == NO_OFFSET):
-        return f"has a transaction from offset {begun} on, the log {seen.open_offset}"
+        return f"has a transaction from offset {begun} on, in the log from {seen.open_offset} on"
     if told.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
-        return f"wrote up to offset {told.last_offset}, the log says {seen.last_offset}"
+        return f"wrote up to offset {told.last_offset}, in the log up to {seen.last_offset}"
     return None
 
 
 def _fault_of_one(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
     if seen is not None and seen.open_offset != NO_OFFSET:
-        return f"is missing, and its transaction at {seen.open_offset} is open"
+        return f"is missing, although its transaction at {seen.open_offset} is open"
     if told is not None and max(told.last_offset, told.current_txn_first_offset) >= end.first_offset:
-        return f"wrote at offset {told.last_offset}, the log says nothing of it"
+        return f"wrote at offset {told.last_offset}, but is not in the log there"
     return None
 
 
@@ -102,7 +102,7 @@ def _end_of(segment: LogSegment, offset: int) -> _End:
 
 
 def _tail_position(segment: LogSegment, offset: int) -> int:
-    """The position of a batch some TAIL_BYTES before ``offset``, which the index leads to."""
+    """The position, found by the index, of a batch some TAIL_BYTES before ``offset``."""
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
     row = int(np.searchsorted(offsets, offset)) - 1
     if row < 0 or positions[row] <= TAIL_BYTES:

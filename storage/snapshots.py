@@ -1,15 +1,15 @@
-"""Snapshots of a log directory, all partitions at one moment, and log directories made from them.
+"""Snapshots of a log directory, all partitions at one moment, and log directories restored from them.
 
-A snapshot is a directory with ``log/``, which holds what the log directory held, and ``snapshot.json``, which names its
-files with sizes and times. Closed segments are hard links to those of the log, so that they cost no room until the log
-lets them go; all else is copied. A log never writes to a closed segment, but for cutting it (``Log.truncate_to``): that
-cuts the snapshot too, and restoring it says so.
+A snapshot is a directory with ``log/``, which has the content of the log directory, and ``snapshot.json``, which lists
+its files with sizes and times. Closed segments are hard links to those of the log, so they take no space until the log
+deletes them; everything else is copied. A log never writes to a closed segment, except to cut it (``Log.truncate_to``):
+that cuts the snapshot too, and restoring it reports that.
 
-The append locks of all partitions are held while links and copies are made, and the root lock, so that a transaction is
-in the snapshot with all its partitions or with none; who writes waits meanwhile, who reads does not.
+While links and copies are made, the append locks of all partitions and the root lock are held, so that a transaction is
+in the snapshot with all its partitions or with none. Writers wait in the meantime, readers do not.
 
-Both a snapshot and a restored directory are made under their name with ``.unfinished`` behind it and renamed when all
-is on the disk: what a crash leaves has that name, and the next attempt removes it.
+Both a snapshot and a restored directory are created with ``.unfinished`` at the end of their name, and renamed when
+everything is on disk. A crash leaves that name, and the next attempt removes the directory.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from pyspark_commitlog.storage.swaps import plan_swaps
 
 MANIFEST_FILE = "snapshot.json"
 MANIFEST_VERSION = 1
-MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # of five million files
+MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # for five million files
 LOG_FOLDER = "log"
 UNFINISHED = ".unfinished"
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
-LISTING_ATTEMPTS = 5  # while topics come and go
-NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # another disk, or one without
+LISTING_ATTEMPTS = 5  # while topics are created and deleted
+NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # other disk, or no link support
 SIDECARS = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA_FILE)
 
 
@@ -56,13 +56,13 @@ class SnapshotFile(NamedTuple):
     """A file of a snapshot."""
 
     size: int  # bytes
-    modified_ms: int  # of a segment without timestamps, retention counts from it
-    linked: bool  # rather than copied
+    modified_ms: int  # retention uses it for a segment without timestamps
+    linked: bool  # otherwise copied
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot that is whole."""
+    """A complete snapshot."""
 
     directory: str
     source: str  # the log directory
@@ -75,16 +75,16 @@ class Snapshot:
         return sorted({path.partition("/")[0] for path in self.files if "/" in path})
 
     def bytes_of(self, *, linked: bool) -> int:
-        """Of the files that were linked, or of those that were copied."""
+        """The total size of the files that were linked, or of those that were copied."""
         return sum(file.size for file in self.files.values() if file.linked is linked)
 
 
 def take_snapshot(manager: LogManager, target: str) -> Snapshot:
-    """Make a snapshot in ``target``, which is missing or an empty directory; durable when it returns.
+    """Create a snapshot in ``target``, which must be missing or an empty directory; durable on return.
 
-    Files are linked where ``target`` is on the disk of the log, and copied elsewhere. Raises SnapshotError where
-    something is there, LogDirLockedError while a broker runs on the log directory, StorageError where this process may
-    not lock so many partitions at a time.
+    Links files if ``target`` is on the log's disk, and copies them otherwise. Raises SnapshotError if ``target`` is not
+    empty, LogDirLockedError while a broker runs on the log directory, and StorageError if this process may not lock so
+    many partitions at once.
     """
     OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a snapshot of {manager.directory}")
     target = local_path(target)
@@ -101,9 +101,9 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
 
 
 def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | None = None) -> Snapshot:
-    """Copy the log of a snapshot to ``target``, a log directory that is missing or empty; durable when it returns.
+    """Copy a snapshot's log to ``target``, a log directory that must be missing or empty; durable on return.
 
-    Raises SnapshotError where something is there, or where ``directory`` is no snapshot or no longer a whole one.
+    Raises SnapshotError if ``target`` is not empty, or ``directory`` is not a complete snapshot.
     """
     filesystem = filesystem or LocalFileSystem()
     directory, target = local_path(directory), local_path(target)
@@ -119,14 +119,14 @@ def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | No
 
 
 def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Snapshot:
-    """What a snapshot holds. Raises SnapshotError where it is none, or where a file is missing or has another size."""
+    """The content of a snapshot. Raises SnapshotError if there is none, or a file is missing or has another size."""
     filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
     path = names.join(directory, MANIFEST_FILE)
     try:
         snapshot = _decode(directory, read_file(filesystem, path, MANIFEST_BYTES_MAX))
     except FileNotFoundError:
         raise SnapshotError(
-            f"{directory}: no {MANIFEST_FILE} is in it, so it is no snapshot; one that was not finished is called "
+            f"{directory}: contains no {MANIFEST_FILE}, so it is no snapshot; one that was not finished is called "
             f"...{UNFINISHED}, and is of no use"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
@@ -150,9 +150,9 @@ def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotE
 
 @contextmanager
 def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
-    """All partitions; nobody appends, replaces segments, makes topics or writes checkpoints meanwhile.
+    """Yields all partitions; meanwhile nobody appends, replaces segments, creates topics or writes checkpoints.
 
-    The locks are taken in the order in which all take them who hold several: partitions by topic and number, the root.
+    Takes the locks in the order that everyone who holds several uses: partitions by topic and number, then the root.
     """
     for _ in range(LISTING_ATTEMPTS):
         with ExitStack() as locks:
@@ -166,7 +166,7 @@ def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
             if _partitions(manager) == places:
                 yield places
                 return
-    raise StorageError(f"{manager.directory}: partitions have no directory, or topics come and go: look at its topics")
+    raise StorageError(f"{manager.directory}: partitions lack directories, or topics keep changing: check its topics")
 
 
 def _partitions(manager: LogManager) -> list[TopicPartition]:
@@ -180,7 +180,7 @@ def _context(manager: LogManager, place: TopicPartition) -> LogContext:
 
 
 def _take_all(manager: LogManager, places: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
-    """Link and copy everything to ``folder``: the files by their path there."""
+    """Link or copy everything to ``folder``; yields the files by their path there."""
     manager.filesystem.make_directory(folder)
     for name in manager.filesystem.list(manager.directory):
         if not name.startswith(".") and not name.endswith(names.TMP) and not _is_directory(manager, name):
@@ -203,7 +203,7 @@ def _is_directory(manager: LogManager, name: str) -> bool:
 
 
 def _segment_files(context: LogContext) -> dict[str, str]:
-    """The files of a partition by the name they have in the snapshot: swaps under way count as a reader counts them."""
+    """The files of a partition by their name in the snapshot; counts unfinished swaps as a reader does."""
 
     def next_offset(base: int) -> int:
         with closing(SegmentReader(context, base, names.SWAP)) as segment:
@@ -218,14 +218,14 @@ def _segment_files(context: LogContext) -> dict[str, str]:
 def _take(filesystem: FileSystem, source: str, target: str, *, may_link: bool) -> SnapshotFile:
     status = filesystem.status(source)
     if status is None:
-        raise StorageError(f"{source}: gone, though its partition is locked")
+        raise StorageError(f"{source}: deleted, although its partition is locked")
     if may_link and _link(filesystem, source, target):
         return SnapshotFile(status.size, status.modified_ms, True)
     return SnapshotFile(_copy(filesystem, source, target, status.modified_ms), status.modified_ms, False)
 
 
 def _link(filesystem: FileSystem, source: str, target: str) -> bool:
-    """False where the file system has no links, or the target is on another one."""
+    """Return False if the file system has no links, or the target is on another one."""
     try:
         filesystem.link(source, target)
     except OSError as error:
@@ -236,7 +236,7 @@ def _link(filesystem: FileSystem, source: str, target: str) -> bool:
 
 
 def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) -> int:
-    """The bytes copied. Blocks of zeros, as preallocated index files have them, take no room in the copy."""
+    """Copy a file; returns its size. Blocks of zeros, as in preallocated index files, take no space in the copy."""
     with filesystem.open(source, "read") as reading, filesystem.open(target, "create") as writing:
         size = reading.size()
         for position in range(0, size, COPY_BYTES):
@@ -248,14 +248,15 @@ def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) ->
     return size
 
 
-# To the disk
+# Making it durable
 
 
 @contextmanager
 def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
-    """A directory to fill, which gets the name ``target`` when it is full.
+    """A directory to fill; it is renamed to ``target`` once it is complete.
 
-    On disk after a crash: nothing at ``target`` and a part at ``target`` + ``.unfinished``; or all at ``target``.
+    After a crash, there is nothing at ``target`` and a part at ``target`` + ``.unfinished``, or everything at
+    ``target``.
     """
     status = filesystem.status(target)
     if status is not None and (not status.is_directory or filesystem.list(target)):
@@ -277,7 +278,7 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
 
 
 def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
-    """All files, those that are linked too, and the directories that name them."""
+    """Sync all files, including linked ones, and their directories."""
     directories = {folder}
     for path in files:
         with filesystem.open(names.join(folder, path), "write") as file:

@@ -1,6 +1,6 @@
-"""LogWatcher: a reader that looks again and again, and pays for what was appended, not for the log.
+"""LogWatcher: a reader for repeated access, which costs only what was appended, not the whole log.
 
-For streaming queries: a look before every micro-batch, and tasks that read a little at the end of a long log.
+For streaming queries: an access before every micro-batch, and tasks that read a little at the end of a long log.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pyspark_commitlog.storage.recovery import replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import PROBE_BYTES
 
-# What may lie behind the last index entry in memory before the index is read again: a walk over that many bytes.
+# How far the log may extend beyond the last index entry in memory before the index is reread: the bytes to walk.
 UNINDEXED_BYTES = 1024 * 1024
 
 
 class LogWatcher(LogReader):
-    """A partition's log, to read as it grows. Like every reader it takes no lock and changes nothing."""
+    """A partition's log, for reading as it grows. Like every reader, takes no lock and changes nothing."""
 
     def _load(self) -> LoadedLog:
-        self._known_directory = None  # of a log that cannot be loaded, nothing is known
+        self._known_directory = None  # nothing is known of a log that cannot be loaded
         self._indexed_bytes = 0
-        directory = self._directory()  # before the names are listed: whatever changes them later also changes this
+        directory = self._directory()  # before the names are listed: a later change of the names also changes this
         loaded = super()._load()
         self._known_directory = directory
         return loaded
@@ -40,9 +40,9 @@ class LogWatcher(LogReader):
     def catch_up(self, marks: Marks | None = None) -> None:
         """See what was appended, deleted or replaced since.
 
-        Costs what was appended; a whole look, as :meth:`refresh`, where files came or went, which a roll, a compaction,
-        retention and a recovery all do. ``marks``: what the checkpoints say, where the caller has read them just now.
-        Raises StorageError where the directory is gone.
+        Costs what was appended, or like :meth:`refresh` a full load if files were added or removed, as by a roll, a
+        compaction, retention or a recovery. ``marks``: the checkpoints' entries, if the caller has just read them.
+        Raises StorageError if the directory no longer exists.
         """
         is_known = self._known_directory is not None and len(self.segments) > 0
         if not is_known or self._directory() != self._known_directory or not self._take_in_appended(marks):
@@ -50,7 +50,7 @@ class LogWatcher(LogReader):
         self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:
-        """False where the active segment was cut, or what was appended is damaged."""
+        """Return False if the active segment was cut, or what was appended is damaged."""
         active = self.segments.active
         if active.file_size < active.size:
             return False
@@ -58,7 +58,7 @@ class LogWatcher(LogReader):
         self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
         for window in active.take_in(self._log_end_offset):
             self._log_end_offset = window.headers.next_offset
-            if self._producers is not None:  # else they are found where they are asked for
+            if self._producers is not None:  # otherwise they are determined when needed
                 replay(active, window, self._producers, index_aborts=False)
                 self._producers.on_high_watermark(self._log_end_offset)
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
@@ -67,9 +67,9 @@ class LogWatcher(LogReader):
         return is_quiet_behind(active, self._log_end_offset, self._marks.recovery_point)
 
     def rest(self, start: int, end: int) -> None:
-        """Give back the files of the segments that hold offsets from ``start`` up to ``end``, but for the active one's.
+        """Close the files of segments with offsets from ``start`` up to ``end``, except the active one's.
 
-        A watcher lives long, and a process may have a thousand files open.
+        A watcher lives long, and a process may have only a thousand files open.
         """
         for segment in self.segments.reaching(start):
             if segment.base_offset >= end:
@@ -83,10 +83,10 @@ class LogWatcher(LogReader):
     # Where a micro-batch may end
 
     def stable_end(self, isolation: Isolation) -> int:
-        """Up to where a reader sees, but for transaction markers at the end that may not be synced yet.
+        """The offset up to which a reader sees, without transaction markers at the end that may not be synced yet.
 
-        A power cut may take such a marker, and a record then gets its offset: who remembers to have read up to behind
-        the marker would never see the record.
+        A power cut may remove a marker at the end, and a record then gets its offset: a reader that remembers to have
+        read beyond the marker would never see that record.
         """
         bound = self.end_offset(isolation)
         return self._despite_damage(lambda: self._stable_end(bound), bound)
@@ -102,7 +102,7 @@ class LogWatcher(LogReader):
     def _stable_end(self, bound: int) -> int:
         if not len(self.segments):
             return bound
-        # What lies below an active segment was synced when the segment began.
+        # Everything below an active segment was synced when the segment began.
         active = self.segments.active
         synced = max(self._marks.recovery_point or 0, active.base_offset, self._log_start_offset)
         if bound <= synced:
@@ -117,9 +117,9 @@ class LogWatcher(LogReader):
         return synced
 
     def offset_within(self, start: int, end: int, max_bytes: int) -> int:
-        """Where to end a read from ``start`` to ``end`` so that it takes at most ``max_bytes`` of log: behind a batch.
+        """The end, after a batch, of a read from ``start`` towards ``end`` that takes at most ``max_bytes`` of log.
 
-        At least one batch is taken, and never more than up to ``end``: up to there where damage is passed over.
+        Includes at least one batch, but nothing beyond ``end``; if damage is to be skipped, returns ``end`` for it.
         """
         return self._despite_damage(lambda: self._offset_within(start, end, max_bytes), end)
 
@@ -136,7 +136,7 @@ class LogWatcher(LogReader):
         return end
 
     def bytes_between(self, start: int, end: int) -> int:
-        """About how many bytes of log lie between two offsets, as if records lay evenly in their segment."""
+        """The approximate number of bytes between two offsets, assuming evenly distributed records in each segment."""
         return self.looking_again(lambda: self._bytes_between(start, end))
 
     def _bytes_between(self, start: int, end: int) -> int:
@@ -153,7 +153,7 @@ class LogWatcher(LogReader):
 
 
 def _indexed_below(segment: LogSegment, bound: int) -> Iterator[int]:
-    """The last offsets of the indexed batches below ``bound``, from the last to the first, and the base offset."""
+    """The last offsets of the indexed batches below ``bound``, from last to first, then the base offset."""
     offsets = segment.offset_index.offsets
     for row in range(int(np.searchsorted(offsets, bound)) - 1, -1, -1):
         yield int(offsets[row])
@@ -161,7 +161,7 @@ def _indexed_below(segment: LogSegment, bound: int) -> Iterator[int]:
 
 
 def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
-    """The offset behind the last batch between two positions that is no control batch; None if all of them are."""
+    """The offset after the last data batch between two positions; None if there are only control batches."""
     behind = None
     for window in segment.batches(position, end):
         rows = np.flatnonzero(~window.headers.is_control)
@@ -171,14 +171,14 @@ def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
 
 
 class _Taken(NamedTuple):
-    """What a range of so many bytes takes of a segment."""
+    """The part of a segment that a limited range takes."""
 
     size: int
-    offset: int | None  # where it ends, if it ends in this segment
+    offset: int | None  # where the range ends, if it ends in this segment
 
 
 def _offset_in(segment: LogSegment, start: int, max_bytes: int, *, must_move: bool) -> _Taken:
-    """``must_move``: the first batch is taken, however large it is."""
+    """``must_move``: take the first batch however large it is."""
     position = segment.position_reaching(start)
     if position is None:
         return _Taken(0, None)
@@ -192,10 +192,10 @@ def _offset_in(segment: LogSegment, start: int, max_bytes: int, *, must_move: bo
 
 
 def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | None:
-    """The offset behind the last batch that ends within ``max_bytes`` behind ``position``; None if none does."""
+    """The offset after the last batch that ends within ``max_bytes`` of ``position``; None if there is none."""
     limit = position + max_bytes
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
-    row = int(np.searchsorted(positions, limit, side="right")) - 2  # a batch that surely ends below the limit
+    row = int(np.searchsorted(positions, limit, side="right")) - 2  # a batch that certainly ends below the limit
     begin = max(position, segment.position_before(int(offsets[row]))) if row >= 0 else position
     behind = None
     for window in segment.batches(begin, window_bytes=PROBE_BYTES):
@@ -210,6 +210,6 @@ def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | Non
 
 
 def _first_end(segment: LogSegment, position: int) -> int:
-    """The offset behind the batch at ``position``."""
+    """The offset after the batch at ``position``."""
     window = next(segment.batches(position, window_bytes=PROBE_BYTES))
     return int(window.headers.table["last_offset"][0]) + 1

@@ -74,8 +74,8 @@ def test_the_output_of_older_tools_lists_only_what_topics_have_of_their_own() ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "said: no topic is in it"),
-        ("Dynamic configs for topic a are:\nretention.ms=1\n", "said, line 2: 'retention.ms=1' is not what"),
+        ("", "said: contains no topic"),
+        ("Dynamic configs for topic a are:\nretention.ms=1\n", "said, line 2: 'retention.ms=1' is not output"),
         ("  retention.ms=1 sensitive=false synonyms={}\n", "said, line 1"),
         ('{"retention.ms": 1}', "said, line 1"),
     ],

@@ -91,7 +91,7 @@ class Unsafe(LocalFileSystem):
         (TornRename(), "rename", Verdict.FAILED, "another inode"),
         (HalfRename(), "rename", Verdict.FAILED, "under its old name too"),
         (NoLocks(), "locks between writers", Verdict.FAILED, "two writers"),
-        (LocksHeldForEver(), "locks between writers", Verdict.FAILED, "not to be had"),
+        (LocksHeldForEver(), "locks between writers", Verdict.FAILED, "cannot be taken"),
         (NoLocksAgainstBrokers(), "locks against brokers", Verdict.FAILED, "a broker could start"),
         (NoSync(), "sync", Verdict.FAILED, "Invalid argument"),
         (Stale(), "modification times", Verdict.FAILED, "not kept"),

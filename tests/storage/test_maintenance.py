@@ -679,7 +679,7 @@ def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
-        ("retention.ms", "key=value is expected"),
+        ("retention.ms", "expected key=value"),
         ("retention.mss=1", "unknown config retention.mss: did you mean retention.ms"),
         ("log.cleaner.thread=1", "unknown config log.cleaner.thread: did you mean log.cleaner.threads"),
         ("retention.ms=soon", "retention.ms = 'soon': must be a whole number of 64 bits"),

@@ -523,7 +523,7 @@ def test_a_decision_that_could_not_be_written_is_left_to_the_next_start(
     transaction = query.begin()
     parts = query.write(transaction, 1)
     filesystem.rules.append(Rule(rule.operation, rule.path, 1, False, rule.error, rule.amount))
-    with pytest.raises(OutcomeUnknownError, match="the next start tells"):
+    with pytest.raises(OutcomeUnknownError, match="the next start finds out"):
         query.commit(transaction, 1, parts)
     with pytest.raises(OutcomeUnknownError, match="opened again"):
         query.coordinator.abort(transaction)
