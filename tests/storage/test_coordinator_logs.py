@@ -150,7 +150,7 @@ def test_a_number_can_be_given_and_is_kept(tmp_path: Path) -> None:
         for wrong, said in (
             (5, "with 5 partitions 'group-"),
             (3, "3 partitions, and number 3 is here"),
-            (7, "would lie in"),
+            (7, "would be in"),
         ):
             with pytest.raises(InvalidConfigError, match=said):
                 GroupOffsets(manager).describe_partitions(wrong)
