@@ -214,7 +214,7 @@ def test_a_topic_whose_policy_nobody_gave_is_not_compacted(directory: Path) -> N
     lower = "min.cleanable.dirty.ratio=0"
     outcomes = done(compact_partitions, run_over(directory, lower))
     assert left(directory) == UNTOUCHED
-    assert "which a broker created, is unknown" in outcomes["_schemas"].facts["reason"]
+    assert "its own cleanup.policy is not known" in outcomes["_schemas"].facts["reason"]
     assert "chosen only by its name" in outcomes["__consumer_offsets"].facts["reason"]
     done(compact_partitions, run_over(directory, lower, "cleanup.policy=compact"), "_schemas")
     assert left(directory)["_schemas"] < SEGMENTS

@@ -89,7 +89,7 @@ class Unsafe(LocalFileSystem):
     ("filesystem", "check", "verdict", "told"),
     [
         (TornRename(), "rename", Verdict.FAILED, "another inode"),
-        (HalfRename(), "rename", Verdict.FAILED, "under its old name too"),
+        (HalfRename(), "rename", Verdict.FAILED, "still has its old name"),
         (NoLocks(), "locks between writers", Verdict.FAILED, "two writers"),
         (LocksHeldForEver(), "locks between writers", Verdict.FAILED, "cannot be taken"),
         (NoLocksAgainstBrokers(), "locks against brokers", Verdict.FAILED, "a broker could start"),

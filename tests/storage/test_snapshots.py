@@ -218,7 +218,7 @@ def test_beside_a_running_broker_there_is_no_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "no snapshot.json is in it"),
+        (None, "contains no snapshot.json"),
         (b"{", "not what was written there"),
         (b'{"version": 2}', "version 2, this engine knows 1"),
         (b'{"version": 1, "source": "", "taken_at_ms": 0, "files": {"../x": {}}}', "not what was written"),
