@@ -90,7 +90,7 @@ def _flag(name: str) -> str:
 
 def _instead(options: argparse.Namespace) -> str:
     if options.format == "json" and (options.registry or options.schema_folder):
-        return "; the columns are those of --schema, and --confluent-header passes over the schema's id"
+        return "; the columns are those of --schema, and --confluent-header skips the schema's id"
     return "; columns need --format json or avro" if options.format == "raw" else ""
 
 

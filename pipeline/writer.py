@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
-from pyspark.taskcontext import TaskContext  # pyspark itself does not name it where only Connect's client is installed
+from pyspark.taskcontext import TaskContext  # pyspark does not export it if only Connect's client is installed
 
 from pyspark_commitlog.pipeline.arrow import to_records
 from pyspark_commitlog.pipeline.bad_records import BadRow, Origin, keyless_headers, to_bad_records

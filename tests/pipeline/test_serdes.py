@@ -291,7 +291,7 @@ class TestAvro:
         ("kind", "told"),
         [
             pytest.param(["int", "string"], "field R.f: a union must be of null and one other type", id="union"),
-            pytest.param(["null", "R"], "field R.f: a type that holds itself", id="recursion"),
+            pytest.param(["null", "R"], "field R.f: a type that contains itself", id="recursion"),
             pytest.param("null", "field R.f: a type that is null", id="null"),
             pytest.param({"type": "record", "name": "E", "fields": []}, "record without fields", id="empty record"),
             pytest.param(
