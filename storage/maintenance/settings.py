@@ -20,6 +20,7 @@ from pyspark_commitlog.storage.given_settings import config_of
 from pyspark_commitlog.storage.internal_topics import is_internal, is_state_of_a_tool
 from pyspark_commitlog.storage.joining import Holes, always
 from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
+from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.retention import CHECK_INTERVAL_MS
 from pyspark_commitlog.storage.segment_reader import LogContext
@@ -100,7 +101,7 @@ def _check_known(key: str) -> None:
 class MaintenanceRun:
     """A maintenance task for a log directory, without its partitions. Can be pickled and sent to other machines."""
 
-    directory: str
+    directory: str  # a path; given as file:/x, it is /x
     work: str = ""  # what, by whom and since when (:func:`work_of`): shown to processes that find a partition locked
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
@@ -108,6 +109,10 @@ class MaintenanceRun:
     wait: bool = False  # for partitions locked by another process, instead of reporting them
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
     clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidConfigError for an address of another file system: :func:`paths.local_path`."""
+        object.__setattr__(self, "directory", local_path(self.directory))
 
     def now_ms(self) -> int:
         """The time that the run assumes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,21 @@ import pytest
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.fs_check import check_filesystem
-from pyspark_commitlog.storage.maintenance import MaintenanceRun
+from pyspark_commitlog.storage.maintenance import (
+    MaintenanceRun,
+    OutcomeStatus,
+    PartitionOutcome,
+    compact_partitions,
+    in_this_process,
+    rebuild_partitions,
+    retain_partitions,
+    select_partitions,
+    verify_partitions,
+)
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.paths import local_path
 from pyspark_commitlog.storage.snapshots import read_snapshot, restore_snapshot, take_snapshot
+from tests.support.logs import records
 
 OTHERS = (
     "hdfs:/log",
@@ -111,3 +122,18 @@ def test_a_file_uri_opens_the_directory_that_it_names(tmp_path: Path) -> None:
         manager.create_topic("t", partitions=1)
         assert manager.directory == f"{tmp_path}/log"
     assert (tmp_path / "log" / "t-0").is_dir()
+
+
+@pytest.mark.parametrize("work", [verify_partitions, rebuild_partitions, retain_partitions, compact_partitions])
+@pytest.mark.parametrize("uri", ["file:{}", "file://{}", "FILE:{}/"])
+def test_maintenance_of_a_file_uri_is_of_the_directory_that_it_names(
+    work: Callable[..., Iterable[PartitionOutcome]], uri: str, tmp_path: Path
+) -> None:
+    with LogManager.open(f"{tmp_path}/log", create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append_records(records([b"a"]))
+    run = MaintenanceRun(uri.format(tmp_path / "log"), work="test")
+    with run.manager() as manager:
+        chosen = select_partitions(manager, ["t"], run.overrides)
+    (outcome,) = work(run, chosen, in_this_process)
+    assert outcome.status is OutcomeStatus.DONE, outcome
