@@ -1,4 +1,4 @@
-"""Flags of Kafka's tools that need special treatment: those with an optional value, and those that do not apply here.
+"""Flags of Kafka's tools that need special treatment: optional values, subcommands, and those that do not apply here.
 
 Kafka parses with jopt-simple, where an option's value may be optional: ``--list --state``. Flags about brokers mean
 nothing on a log directory; they are rejected with advice rather than as unknown.
@@ -32,14 +32,26 @@ _REPLICAS = (
 )
 _ENTITIES = (
     *("--broker", "--broker-defaults", "--broker-logger", "--client", "--client-defaults", "--entity-default"),
-    *("--ip", "--ip-defaults", "--user", "--user-defaults"),
+    *("--ip", "--ip-defaults", "--user", "--user-defaults", "--client-metrics", "--group"),
 )
+SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {  # words of the tool, and the flags that they are here
+    "transactions": {"list": "", "find-hanging": "--find-hanging", "abort": "--abort"}
+}
+_SHOWN = "leave it out; without --abort, all that is known of each open transaction is shown"
+_OF_ITS_START = "--abort finds a transaction by --topic, --partition and --start-offset"
+_TRANSACTIONS = {
+    **dict.fromkeys(("describe", "describe-producers", "--transactional-id", "--transactional-id-pattern"), _SHOWN),
+    **dict.fromkeys(("--duration-filter", "--broker-id"), _SHOWN),
+    **dict.fromkeys(("--producer-id", "--producer-epoch", "--coordinator-epoch"), _OF_ITS_START),
+    "forceTerminateTransaction": f"restart its query, which ends it, or {_OF_ITS_START}",
+}
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "topics": {
         **dict.fromkeys(_REPLICAS, _NO_REPLICAS),
         "--delete-config": "use commitlog configs --alter --delete-config",
         "--partition-size-limit-per-response": _NO_SERVER,
     },
+    "transactions": _TRANSACTIONS,
     "configs": {**dict.fromkeys(_ENTITIES, _ONLY_TOPICS), "--force": "changes need no confirmation; leave it out"},
 }
 
@@ -51,13 +63,21 @@ class KafkaCommand(TyperCommand):
         """Parses as click does, but fills in optional values and explains flags that do not apply here."""
         name = ctx.info_name or ""
         known = {option for parameter in self.params for option in parameter.opts}
-        answers = {**OF_ALL, **NOT_HERE.get(name, {})}
-        for given in (arg.partition("=")[0] for arg in args):
-            if given in answers and given not in known:
+        answers, words = {**OF_ALL, **NOT_HERE.get(name, {})}, SUBCOMMANDS.get(name, {})
+        flags = list[str]()
+        for before, arg in zip(["", *args], args, strict=False):
+            is_value = self._takes_value(before)
+            given = arg.partition("=")[0]
+            if given in answers and given not in known and not is_value:
                 raise typer.BadParameter(f"{given}: {answers[given]}")
-        filled = list(_filled(args, OPTIONAL_VALUES.get(name, frozenset())))
+            flags += [arg] if is_value or arg not in words else filter(None, [words[arg]])
+        filled = list(_filled(flags, OPTIONAL_VALUES.get(name, frozenset())))
         parsed: list[str] = super().parse_args(ctx, filled)
         return parsed
+
+    def _takes_value(self, flag: str) -> bool:
+        """Whether the argument behind ``flag`` is its value."""
+        return any(flag in each.opts and not getattr(each, "is_flag", False) for each in self.params)
 
 
 def _filled(args: Sequence[str], optional: frozenset[str]) -> Iterator[str]:

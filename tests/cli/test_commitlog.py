@@ -318,6 +318,25 @@ def test_every_flag_of_kafkas_tool_is_there_or_answered(tool: str) -> None:
     assert [flag for flag in KAFKAS_FLAGS[tool] if flag not in known] == []
 
 
+@pytest.mark.parametrize(
+    ("kafkas", "ours"),
+    [
+        (("list",), ()),
+        (("find-hanging", "--topic", "plain"), ("--find-hanging", "--topic", "plain")),
+        (
+            ("abort", "--topic", "plain", "--partition", "0", "--start-offset", "0"),
+            ("--abort", "--topic", "plain", "--partition", "0", "--start-offset", "0"),
+        ),
+        (("list", "--topic", "list"), ("--topic", "list")),  # a topic's name is no subcommand
+    ],
+)
+def test_subcommands_of_kafkas_tool_are_flags_here(
+    kafkas: tuple[str, ...], ours: tuple[str, ...], log_directory: Path
+) -> None:
+    here = ("transactions", "--log-dir", log_directory)
+    assert in_process.commitlog(*here, *kafkas) == in_process.commitlog(*here, *ours)
+
+
 def test_the_version_is_told() -> None:
     assert in_process.commitlog("--version").stdout == f"{version('spark-commitlog')}\n"
 
