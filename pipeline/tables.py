@@ -21,9 +21,9 @@ from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.pipeline.offsets import EARLIEST, TopicPartition, offsets_to_nested
 from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.pipeline.serdes import Serde
+from pyspark_commitlog.pipeline.table_ends import check_same_log, last_rows
 from pyspark_commitlog.pipeline.table_progress import (
     TableProgress,
-    ends_of,
     properties_of,
     query_property,
     set_properties,
@@ -154,13 +154,15 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
     """Returns the option ``startingOffsets`` to begin where the table ends: after the largest offsets of its rows.
 
     Set it at every start: it applies until a micro-batch is committed, and Spark asks again if the first one failed.
-    Tombstones and bad records after the last row are read again, and change nothing.
+    Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError for a
+    log that the table's last rows did not come from (``table_ends``).
     """
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
-    if DeltaTable.isDeltaTable(session, absolute(path)):
-        ends = ends_of(session.read.format("delta").load(absolute(path)))
-        starts |= {TopicPartition(topic, partition): offset + 1 for partition, offset in ends.items()}
+        if DeltaTable.isDeltaTable(session, absolute(path)):
+            for last in last_rows(session.read.format("delta").load(absolute(path))):
+                check_same_log(manager, topic, last, path)
+                starts[TopicPartition(topic, last.partition)] = last.offset + 1
     return json.dumps(offsets_to_nested(starts))
 
 

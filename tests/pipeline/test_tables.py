@@ -18,9 +18,10 @@ from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.avro import AvroSerde, SingleObject
 from pyspark_commitlog.pipeline.serdes import JsonSerde
 from pyspark_commitlog.pipeline.tables import changes_to_records, starting_offsets, table_sink
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, LogManager, ProgressMismatchError, delete_topic
 from tests.pipeline.table_topics import PARTITIONS, Pair, Topic, raw, rows, run
 from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import NOW_MS
 
 JSON = JsonSerde(pa.schema([("carrier", pa.string()), ("delay", pa.int32())]))
 AVRO = AvroSerde(
@@ -84,6 +85,25 @@ class TestAppend:
         assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": -2, "1": -2}}
         topic.append([(b"a", b"1"), (b"b", b"2")])
         table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
+        assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": 2, "1": -2}}
+
+    def test_log_that_is_not_the_one_of_the_table_is_refused_with_both_and_another_table_goes_on(
+        self, spark: SparkSession, topic: Topic, path: str, log_dir: str
+    ) -> None:
+        """As where a backup of it was put back, or the topic was deleted and made again."""
+        topic.append([(b"a", b"1"), (b"b", b"2")])
+        table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
+        with LogManager.open(log_dir) as manager:
+            delete_topic(manager, "t")
+        again = Topic(spark, log_dir)
+        with pytest.raises(ProgressMismatchError, match=r"row from offset 1 of t-0, and the log in .* ends at 0"):
+            starting_offsets(spark, path, log_dir, "t")
+        again.append([(b"c", b"3"), (b"d", b"4"), (b"e", b"5")], at_ms=NOW_MS + 77_000)
+        with pytest.raises(ProgressMismatchError, match=r"from offset 1 of t-0 with the time .* Put back the log"):
+            starting_offsets(spark, path, log_dir, "t")
+        assert json.loads(starting_offsets(spark, f"{path}2", log_dir, "t")) == {"t": {"0": -2, "1": -2}}
+        with LogManager.open(log_dir) as manager:  # what was deleted tells nothing
+            manager.open_log("t", 0).delete_records(2)
         assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": 2, "1": -2}}
 
 
