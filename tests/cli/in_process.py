@@ -1,4 +1,4 @@
-"""The command without a process of its own: what it prints, and its exit code."""
+"""Runs the command in this process; returns its output and exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_commitlog.cli import main
 
 
 class Done(NamedTuple):
-    """As a shell sees it; bytes that are no UTF-8 come as ``\\xff``."""
+    """Exit code and output as a shell sees them; bytes that are not UTF-8 become ``\\xff``."""
 
     code: int
     stdout: str
@@ -20,7 +20,7 @@ class Done(NamedTuple):
 
 
 class Stream(io.TextIOWrapper):
-    """What is written to it, as text or as bytes; ``is_watched`` by somebody at a terminal."""
+    """An output stream for text and bytes; ``is_watched``: it claims to be a terminal."""
 
     def __init__(self, written: bytes = b"", *, is_watched: bool = False) -> None:
         super().__init__(io.BytesIO(written), encoding="utf-8", write_through=True)
@@ -36,7 +36,7 @@ class Stream(io.TextIOWrapper):
 
 
 def commitlog(*arguments: object, terminal: bool = False, stdin: bytes = b"") -> Done:
-    """Run ``commitlog`` with ``arguments``."""
+    """Runs ``commitlog`` with ``arguments``."""
     out, err = Stream(is_watched=terminal), Stream(is_watched=terminal)
     code: object = 0
     argv = ["commitlog", *map(str, arguments)]

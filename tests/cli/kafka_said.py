@@ -1,4 +1,4 @@
-"""What Kafka's tools said of a broker's directory (tests/golden/tools), and that directory."""
+"""The recorded output of Kafka's tools for a broker's directory (tests/golden/tools), and that directory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = 1_700_000_000_000  # of the first record, ms
 
 
 def lines(name: str) -> list[str]:
-    """The standard output of a call."""
+    """Returns the standard output of a call."""
     return [line.rstrip() for line in SAID[name]["stdout"].splitlines()]
 
 
 def calls(tool: str, code: int) -> list[str]:
-    """The names of the calls of a tool that ended so."""
+    """Returns the names of a tool's calls with this exit code."""
     return [name for name, call in SAID.items() if call["tool"] == tool and call["exit"] == code]
 
 
 def directory(target: Path, *, with_configs: bool = False) -> Path:
-    """The log directory as the broker left it; with the configs of its topics, which a broker keeps elsewhere."""
+    """Returns the broker's log directory, on request with the configs of its topics, which a broker keeps elsewhere."""
     with tarfile.open(GOLDEN / "log.tar.xz") as packed:
         packed.extractall(target, filter="data")
     if with_configs:
@@ -40,5 +40,5 @@ def directory(target: Path, *, with_configs: bool = False) -> Path:
 
 
 def contents(path: Path) -> dict[Path, tuple[int, bytes]]:
-    """Every file with its time: to see that nothing was touched."""
+    """Returns every file with its time, to check that nothing was changed."""
     return {each: (each.stat().st_mtime_ns, each.read_bytes()) for each in sorted(path.rglob("*")) if each.is_file()}

@@ -1,4 +1,4 @@
-"""A broker goes on with what the command did to its directory, and with what was restored from a snapshot of it."""
+"""A broker continues on a directory that the command changed, and on one restored from a snapshot of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def values(bootstrap: str, topic: str) -> list[tuple[int, int, bytes | None]]:
     return [(each.partition, each.offset, each.value) for each in java_consume(bootstrap, topic)]
 
 
-def test_a_broker_goes_on_with_a_restored_snapshot_of_what_the_command_changed(tmp_path: Path) -> None:
+def test_a_broker_continues_on_a_restored_snapshot_of_what_the_command_changed(tmp_path: Path) -> None:
     with Broker(tmp_path / "home") as broker:
         broker.start()
         create_topics(broker.bootstrap, {"orders": Topic(2, {"segment.bytes": "200"}), "gone": Topic()})
@@ -50,10 +50,10 @@ def test_a_broker_goes_on_with_a_restored_snapshot_of_what_the_command_changed(t
         assert shown == "ours\nours too\ntheirs\n"
 
 
-def test_a_broker_has_the_groups_of_the_new_protocol_that_the_command_left_in_the_state_that_it_says(
+def test_a_broker_finds_groups_of_the_new_protocol_in_the_state_that_the_command_reports(
     tmp_path: Path,
 ) -> None:
-    """And takes the tombstones of those that it deleted, which a coordinator loads only in their order."""
+    """It also accepts the tombstones of deleted groups, which a coordinator can load only in order."""
     with tarfile.open(GROUPS) as packed:
         packed.extractall(tmp_path, filter="data")
     source = tmp_path / "final" / "log"

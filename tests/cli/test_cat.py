@@ -1,4 +1,4 @@
-"""``commitlog cat``: what Kafka's consumer returned of the same directory, kcat's formats, and a log that grows."""
+"""``commitlog cat``: compared with Kafka's consumer for the same directory, kcat's formats, and a growing log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STAGES = ("plain/final", "codecs/final", "transactions/final", "times/final")
 
 
 def shown(record: dict[str, Any]) -> tuple[Any, ...]:
-    """A line of JSON as consumed.json has the record."""
+    """Converts a line of JSON to the form that records have in consumed.json."""
     kind = {"create": "CreateTime", "logappend": "LogAppendTime", "unknown": "NoTimestampType"}[record["tstype"]]
     return record["offset"], record["ts"], kind, member(record, "key"), member(record, "payload")
 
@@ -39,7 +39,7 @@ def member(record: dict[str, Any], name: str) -> bytes | None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_json_holds_what_kafkas_consumer_returned(stage: str) -> None:
+def test_json_has_what_kafkas_consumer_returned(stage: str) -> None:
     log_dir = broker_dirs.stage(stage) / "log"
     consumed = broker_dirs.consumed(stage)
     for place, by_isolation in list(consumed.items())[:4]:
@@ -57,7 +57,7 @@ def test_json_holds_what_kafkas_consumer_returned(stage: str) -> None:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Topic orders: five records in partition 0, a second apart, one of them a tombstone; two in partition 1."""
+    """Topic orders: five records in partition 0, one second apart, one of them a tombstone; two in partition 1."""
     path = str(tmp_path_factory.mktemp("cat") / "log")
     with LogManager.open(path, create=True, clock=ManualClock(NOW_MS)) as manager:
         manager.create_topic("orders", partitions=2)
@@ -96,15 +96,15 @@ def cat(directory: str, *arguments: object) -> list[str]:
         (f"s@{NOW_MS + 9000}", []),
     ],
 )
-def test_it_begins_where_it_is_told(offset: str, values: list[str], directory: str) -> None:
+def test_printing_begins_at_the_given_offset(offset: str, values: list[str], directory: str) -> None:
     assert cat(directory, "-p", 0, "-e", "-o", offset) == values
 
 
-def test_a_time_to_end_at_ends_it(directory: str) -> None:
+def test_printing_ends_at_the_end_time(directory: str) -> None:
     assert cat(directory, "-p", 0, "-o", f"s@{NOW_MS + 1000}", "-o", f"e@{NOW_MS + 3000}") == ["v1", "v2"]
 
 
-def test_stored_begins_where_a_group_is_and_at_the_beginning_where_it_is_nowhere(directory: str) -> None:
+def test_stored_begins_at_the_committed_offset_or_else_at_the_beginning(directory: str) -> None:
     with LogManager.open(directory) as manager:
         GroupOffsets(manager).commit("board", {("orders", 0): CommittedOffset(3)})
     assert cat(directory, "-e", "-Z", "-o", "stored", "--group", "board") == ["NULL", "v4", r"\xff\xfe", "NULL"]
@@ -112,7 +112,7 @@ def test_stored_begins_where_a_group_is_and_at_the_beginning_where_it_is_nowhere
         assert GroupOffsets(manager).fetch("board") == {("orders", 0): CommittedOffset(3)}
 
 
-def test_stored_begins_at_the_log_start_where_the_groups_next_record_was_deleted(tmp_path: Path) -> None:
+def test_stored_begins_at_the_log_start_if_the_groups_next_record_was_deleted(tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=1)
         append(manager.open_log("orders", 0), b"v0", b"v1", b"v2")
@@ -121,17 +121,17 @@ def test_stored_begins_at_the_log_start_where_the_groups_next_record_was_deleted
     assert cat(str(tmp_path / "log"), "-e", "-o", "stored", "--group", "board") == ["v2"]
 
 
-def test_so_many_records_are_enough(directory: str) -> None:
+def test_printing_ends_after_count_records(directory: str) -> None:
     assert cat(directory, "-p", 0, "-c", 2) == ["v0", "v1"]
     assert cat(directory, "-c", 6, "-Z") == ["v0", "v1", "v2", "NULL", "v4", r"\xff\xfe"]
 
 
-def test_keys_and_nulls_are_shown_as_asked_for(directory: str) -> None:
+def test_keys_and_nulls_are_printed_as_requested(directory: str) -> None:
     assert cat(directory, "-p", 0, "-e", "-K", "\\t") == ["k0\tv0", "k1\tv1", "k2\tv2", "k3\t", "k4\tv4"]
     assert cat(directory, "-p", 0, "-c", 4, "-K", "=", "-Z", "-D", ";") == ["k0=v0;k1=v1;k2=v2;k3=NULL;"]
 
 
-def test_a_format_is_kcats(directory: str) -> None:
+def test_formats_are_those_of_kcat(directory: str) -> None:
     text = r"%t [%p] at %o: %K %k, %S %s, %T, %h 100%%\x21\n"
     assert cat(directory, "-p", 0, "-o", "1", "-e", "-f", text)[:3:2] == [
         f"orders [0] at 1: 2 k1, 2 v1, {NOW_MS + 1000}, a=1,b=NULL 100%!",
@@ -139,7 +139,7 @@ def test_a_format_is_kcats(directory: str) -> None:
     ]
 
 
-def test_json_keeps_bytes_that_are_no_text(directory: str) -> None:
+def test_json_keeps_bytes_that_are_not_text(directory: str) -> None:
     first, second = map(json.loads, cat(directory, "-p", 1, "-e", "-J"))
     assert first["payload_base64"] == base64.b64encode(b"\xff\xfe").decode()
     assert (second["payload"], second["key"], "headers" in second) == (None, None, False)
@@ -147,7 +147,7 @@ def test_json_keeps_bytes_that_are_no_text(directory: str) -> None:
     assert with_headers["headers"] == ["a", "1", "b", None]
 
 
-def test_the_end_of_each_partition_is_told(directory: str) -> None:
+def test_the_end_of_each_partition_is_reported(directory: str) -> None:
     done = commitlog("cat", "--log-dir", directory, "-t", "orders", "-e")
     assert done.stderr.splitlines() == [
         "% Reached end of topic orders [0] at offset 5",
@@ -155,7 +155,7 @@ def test_the_end_of_each_partition_is_told(directory: str) -> None:
     ]
 
 
-def test_what_was_aborted_or_is_open_is_shown_only_when_asked_for(directory: str) -> None:
+def test_aborted_and_open_records_are_printed_only_on_request(directory: str) -> None:
     pay = ("cat", "--log-dir", directory, "-t", "pay", "-q", "-e")
     assert commitlog(*pay).stdout == "kept\n"
     assert commitlog(*pay, "--isolation-level", "read_uncommitted").stdout == "kept\naborted\nopen\n"
@@ -172,7 +172,7 @@ main()
 
 @pytest.fixture
 def growing(tmp_path: Path) -> Iterator[tuple[LogManager, subprocess.Popen[str]]]:
-    """A topic of two partitions with a record, and a process that follows it."""
+    """A topic of two partitions with one record, and a process that follows it."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=2)
         append(manager.open_log("orders", 0), b"first")
@@ -182,7 +182,7 @@ def growing(tmp_path: Path) -> Iterator[tuple[LogManager, subprocess.Popen[str]]
             following.kill()
 
 
-def test_it_waits_for_what_comes_until_it_is_interrupted(growing: tuple[LogManager, subprocess.Popen[str]]) -> None:
+def test_cat_waits_for_new_records_until_it_is_interrupted(growing: tuple[LogManager, subprocess.Popen[str]]) -> None:
     manager, following = growing
     assert following.stdout is not None
     assert following.stdout.readline() == "first\n"
@@ -197,7 +197,7 @@ def test_it_waits_for_what_comes_until_it_is_interrupted(growing: tuple[LogManag
     assert "Traceback" not in errors
 
 
-def test_damage_ends_it_with_3_behind_what_is_sound(tmp_path: Path) -> None:
+def test_damage_exits_with_3_after_the_sound_records(tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=1)
         append(manager.open_log("orders", 0), b"sound")
@@ -222,7 +222,7 @@ def test_a_log_that_was_all_deleted_before_a_crash_has_nothing_to_show() -> None
 
 @pytest.fixture
 def uneven(tmp_path: Path) -> str:
-    """Topic orders: offsets 0 to 19 in partition 0, 0 to 4 in 1, and of twelve in 2 retention left 8 to 11."""
+    """Topic orders: offsets 0 to 19 in partition 0, 0 to 4 in 1, and 8 to 11 in 2, after lower ones were deleted."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=3)
         for number, count in enumerate((20, 5, 12)):
@@ -255,12 +255,14 @@ ABOVE = "commitlog: orders [1] has offsets 0 to 5, but not {}; starting at 5\n"
         pytest.param("5", offsets(p0=range(5, 20), p2=range(8, 12)), BELOW.format(5), id="the end of one"),
     ],
 )
-def test_a_partition_that_has_not_the_offset_stops_no_other(begin: str, printed: str, said: str, uneven: str) -> None:
+def test_a_partition_without_the_offset_does_not_stop_the_others(
+    begin: str, printed: str, said: str, uneven: str
+) -> None:
     done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-q", "-f", "%p:%o ", "-o", begin)
     assert (done.code, done.stdout, done.stderr) == (0, printed, said)
 
 
-def test_where_a_group_is_may_be_deleted_or_above_the_log_end(uneven: str) -> None:
+def test_a_committed_offset_may_be_deleted_or_above_the_log_end(uneven: str) -> None:
     with LogManager.open(uneven) as manager:
         committed = {("orders", number): CommittedOffset(offset) for number, offset in ((0, 18), (1, 9), (2, 2))}
         GroupOffsets(manager).commit("board", committed)
@@ -271,7 +273,7 @@ def test_where_a_group_is_may_be_deleted_or_above_the_log_end(uneven: str) -> No
         assert done.stderr.partition("% Reached")[0] == said
 
 
-def test_offsets_deleted_while_it_follows_are_named(uneven: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_deleted_while_cat_follows_are_named(uneven: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def between(_: float) -> None:
         if manager.open_log("orders", 1).log_start_offset:
             raise KeyboardInterrupt
@@ -296,7 +298,7 @@ def test_stored_by_a_group_whose_partition_is_missing_is_an_error_that_says_so(t
     assert f"__consumer_offsets-{number}, which holds 'board', is not in" in done.stderr
 
 
-def test_an_offset_above_every_log_end_is_a_slip(uneven: str) -> None:
+def test_an_offset_above_every_log_end_is_an_error(uneven: str) -> None:
     done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-o", 20)
     assert done.code == 0  # the log end of one: what comes next has it
     done = commitlog("cat", "--log-dir", uneven, "-t", "orders", "-e", "-o", 21)

@@ -1,4 +1,4 @@
-"""docs/command_line.md: its examples, one after the other, print what it shows; and it leaves no command out."""
+"""docs/command_line.md: its examples, run in order, print what the page shows; every command has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
 
 
 class Step(NamedTuple):
-    """A command of the page, and what it shows of its output; ``...`` stands for anything."""
+    """A command of the page, with the output that it shows; ``...`` stands for anything."""
 
     command: str
     shown: str
@@ -30,7 +30,7 @@ def steps() -> list[Step]:
 
 
 def output_of(command: str) -> str:
-    """In this process where it is one of ours, perhaps with another before it; by a shell else."""
+    """Runs our own command in this process, perhaps with another one before it; any other with a shell."""
     before, bar, ours = command.rpartition(" | ")
     if not ours.startswith("commitlog "):
         return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The command as a person meets it: exit codes, plain errors, answers at once."""
+"""The command as a person meets it: exit codes, plain errors, short start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KAFKAS_FLAGS = json.loads((GOLDEN.parent / "tools" / "flags.json").read_text())
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder above a partition that Kafka wrote, with Kafka's dump of it."""
+    """The parent folder of a partition that Kafka wrote, with Kafka's dump of it."""
     root = tmp_path_factory.mktemp("plain")
     with tarfile.open(GOLDEN / "plain.tar.xz") as tar:
         tar.extractall(root, filter="data")
@@ -46,7 +46,7 @@ def commitlog(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
     )
 
 
-def test_the_files_of_a_partition_give_kafkas_text(plain: Path) -> None:
+def test_the_files_of_a_partition_are_printed_as_by_kafkas_tool(plain: Path) -> None:
     names = ",".join(sorted(str(path.relative_to(plain)) for path in plain.glob("plain-0/*")))
     done = commitlog("dump-log", "--files", names, "--print-data-log", cwd=plain)
     assert (done.returncode, done.stderr) == (0, "")
@@ -67,7 +67,7 @@ def test_a_missing_file_is_one_line_and_the_others_are_still_printed(plain: Path
     assert f"Dumping {log}\nLog starting offset: 0\nbaseOffset: 0" in done.stdout
 
 
-def test_findings_go_to_stderr_and_are_no_failure(tmp_path: Path) -> None:
+def test_findings_are_printed_to_stderr_and_are_not_a_failure(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     done = commitlog("dump-log", "--files", "notes.txt", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -107,14 +107,14 @@ def test_string_decoders_may_be_named_and_show_contents(plain: Path) -> None:
     assert " payload: " in named.stdout
 
 
-def test_help_is_plain_where_nobody_watches() -> None:
+def test_help_is_plain_without_a_terminal() -> None:
     done = commitlog("dump-log", "--help")
     assert done.returncode == 0
     assert "--transaction-log-decoder" in done.stdout
     assert not set(done.stdout) & set("╭│─\x1b")
 
 
-def test_a_reader_that_goes_away_ends_the_dump_quietly(plain: Path) -> None:
+def test_a_closed_pipe_ends_the_dump_quietly(plain: Path) -> None:
     log = str(plain / "plain-0" / f"{FIRST}.log")
     program = (
         f"{sys.executable} -c 'from pyspark_commitlog.cli import main; main()' dump-log --files {log} --print-data-log"
@@ -148,7 +148,7 @@ def test_commands_that_read_no_records_import_nothing_heavy() -> None:
         ["transactions"],
     ],
 )
-def test_looking_at_names_configs_and_batch_headers_compiles_nothing(arguments: list[str], log_directory: Path) -> None:
+def test_showing_names_configs_and_batch_headers_compiles_nothing(arguments: list[str], log_directory: Path) -> None:
     program = (
         "import sys\n"
         "from pyspark_commitlog.cli import main\n"
@@ -194,7 +194,9 @@ def test_one_topic_is_described_with_its_partitions(log_directory: Path) -> None
         pytest.param(["--log-dir", "{dir}", "--topic", "order"], "order", id="no such topic"),
     ],
 )
-def test_what_is_not_there_is_one_line_on_stderr(arguments: list[str], said: str, log_directory: Path) -> None:
+def test_an_unknown_topic_or_partition_is_one_line_on_stderr(
+    arguments: list[str], said: str, log_directory: Path
+) -> None:
     done = commitlog("topics", "--list", *(argument.format(dir=log_directory) for argument in arguments))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("commitlog: ")
@@ -202,7 +204,7 @@ def test_what_is_not_there_is_one_line_on_stderr(arguments: list[str], said: str
     assert done.stderr.count("\n") == 1
 
 
-def test_looking_at_topics_writes_nothing(log_directory: Path) -> None:
+def test_listing_topics_writes_nothing(log_directory: Path) -> None:
     before = sorted(log_directory.rglob("*"))
     commitlog("topics", "--describe", "--log-dir", str(log_directory))
     assert sorted(log_directory.rglob("*")) == before
@@ -275,7 +277,7 @@ def test_every_command_is_tried_with_an_address() -> None:
 
 
 @pytest.mark.parametrize(("command", "arguments"), PATHS, ids=[f"{each[0]} {each[1][0]}" for each in PATHS])
-def test_an_address_of_another_file_system_is_no_local_folder(
+def test_an_address_of_another_file_system_is_not_taken_for_a_local_folder(
     command: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
@@ -299,7 +301,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("command", "flag", "answer"), ANSWERS, ids=[f"{each[0]} {each[1]}" for each in ANSWERS])
 @pytest.mark.parametrize("with_value", ["", "=x"])
-def test_a_flag_of_kafkas_that_means_nothing_here_is_answered(
+def test_a_flag_of_kafkas_without_meaning_here_is_explained(
     command: str, flag: str, answer: str, with_value: str
 ) -> None:
     done = in_process.commitlog(command, f"{flag}{with_value}")
@@ -312,8 +314,8 @@ def flags_of(command: str) -> set[str]:
 
 
 @pytest.mark.parametrize("tool", KAFKAS_FLAGS)
-def test_every_flag_of_kafkas_tool_is_there_or_answered(tool: str) -> None:
-    """Those of Kafka 3.9.1, as ``--help`` of each tool lists them."""
+def test_every_flag_of_kafkas_tool_is_known_or_explained(tool: str) -> None:
+    """Returns the flags of Kafka 3.9.1, as listed by ``--help`` of each tool."""
     known = flags_of(tool) | kafka_flags.OF_ALL.keys() | kafka_flags.NOT_HERE.get(tool, {}).keys()
     assert [flag for flag in KAFKAS_FLAGS[tool] if flag not in known] == []
 
@@ -337,11 +339,11 @@ def test_subcommands_of_kafkas_tool_are_flags_here(
     assert in_process.commitlog(*here, *kafkas) == in_process.commitlog(*here, *ours)
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert in_process.commitlog("--version").stdout == f"{version('spark-commitlog')}\n"
 
 
-def test_a_decoder_may_be_asked_for_without_its_name(plain: Path) -> None:
+def test_a_decoder_flag_may_lack_its_value(plain: Path) -> None:
     log = str(plain / "plain-0" / f"{FIRST}.log")
     given = ("dump-log", "--files", log, "--value-decoder-class")
     assert in_process.commitlog(*given) == in_process.commitlog("dump-log", "--files", log, "--print-data-log")

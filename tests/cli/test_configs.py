@@ -1,4 +1,4 @@
-"""``commitlog configs``: beside what kafka-configs said of the same topics, and what it changes."""
+"""``commitlog configs``: compared with the output of kafka-configs for the same topics, and its changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.cli.in_process import commitlog
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's log directory, the configs of its topics set: to look at only."""
+    """A broker's log directory with the configs of its topics, for reading only."""
     return kafka_said.directory(tmp_path_factory.mktemp("configs"), with_configs=True)
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """The same to change."""
+    """A copy of it that tests may change."""
     return kafka_said.directory(tmp_path, with_configs=True)
 
 
 def blocks(lines: list[str]) -> dict[str, set[str]]:
-    """The lines of each topic by its heading: neither Kafka's topics nor its configs are in an order."""
+    """Groups the lines by the topic's heading: Kafka's topics and configs are in no order."""
     found: dict[str, set[str]] = {}
     for line in lines:
         if not line.startswith("  "):
@@ -66,7 +66,7 @@ def test_the_same_changes_leave_the_same_configs(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("name", kafka_said.calls("configs", 1))
-def test_what_kafka_refuses_is_refused_and_nothing_is_changed(name: str, directory: Path) -> None:
+def test_changes_that_kafka_refuses_are_refused(name: str, directory: Path) -> None:
     before = kafka_said.contents(directory)
     done = commitlog("configs", "--log-dir", directory, *kafka_said.SAID[name]["arguments"])
     assert done.code in (1, 2)
@@ -84,7 +84,7 @@ def configs_of(directory: Path, topic: str) -> dict[str, str]:
     return {row["config"]: row["value"] for row in map(json.loads, done.stdout.splitlines())}
 
 
-def test_configs_may_come_from_a_file_and_be_set_and_taken_back_at_once(directory: Path, tmp_path: Path) -> None:
+def test_configs_from_a_file_can_be_set_and_reset_in_one_command(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "more.properties").write_text("# for tests\nflush.messages = 1\n\ncleanup.policy=compact,delete\n")
     alter = ("configs", "--log-dir", directory, "--alter", "--entity-name", "orders")
     done = commitlog(
@@ -100,7 +100,7 @@ def test_configs_may_come_from_a_file_and_be_set_and_taken_back_at_once(director
     }
 
 
-def test_a_dry_run_says_what_would_be_and_changes_nothing(directory: Path) -> None:
+def test_a_dry_run_prints_what_would_happen_and_changes_nothing(directory: Path) -> None:
     before = kafka_said.contents(directory)
     alter = ("configs", "--log-dir", directory, "--alter", "--topic", "orders", "--dry-run")
     done = commitlog(*alter, "--add-config", "segment.ms=9", "--delete-config", "retention.ms")
@@ -109,7 +109,7 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(directory: Path) -> No
     assert kafka_said.contents(directory) == before
 
 
-def test_a_config_that_does_nothing_here_is_set_with_a_warning(directory: Path) -> None:
+def test_a_config_without_effect_is_set_with_a_warning(directory: Path) -> None:
     alter = ("configs", "--log-dir", directory, "--alter", "--topic", "orders", "--add-config")
     done = commitlog(*alter, "min.insync.replicas=2", "--json")
     assert (done.code, done.stderr) == (0, "min.insync.replicas: has no effect here\n")

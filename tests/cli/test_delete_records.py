@@ -1,4 +1,4 @@
-"""``commitlog delete-records``: beside what kafka-delete-records did to the same directory."""
+"""``commitlog delete-records``: compared with what kafka-delete-records did to the same directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.in_process import Done, commitlog
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """What the broker left, the configs of its topics set."""
+    """A broker's log directory with the configs of its topics."""
     return kafka_said.directory(tmp_path, with_configs=True)
 
 
@@ -27,7 +27,7 @@ def offsets(*rows: tuple[str, int, int]) -> str:
     return json.dumps({"partitions": [{"topic": topic, "partition": n, "offset": to} for topic, n, to in rows]})
 
 
-def test_one_after_the_other_the_deletions_end_as_kafkas(directory: Path) -> None:
+def test_deletions_in_sequence_end_as_with_kafkas_tool(directory: Path) -> None:
     names = [name for name in kafka_said.calls("delete-records", 0) if name != "delete unknown"]
     assert len(names) == 6
     for name in names:
@@ -44,7 +44,7 @@ def test_one_after_the_other_the_deletions_end_as_kafkas(directory: Path) -> Non
             assert starts.splitlines() == kafka_said.lines("log starts after delete")
 
 
-def test_what_is_not_there_keeps_nobody_from_the_others(directory: Path) -> None:
+def test_an_unknown_partition_does_not_stop_the_others(directory: Path) -> None:
     done = delete(directory, offsets(("nothing", 0, 1), ("orders", 9, 1), ("orders", 0, 2)))
     assert done.code == 1
     [_, _, *lines] = done.stdout.splitlines()
@@ -60,7 +60,7 @@ def test_files_that_kafka_refuses_are_refused_before_anything_is_deleted(name: s
     assert "offsets.json" in done.stderr
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(directory: Path) -> None:
+def test_a_dry_run_prints_the_same_and_changes_nothing(directory: Path) -> None:
     before = kafka_said.contents(directory)
     asked = offsets(("orders", 0, 3), ("orders", 1, -1), ("customers", 0, 1))
     dry = delete(directory, asked, "--dry-run")
@@ -69,7 +69,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(directory: Path) -> None:
     assert dry.stdout.splitlines()[1:] == delete(directory, asked).stdout.splitlines()[1:]
 
 
-def test_json_says_of_each_partition_what_became_of_it(directory: Path) -> None:
+def test_json_has_the_outcome_of_each_partition(directory: Path) -> None:
     done = delete(directory, offsets(("orders", 0, 3), ("orders", 0 + 1, 99)), "--json")
     first, second = map(json.loads, done.stdout.splitlines())
     assert first == {"topic": "orders", "partition": 0, "log_start_offset": 3, "error": None, "deleted": True}
@@ -77,7 +77,7 @@ def test_json_says_of_each_partition_what_became_of_it(directory: Path) -> None:
     assert "cannot delete before 99" in second["error"]
 
 
-def test_a_file_that_is_not_there_and_none_at_all_are_told(directory: Path) -> None:
+def test_a_missing_file_and_a_missing_flag_are_errors(directory: Path) -> None:
     done = commitlog("delete-records", "--log-dir", directory, "--offset-json-file", "/nowhere.json")
     assert (done.code, done.stderr) == (1, "commitlog: /nowhere.json: no such file\n")
     done = commitlog("delete-records", "--log-dir", directory)

@@ -18,13 +18,13 @@ DAY_MS = 86_400_000
 
 
 def pair(timestamp_ms: int) -> Records:
-    """Two records."""
+    """Appends two records."""
     return records([b"a", b"b"], keys=[b"1", b"2"], timestamps=timestamp_ms)
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Topic days: a segment a day, three of them, kept for two days; and users, compacted, of two closed segments."""
+    """Topic days: three segments, one per day, kept for two days; topic users: compacted, two closed segments."""
     path = str(tmp_path_factory.mktemp("describe") / "log")
     with LogManager.open(path, create=True, clock=ManualClock(NOW_MS)) as manager:
         manager.create_topic("days", partitions=1, configs={"retention.ms": str(2 * DAY_MS)})
@@ -44,7 +44,7 @@ def described(directory: object, *arguments: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_each_segment_says_until_when_it_is_kept_and_why(directory: str) -> None:
+def test_each_segment_shows_until_when_and_why_it_is_kept(directory: str) -> None:
     [days] = described(directory, "-t", "days", "--as-of", NOW_MS + DAY_MS // 2)
     assert (days["log_start_offset"], days["log_end_offset"], days["dirty_ratio"]) == (0, 6, None)
     first, second, active = days["segments"]
@@ -56,7 +56,7 @@ def test_each_segment_says_until_when_it_is_kept_and_why(directory: str) -> None
     assert sum(each["bytes"] for each in days["segments"]) == days["bytes"]
 
 
-def test_a_compacted_log_says_how_dirty_it_is(directory: str) -> None:
+def test_the_dirty_ratio_of_a_compacted_log_is_shown(directory: str) -> None:
     empty, users = described(directory, "-t", "users")
     assert (empty["dirty_ratio"], empty["compaction_due"]) == (0.0, False)
     assert (users["dirty_ratio"], users["compaction_due"]) == (1.0, True)
@@ -64,7 +64,7 @@ def test_a_compacted_log_says_how_dirty_it_is(directory: str) -> None:
     assert [each["kept_until"] for each in users["segments"]] == [None] * 3
 
 
-def test_plain_text_has_a_row_a_segment(directory: str) -> None:
+def test_plain_text_has_one_row_per_segment(directory: str) -> None:
     done = commitlog("describe", "--log-dir", directory, "-t", "days", "--as-of", NOW_MS)
     lines = [line for line in done.stdout.splitlines() if line]
     assert lines[0].startswith("days-0: offsets 0 to 6, 3 segments, ")
@@ -84,7 +84,7 @@ def test_on_a_terminal_segments_are_drawn_with_their_share_of_the_log(directory:
     assert "cleanup.policy has no delete" in done.stdout
 
 
-def test_what_a_broker_left_is_described_and_left_alone() -> None:
+def test_a_brokers_directory_is_described_and_not_changed() -> None:
     log_dir = broker_dirs.stage("retention/stopped") / "log"
     before = kafka_said.contents(log_dir)
     [found] = described(log_dir, "-t", "r-ms", "--as-of", "2026-11-20T23:41")
@@ -94,7 +94,7 @@ def test_what_a_broker_left_is_described_and_left_alone() -> None:
     assert kafka_said.contents(log_dir) == before
 
 
-def test_a_damaged_log_is_told_with_3() -> None:
+def test_a_damaged_log_is_reported_with_exit_code_3() -> None:
     log_dir = broker_dirs.stage("recovery-damage/damaged") / "log"
     done = commitlog("describe", "--log-dir", log_dir, "-t", "d-torn")
     assert (done.code, done.stdout) == (3, "")

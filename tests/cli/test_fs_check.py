@@ -1,4 +1,4 @@
-"""``commitlog fs-check``: what it tells of a file system, and its exit code."""
+"""``commitlog fs-check``: what it reports about a file system, and its exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_commitlog import storage
 from tests.cli.in_process import commitlog
 
 
-def test_a_directory_that_can_keep_a_log_is_told_so_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_suitable_directory_passes_and_is_not_changed(tmp_path: Path) -> None:
     done = commitlog("fs-check", "--log-dir", tmp_path)
     assert (done.code, done.stderr) == (0, "")
     checks = [line.partition(":")[0] for line in done.stdout.splitlines()]
@@ -28,7 +28,7 @@ def test_on_a_terminal_it_is_a_table(tmp_path: Path) -> None:
     assert any(line.split()[:2] == ["rename", "passed"] for line in done.stdout.splitlines())
 
 
-def test_a_check_that_fails_is_1(tmp_path: Path) -> None:
+def test_a_failed_check_exits_with_1(tmp_path: Path) -> None:
     finding = storage.Finding("rename", storage.Verdict.FAILED, "the old name stays")
     with patch.object(storage, "check_filesystem", return_value=[finding]):
         done = commitlog("fs-check", "--log-dir", tmp_path)
@@ -48,7 +48,7 @@ def test_wrong_use_says_what_is_right(arguments: list[str], code: int, said: str
     assert said in done.stderr.replace("\n", " ")
 
 
-def test_help_says_what_it_can_and_cannot_tell() -> None:
+def test_help_says_what_the_check_cannot_show() -> None:
     done = commitlog("fs-check", "--help")
     assert done.code == 0
     assert "power cut" in " ".join(done.stdout.split())

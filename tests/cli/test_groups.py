@@ -1,4 +1,4 @@
-"""``commitlog groups``: what Kafka's own tool says of the same directory, and what it changes in ours."""
+"""``commitlog groups``: compared with Kafka's own tool for the same directory, and its changes to ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker() -> Path:
-    """A broker's log directory: to look at only."""
+    """A broker's log directory, for reading only."""
     return broker_dirs.stage("groups/final") / "log"
 
 
@@ -67,7 +67,7 @@ def test_states_are_kafkas_but_for_the_coordinator(broker: Path) -> None:
     }
 
 
-def test_members_are_kafkas_with_what_was_assigned_to_them(broker: Path) -> None:
+def test_members_and_their_assignments_are_those_kafka_shows(broker: Path) -> None:
     describe = ("groups", "--log-dir", broker, "--describe", "--all-groups", "--members")
     [kafka] = [line.split() for line in said_by_kafka("describe-members") if not line.startswith("GROUP")]
     group, consumer_id, instance_id, host, client_id, count, assignment = kafka
@@ -105,7 +105,7 @@ SAID: dict[str, Any] = json.loads((GOLDEN / "flags.json").read_text())
 def test_other_flags_give_what_kafkas_tool_prints(
     call: dict[str, Any], broker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for the order of groups, which is that of a hash table there, and for line breaks in its tables."""
+    """Except for the order of groups, which is that of a hash table in Kafka, and line breaks in its tables."""
     monkeypatch.chdir(tmp_path)
     for name, content in SAID["files"].items():
         Path(name).write_text(content)
@@ -116,7 +116,7 @@ def test_other_flags_give_what_kafkas_tool_prints(
         assert sorted(lines(done.stdout)) == sorted(lines(call["stdout"]))
 
 
-def test_looking_writes_nothing(broker: Path) -> None:
+def test_reading_changes_nothing(broker: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in broker.rglob("*")}
     commitlog("groups", "--log-dir", broker, "--describe", "--all-groups")
     commitlog("groups", "--log-dir", broker, "--reset-offsets", *TO_MEMBERS_A, "--to-latest")
@@ -129,7 +129,7 @@ def test_looking_writes_nothing(broker: Path) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[str]:
-    """Topic orders of two partitions with 5 records; group etl read some, sink copy wrote 3 batches."""
+    """Topic orders with two partitions of 5 records; group etl has read some, sink copy wrote 3 batches."""
     path = directory_with_internal_topics(tmp_path)
     with LogManager.open(path) as manager:
         manager.create_topic("orders", partitions=2)
@@ -152,7 +152,7 @@ def offsets_of(directory: str, group: str) -> dict[tuple[str, int], int]:
         return {place: each.offset for place, each in GroupOffsets(manager).fetch(group).items()}
 
 
-def test_json_tells_lag_in_records_and_in_time_and_what_was_committed_with_the_offset(directory: str) -> None:
+def test_json_has_lag_in_records_and_seconds_and_the_commits_metadata(directory: str) -> None:
     behind, done = described(directory, "--group", "etl")
     assert (behind["topic"], behind["partition"], behind["current_offset"], behind["lag"]) == ("orders", 0, 2, 3)
     assert behind["lag_seconds"] > 0
@@ -169,7 +169,7 @@ def test_the_progress_of_a_sink_is_shown_without_lag(directory: str) -> None:
     assert json.loads(sink["metadata"]) == {"records": 10}
 
 
-def test_a_topic_that_was_deleted_leaves_the_offset_and_no_lag(directory: str) -> None:
+def test_an_offset_of_a_deleted_topic_is_shown_without_lag(directory: str) -> None:
     with LogManager.open(directory) as manager:
         GroupOffsets(manager).commit("etl", {("gone", 0): CommittedOffset(9)})
     assert [row["lag"] for row in described(directory, "--group", "etl")] == [None, 3, 0]
@@ -181,7 +181,7 @@ def test_on_a_terminal_it_is_a_table_that_says_the_same(directory: str) -> None:
     assert any({"etl", "orders", "2", "5", "3"} <= {*line.split()} for line in done.stdout.splitlines())
 
 
-def test_offsets_are_reset_when_that_is_asked_for(directory: str) -> None:
+def test_offsets_are_reset_with_execute(directory: str) -> None:
     reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--topic", "orders:0")
     commitlog(*reset, "--to-earliest")
     commitlog(*reset, "--to-earliest", "--dry-run")
@@ -200,7 +200,7 @@ def test_offsets_are_reset_when_that_is_asked_for(directory: str) -> None:
     assert offsets_of(directory, "etl")["orders", 0] == 4
 
 
-def test_to_current_is_the_log_end_where_nothing_was_committed(directory: str) -> None:
+def test_to_current_is_the_log_end_if_nothing_was_committed(directory: str) -> None:
     reset = ("groups", "--log-dir", directory, "--reset-offsets", "--topic", "orders", "--to-current", "--execute")
     commitlog(*reset, "--group", "etl", "--group", "new")
     assert offsets_of(directory, "etl") == {("orders", 0): 2, ("orders", 1): 5}
@@ -216,7 +216,7 @@ def test_by_duration_goes_back_from_now(directory: str) -> None:
     assert offsets_of(directory, "etl") == {("orders", 0): 5, ("orders", 1): 5}
 
 
-def test_what_is_wrong_with_one_group_is_told_before_any_is_changed(directory: str) -> None:
+def test_an_error_with_one_group_is_raised_before_any_is_changed(directory: str) -> None:
     reset = ("groups", "--log-dir", directory, "--reset-offsets", "--topic", "orders", "--shift-by", "-1", "--execute")
     done = commitlog(*reset, "--group", "etl", "--group", "new")
     assert done.code == 1
@@ -254,7 +254,7 @@ def test_single_offsets_are_deleted(directory: str) -> None:
 
 
 @pytest.mark.parametrize("action", ["--delete", "--delete-offsets"])
-def test_a_sink_that_runs_keeps_its_progress(action: str, directory: str) -> None:
+def test_the_progress_of_a_running_sink_cannot_be_changed(action: str, directory: str) -> None:
     topic = [] if action == "--delete" else ["--topic", "__sink.orders"]
     with LogManager.open(directory) as manager, TransactionCoordinator.open(manager, "copy", holder="query 7"):
         done = commitlog("groups", "--log-dir", directory, action, "--group", "copy", *topic)
@@ -275,7 +275,7 @@ sys.stdin.read()
 """
 
 
-def test_beside_a_running_broker_it_looks_and_changes_nothing(directory: str) -> None:
+def test_beside_a_running_broker_commands_read_but_cannot_change(directory: str) -> None:
     change = ("--group", "etl", "--topic", "orders")
     with subprocess.Popen(
         [sys.executable, "-c", BROKER, f"{directory}/.lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -377,7 +377,7 @@ def test_help_names_kafkas_flags() -> None:
 
 @pytest.fixture
 def lossy(tmp_path: Path) -> tuple[Path, str, str]:
-    """A directory that lost a partition of __consumer_offsets, a group that is there, and one that was in it."""
+    """A directory without one partition of __consumer_offsets, a group that exists, and one that was lost with it."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=1)
         manager.open_log("orders", 0).append_records(records([b"v"] * 5, timestamps=NOW_MS))
@@ -391,7 +391,7 @@ def lossy(tmp_path: Path) -> tuple[Path, str, str]:
 @pytest.mark.parametrize(
     "action", [("--list",), ("--describe", "--all-groups"), ("--delete", "--all-groups", "--dry-run")]
 )
-def test_groups_that_are_here_are_told_and_the_rest_is_warned_of(
+def test_existing_groups_are_listed_with_a_warning_about_missing_ones(
     action: tuple[str, ...], lossy: tuple[Path, str, str]
 ) -> None:
     log_dir, here, _ = lossy
@@ -400,7 +400,7 @@ def test_groups_that_are_here_are_told_and_the_rest_is_warned_of(
     assert "1 of the 50 partitions of __consumer_offsets is not in" in done.stderr
 
 
-def test_a_group_that_is_here_is_described_without_a_word(lossy: tuple[Path, str, str]) -> None:
+def test_an_existing_group_is_described_without_warnings(lossy: tuple[Path, str, str]) -> None:
     log_dir, here, _ = lossy
     done = commitlog("groups", "--log-dir", log_dir, "--describe", "--group", here)
     assert (done.code, done.stderr, here in done.stdout) == (0, "", True)
@@ -434,7 +434,7 @@ def test_a_reset_that_would_be_refused_says_so_without_execute(lossy: tuple[Path
     assert f"--execute would be refused: {said}" in done.stderr
 
 
-def test_a_damaged_partition_is_told_behind_the_other_groups(tmp_path: Path) -> None:
+def test_a_damaged_partition_is_reported_after_the_other_groups(tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         for group in ("here", "lost"):
             GroupOffsets(manager).commit(group, {("orders", 0): CommittedOffset(2)})
@@ -449,7 +449,7 @@ def test_a_damaged_partition_is_told_behind_the_other_groups(tmp_path: Path) -> 
 # --- from and to a file
 
 
-def test_what_was_exported_is_taken_back(directory: str, tmp_path: Path) -> None:
+def test_exported_offsets_can_be_imported_again(directory: str, tmp_path: Path) -> None:
     reset = ("groups", "--log-dir", directory, "--reset-offsets")
     one, both = tmp_path / "one.csv", tmp_path / "both.csv"
     one.write_text(commitlog(*reset, "--group", "etl", "--all-topics", "--to-current", "--export").stdout)
@@ -487,7 +487,7 @@ def test_a_group_without_rows_is_named_and_the_others_are_reset(directory: str, 
         ("orders,7,1\n", "topic 'orders' has partitions [0, 1], but not [7]"),
     ],
 )
-def test_a_file_that_cannot_be_right_changes_nothing(content: str, said: str, directory: str, tmp_path: Path) -> None:
+def test_an_invalid_file_changes_nothing(content: str, said: str, directory: str, tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(content)
     before = offsets_of(directory, "etl")
     reset = ("groups", "--log-dir", directory, "--reset-offsets", "--group", "etl", "--execute")
@@ -511,7 +511,7 @@ def test_rows_of_one_group_are_not_taken_for_those_of_several(directory: str, tm
 
 @pytest.fixture(scope="module")
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log directory of a broker 4.3.1, with members present, in which a classic group was upgraded."""
+    """The log directory of a 4.3.1 broker with active members, in which a classic group was upgraded."""
     root = tmp_path_factory.mktemp("kafka-4")
     with tarfile.open(GOLDEN / "kafka-4.tar.xz") as packed:
         packed.extractall(root, filter="data")
@@ -531,8 +531,8 @@ def test_groups_of_kafka_4_are_listed_with_their_types(kafka_4: Path) -> None:
     assert {each["type"] for each in map(json.loads, as_json.splitlines())} == {"Consumer", "Share"}
 
 
-def test_offsets_and_members_of_kafka_4_are_what_its_tool_said(kafka_4: Path) -> None:
-    """Before the classic group was upgraded, which is why it is left out."""
+def test_offsets_and_members_of_kafka_4_are_those_its_tool_shows(kafka_4: Path) -> None:
+    """Leaves out the classic group, since the output is from before its upgrade."""
     [said] = [
         each["stdout"]
         for each in json.loads((kafka_4 / "said.json").read_text())["tools"]
@@ -558,7 +558,7 @@ def test_offsets_and_members_of_kafka_4_are_what_its_tool_said(kafka_4: Path) ->
     }
 
 
-def test_describing_with_types_or_states_to_choose_from_is_a_wrong_use(broker: Path) -> None:
+def test_choosing_types_or_states_with_describe_is_wrong_use(broker: Path) -> None:
     for flags in (("--describe", "--state", "Empty"), ("--describe", "--type")):
         done = commitlog("groups", "--log-dir", broker, *flags, "--all-groups")
         assert (done.code, "need --list" in done.stderr.replace("\n", " ")) == (2, True)
@@ -581,6 +581,6 @@ def test_describing_with_types_or_states_to_choose_from_is_a_wrong_use(broker: P
         ),
     ],
 )
-def test_flags_that_do_not_go_together_are_a_wrong_use(arguments: list[str], said: str, broker: Path) -> None:
+def test_flags_that_exclude_each_other_are_wrong_use(arguments: list[str], said: str, broker: Path) -> None:
     done = commitlog("groups", "--log-dir", broker, *arguments)
     assert (done.code, said in " ".join(done.stderr.split())) == (2, True)

@@ -1,4 +1,4 @@
-"""Internal topics on the command line: every change of them is refused, in one line, with the reason."""
+"""Internal topics on the command line: every change is refused in one line with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.logs import records
 
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
-    """Each internal topic has a record."""
+    """A directory where each internal topic has a record."""
     path = directory_with_internal_topics(tmp_path / "log")
     with LogManager.open(path) as manager:
         for name in INTERNAL_TOPICS:

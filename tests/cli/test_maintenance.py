@@ -1,4 +1,4 @@
-"""``commitlog verify``, ``rebuild-index`` and ``recover``: what they tell, what they change, and their exit codes."""
+"""``commitlog verify``, ``rebuild-index`` and ``recover``: their reports, changes, and exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.logs import append
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Topics orders, of a closed segment and an active one, and other; three batches each."""
+    """Topics orders, with a closed and an active segment, and other; three batches each."""
     path = tmp_path / "log"
     with LogManager.open(str(path), create=True) as manager:
         for topic in ("orders", "other"):
@@ -41,7 +41,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def told(directory: Path, *arguments: object, code: int = 0) -> dict[str, dict[str, Any]]:
-    """What was told of each topic's only partition."""
+    """Returns the report about each topic's only partition."""
     command, *rest = arguments
     done = commitlog(command, "--log-dir", directory, *rest, "--json")
     assert done.code == code, done.stderr
@@ -51,7 +51,7 @@ def told(directory: Path, *arguments: object, code: int = 0) -> dict[str, dict[s
 # --- verify
 
 
-def test_a_sound_directory_is_told_so(directory: Path) -> None:
+def test_a_sound_directory_is_reported_as_sound(directory: Path) -> None:
     before = kafka_said.contents(directory)
     done = commitlog("verify", "--log-dir", directory)
     assert (done.code, done.stderr) == (0, "")
@@ -60,7 +60,7 @@ def test_a_sound_directory_is_told_so(directory: Path) -> None:
     assert kafka_said.contents(directory) == before
 
 
-def test_damage_is_3_and_told_by_file_and_position(directory: Path) -> None:
+def test_damage_exits_with_3_and_names_file_and_position(directory: Path) -> None:
     path = logs_of(directory, "orders")[0]
     flip(path, 90)
     done = commitlog("verify", "--log-dir", directory)
@@ -71,7 +71,7 @@ def test_damage_is_3_and_told_by_file_and_position(directory: Path) -> None:
     assert told(directory, "verify", "--topics", "oth.*,other") == {"other": found["other"]}
 
 
-def test_a_directory_that_a_broker_left_is_verified_with_its_damage() -> None:
+def test_the_damage_in_a_brokers_directory_is_found() -> None:
     sound = broker_dirs.stage("plain/final") / "log"
     assert commitlog("verify", "--log-dir", sound, "--topic", "plain").code == 0
 
@@ -79,7 +79,7 @@ def test_a_directory_that_a_broker_left_is_verified_with_its_damage() -> None:
 # --- rebuild-index
 
 
-def test_indexes_that_are_missing_or_wrong_are_made_anew(directory: Path) -> None:
+def test_missing_and_wrong_indexes_are_rebuilt(directory: Path) -> None:
     log = logs_of(directory, "orders")[0]
     expected = {path: path.read_bytes() for path in (directory / "orders-0").glob("0*index")}
     log.with_suffix(".timeindex").unlink()
@@ -93,7 +93,7 @@ def test_indexes_that_are_missing_or_wrong_are_made_anew(directory: Path) -> Non
     assert told(directory, "rebuild-index", "--dry-run")["orders"]["files"] == []
 
 
-def test_of_a_damaged_log_no_index_is_made(directory: Path) -> None:
+def test_no_index_of_a_damaged_log_is_rebuilt(directory: Path) -> None:
     log = logs_of(directory, "orders")[0]
     flip(log, 90)
     log.with_suffix(".timeindex").unlink()
@@ -102,7 +102,7 @@ def test_of_a_damaged_log_no_index_is_made(directory: Path) -> None:
     assert not log.with_suffix(".timeindex").exists()
 
 
-def test_who_works_on_a_partition_is_told_and_can_be_waited_for(directory: Path) -> None:
+def test_the_process_that_maintains_a_partition_is_named_and_can_be_waited_for(directory: Path) -> None:
     logs_of(directory, "orders")[0].with_suffix(".timeindex").unlink()
     with LogManager.open(str(directory)) as manager, manager.open_log("orders", 0).maintaining("compaction by cron"):
         done = commitlog("rebuild-index", "--log-dir", directory)
@@ -114,7 +114,7 @@ def test_who_works_on_a_partition_is_told_and_can_be_waited_for(directory: Path)
 # --- recover
 
 
-def test_what_a_crash_left_half_written_is_cut_off_and_told(directory: Path) -> None:
+def test_an_incomplete_end_after_a_crash_is_cut_off_and_reported(directory: Path) -> None:
     log = logs_of(directory, "orders")[-1]
     whole = log.read_bytes()
     log.write_bytes(whole + whole[: len(whole) // 2])
@@ -129,7 +129,7 @@ def test_what_a_crash_left_half_written_is_cut_off_and_told(directory: Path) -> 
     assert told(directory, "recover")["orders"]["truncated_bytes"] == 0
 
 
-def test_what_was_acknowledged_is_never_cut(directory: Path) -> None:
+def test_acknowledged_records_are_never_cut(directory: Path) -> None:
     log = logs_of(directory, "orders")[-1]
     damaged = log.read_bytes()[:-5]
     log.write_bytes(damaged)

@@ -23,7 +23,7 @@ from tests.support.prometheus import Page
 
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
-    """Topic t with 3 records, of which group g read one."""
+    """Topic t with 3 records; group g has read one."""
     path = directory_with_internal_topics(tmp_path / "events")
     with LogManager.open(path) as manager:
         manager.create_topic("t", partitions=1)
@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> str:
     return path
 
 
-def test_once_prints_a_page_and_ends(directory: str) -> None:
+def test_once_prints_the_metrics_and_exits(directory: str) -> None:
     done = commitlog("metrics", "--log-dir", directory, "--once", "--cluster-name", "north")
     assert (done.code, done.stderr) == (0, "")
     found = Page(done.stdout, "cluster_name", "group")
@@ -42,7 +42,7 @@ def test_once_prints_a_page_and_ends(directory: str) -> None:
 
 @pytest.fixture
 def served(directory: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address of a page, and the process that answers."""
+    """The address of a page, and the process that serves it."""
     program = (
         "import signal, sys\n"
         "from pyspark_commitlog.cli import main\n"
@@ -69,7 +69,7 @@ def served(directory: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             process.kill()
 
 
-def test_each_request_is_a_look_and_ctrl_c_ends_it_well_without_spark(
+def test_each_request_reads_the_directory_without_spark_and_ctrl_c_ends_the_server(
     directory: str, served: tuple[str, subprocess.Popen[str]]
 ) -> None:
     address, process = served
@@ -98,7 +98,7 @@ def test_a_port_that_is_taken_is_one_line(directory: str) -> None:
     assert "--port" in done.stderr
 
 
-def test_a_missing_directory_is_told_at_once() -> None:
+def test_a_missing_directory_is_reported_at_once() -> None:
     done = commitlog("metrics", "--log-dir", "/nowhere")
     assert (done.code, done.stdout, done.stderr) == (1, "", "commitlog: /nowhere: no such directory\n")
 
@@ -112,5 +112,5 @@ def test_wrong_use_says_what_is_right(arguments: list[str], said: str) -> None:
     assert said in done.stderr
 
 
-def test_help_tells_whose_names_it_uses() -> None:
+def test_help_says_whose_metric_names_it_uses() -> None:
     assert "kafka-lag-exporter" in commitlog("metrics", "--help").stdout

@@ -1,4 +1,4 @@
-"""``commitlog offsets``: what kafka-get-offsets said of the same directory, line by line."""
+"""``commitlog offsets``: compared with kafka-get-offsets for the same directory, line by line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MARKERS = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's log directory: to look at only."""
+    """A broker's log directory, for reading only."""
     return kafka_said.directory(tmp_path_factory.mktemp("offsets"))
 
 
 @pytest.mark.parametrize("name", [name for name in kafka_said.calls("get-offsets", 0) if name.startswith("get-")])
-def test_the_lines_are_kafkas(name: str, broker: Path) -> None:
+def test_the_lines_are_those_kafkas_tool_prints(name: str, broker: Path) -> None:
     done = commitlog("offsets", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
     assert (done.code, done.stderr) == (0, "")
     markers = MARKERS.get(name, {})
@@ -39,21 +39,21 @@ def test_the_lines_are_kafkas(name: str, broker: Path) -> None:
 
 
 @pytest.mark.parametrize("name", kafka_said.calls("get-offsets", 1))
-def test_what_kafka_refuses_is_refused(name: str, broker: Path) -> None:
+def test_flags_that_kafka_refuses_are_refused(name: str, broker: Path) -> None:
     done = commitlog("offsets", "--log-dir", broker, *kafka_said.SAID[name]["arguments"])
     assert done.code in (1, 2)
     assert done.stdout == ""
     assert done.stderr
 
 
-def test_looking_writes_nothing(broker: Path) -> None:
+def test_reading_changes_nothing(broker: Path) -> None:
     before = kafka_said.contents(broker)
     for time in ("-1", "-2", "-3", str(T)):
         commitlog("offsets", "--log-dir", broker, "--time", time)
     assert kafka_said.contents(broker) == before
 
 
-def test_a_damaged_partition_keeps_nobody_from_the_others() -> None:
+def test_a_damaged_partition_does_not_hide_the_others() -> None:
     log_dir = broker_dirs.stage("recovery-damage/damaged") / "log"
     done = commitlog("offsets", "--log-dir", log_dir, "--topic", "d-(ok|torn)")
     assert done.code == 3

@@ -1,4 +1,4 @@
-"""``commitlog produce``: lines in, records out; what Kafka's dump tool says of them; and wrong use."""
+"""``commitlog produce``: lines become records, also according to Kafka's dump tool; and wrong use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.kafka import dump_log
 
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
-    """Topics orders, of three partitions, and small, which takes no record above 200 bytes."""
+    """Topics orders, with three partitions, and small, which refuses records above 200 bytes."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=3)
         manager.create_topic("small", partitions=1, configs={"max.message.bytes": "200"})
@@ -37,7 +37,7 @@ def records(directory: str, text: str, topic: str = "orders") -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_each_line_is_a_record_the_last_one_too_if_it_is_not_ended(directory: str) -> None:
+def test_each_line_is_a_record_even_an_unterminated_last_one(directory: str) -> None:
     assert produced(directory, b"one\n\ntwo words\nthree", "-p", 2) == ""
     assert records(directory, "%p %o %k %s") == ["2 0 NULL one", "2 1 NULL ", "2 2 NULL two words", "2 3 NULL three"]
     produced(directory, b"", "-p", 2)
@@ -51,7 +51,7 @@ def test_keys_choose_the_partition_as_javas_producer_does(directory: str) -> Non
     assert found == {f"key-{n}": f"{partition} value {n}" for n, partition in enumerate(chosen)}
 
 
-def test_lines_without_the_delimiter_have_no_key_and_empty_is_none_if_asked_for(directory: str) -> None:
+def test_lines_without_the_delimiter_have_no_key_and_empty_is_null_on_request(directory: str) -> None:
     produced(directory, b"k\tv\nplain\n\tno key\nk\t\n", "-K", "\\t", "-p", 0)
     produced(directory, b"k\tv\nplain\n\tno key\nk\t\n", "-K", "\\t", "-p", 1, "-Z")
     assert records(directory, "%p:%K:%k:%S:%s")[:4] == ["0:1:k:1:v", "0:-1:NULL:5:plain", "0:0::6:no key", "0:1:k:0:"]
@@ -63,13 +63,13 @@ def test_delimiters_and_headers_are_as_given(directory: str) -> None:
     assert records(directory, "%s %h") == ["a source=test,flag=NULL", "b;c source=test,flag=NULL"]
 
 
-def test_records_without_a_key_go_round_append_by_append(directory: str) -> None:
+def test_records_without_a_key_change_partition_with_each_append(directory: str) -> None:
     for _ in range(3):
         produced(directory, b"x\ny\n")
     assert len(records(directory, "%p")) == 6
 
 
-def test_json_tells_where_records_went(directory: str) -> None:
+def test_json_has_the_partition_and_offsets_of_appended_records(directory: str) -> None:
     told = [produced(directory, b"a\nb\n", "-p", 1, "--json") for _ in range(2)]
     assert [json.loads(each) for each in told] == [
         {"topic": "orders", "partition": 1, "first_offset": 0, "last_offset": 1},
@@ -89,7 +89,7 @@ def test_kafka_reads_what_was_produced_and_sees_an_idempotent_producer(codec: st
     assert "isvalid: true" in said
 
 
-def test_the_last_line_that_was_taken_is_told_where_the_next_is_refused(directory: str) -> None:
+def test_a_refused_line_is_reported_with_the_number_appended_before(directory: str) -> None:
     done = commitlog("produce", "--log-dir", directory, "-t", "small", stdin=b"fine\n" + b"x" * 300 + b"\n")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "record 1 alone makes a batch of" in done.stderr
@@ -97,7 +97,7 @@ def test_the_last_line_that_was_taken_is_told_where_the_next_is_refused(director
     assert records(directory, "%s", topic="small") == []
 
 
-def test_what_is_read_in_pieces_is_cut_at_delimiters_only() -> None:
+def test_input_read_in_pieces_is_split_only_at_delimiters() -> None:
     class Pieces(io.BytesIO):
         def read1(self, size: int | None = -1, /) -> bytes:
             return self.read(5)
@@ -139,7 +139,7 @@ def test_help_names_kcats_flags() -> None:
 # --- a topic that a broker has in several log.dirs
 
 
-def test_keys_choose_no_partition_where_only_some_are_here(directory: str) -> None:
+def test_keys_choose_no_partition_if_some_partitions_are_missing(directory: str) -> None:
     with LogManager.open(directory) as manager:
         for number in (0, 2):
             manager.open_log("orders", number)
@@ -152,7 +152,7 @@ def test_keys_choose_no_partition_where_only_some_are_here(directory: str) -> No
     assert records(directory, "%p:%k=%s") == ["2:k=v"]
 
 
-def test_a_lost_topics_json_moves_no_key(directory: str) -> None:
+def test_keys_keep_their_partition_when_topics_json_is_lost(directory: str) -> None:
     lines = b"".join(b"k%d:v\n" % n for n in range(20))
     produced(directory, b"k:v\n", "-K", ":")
     (Path(directory) / "topics.json").unlink()

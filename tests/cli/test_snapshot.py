@@ -1,4 +1,4 @@
-"""``commitlog snapshot`` and ``restore``: from a directory to a snapshot to a directory, and what they refuse."""
+"""``commitlog snapshot`` and ``restore``: a directory becomes a snapshot and a directory again; and what is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def listed(log_dir: Path) -> tuple[str, str]:
     return offsets, commitlog("cat", "--log-dir", log_dir, "-t", "orders", "-e", "-q", "-J").stdout
 
 
-def test_what_a_broker_left_comes_back_as_it_was(directory: Path, tmp_path: Path) -> None:
+def test_a_brokers_directory_is_restored_unchanged(directory: Path, tmp_path: Path) -> None:
     done = commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
     assert (done.code, done.stderr) == (0, "")
     before = listed(directory)
@@ -36,7 +36,7 @@ def test_what_a_broker_left_comes_back_as_it_was(directory: Path, tmp_path: Path
     assert commitlog("verify", "--log-dir", tmp_path / "again").code == 0
 
 
-def test_json_tells_what_is_in_it(directory: Path, tmp_path: Path) -> None:
+def test_json_describes_the_snapshot(directory: Path, tmp_path: Path) -> None:
     taken = json.loads(commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap", "--json").stdout)
     assert (taken["source"], taken["snapshot"]) == (str(directory), str(tmp_path / "snap"))
     assert "orders-1" in taken["partitions"]
@@ -47,9 +47,7 @@ def test_json_tells_what_is_in_it(directory: Path, tmp_path: Path) -> None:
     assert taken["taken_at"] == dry["taken_at"]
 
 
-def test_restore_says_how_far_writers_are_in_it_and_what_becomes_of_newer_queries(
-    directory: Path, tmp_path: Path
-) -> None:
+def test_restore_prints_the_progress_of_writers_and_warns_of_newer_checkpoints(directory: Path, tmp_path: Path) -> None:
     with LogManager.open(str(directory)) as manager:
         GroupOffsets(manager).commit("ingest", {("__sink.orders", 0): CommittedOffset(4, "{}")})
     commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
@@ -61,7 +59,7 @@ def test_restore_says_how_far_writers_are_in_it_and_what_becomes_of_newer_querie
     assert told[2].startswith("a query with a newer checkpoint is refused")
 
 
-def test_restore_is_done_where_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:
+def test_restore_succeeds_if_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:
     with LogManager.open(str(directory)) as manager:
         GroupOffsets(manager).commit("ingest", {("__sink.orders", 0): CommittedOffset(4, "{}")})
         (log,) = Path(manager.path("{}-{}".format(*GroupOffsets(manager).partition_of("ingest")))).glob("*.log")
@@ -72,7 +70,7 @@ def test_restore_is_done_where_committed_offsets_cannot_be_read(directory: Path,
     assert done.stdout.startswith("restored ")
 
 
-def test_looking_at_a_snapshot_needs_no_restoring(directory: Path, tmp_path: Path) -> None:
+def test_a_snapshot_can_be_read_without_restoring_it(directory: Path, tmp_path: Path) -> None:
     commitlog("snapshot", "--log-dir", directory, "--to", tmp_path / "snap")
     assert listed(tmp_path / "snap" / "log") == listed(directory)
 

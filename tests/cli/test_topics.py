@@ -1,4 +1,4 @@
-"""``commitlog topics``: beside what kafka-topics said of the same directory, and what it changes."""
+"""``commitlog topics``: compared with kafka-topics for the same directory, and its changes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.logs import NOW_MS, records
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's log directory, the configs of its topics set: to look at only."""
+    """A broker's log directory with the configs of its topics, for reading only."""
     return kafka_said.directory(tmp_path_factory.mktemp("topics"), with_configs=True)
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
-    """Topics orders, of two partitions with three records in the first, and other."""
+    """Topics orders, with two partitions and three records in the first, and other."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("orders", partitions=2, configs={"retention.ms": "7"})
         manager.create_topic("other", partitions=1)
@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> str:
 
 
 def comparable(line: str) -> tuple[object, ...]:
-    """A line of --describe without what only a broker knows; configs have no order."""
+    """Removes from a line of --describe what only a broker knows, and sorts the configs."""
     fields = [field.partition(": ")[::2] for field in line.strip().split("\t")]
     known = {"Topic", "TopicId", "PartitionCount", "ReplicationFactor", "Partition"}
     plain = tuple((name, value) for name, value in fields if name in known)
@@ -62,7 +62,7 @@ def test_topics_are_described_as_kafka_does(name: str, broker: Path) -> None:
     "name",
     sorted({*kafka_said.calls("topics", 1)} - {"topics no action", "topics two actions"}),
 )
-def test_what_kafka_refuses_is_refused_and_nothing_is_changed(name: str, tmp_path: Path) -> None:
+def test_changes_that_kafka_refuses_are_refused(name: str, tmp_path: Path) -> None:
     log_dir = kafka_said.directory(tmp_path, with_configs=True)
     before = (log_dir / "topics.json").read_bytes()
     if name == "alter to as many":
@@ -99,7 +99,7 @@ def test_a_brokers_directory_without_topics_json_shows_no_configs(tmp_path: Path
 # --- changes
 
 
-def test_a_topic_is_made_in_a_directory_that_is_made_with_it(tmp_path: Path) -> None:
+def test_creating_a_topic_creates_its_directory(tmp_path: Path) -> None:
     create = ("topics", "--log-dir", tmp_path / "new", "--create", "--topic", "clicks", "--replication-factor", "3")
     configs = ("--config", "cleanup.policy=compact,delete", "--config", "retention.ms=5")
     done = commitlog(*create, "--partitions", "2", *configs)
@@ -130,7 +130,7 @@ def test_a_dry_run_changes_nothing(directory: str) -> None:
     assert kafka_said.contents(Path(directory)) == before
 
 
-def test_a_deleted_topic_is_gone_and_its_size_was_told(directory: str) -> None:
+def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     done = commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--json")
     told = json.loads(done.stdout)
     assert (told["topic"], told["deleted"]) == ("orders", True)
@@ -179,7 +179,7 @@ def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said
     assert said in done.stderr.replace("\n", " ")
 
 
-def test_a_topic_that_is_not_there_is_answered_with_the_nearest_one(directory: str) -> None:
+def test_an_unknown_topic_is_answered_with_the_nearest_name(directory: str) -> None:
     done = commitlog("topics", "--log-dir", directory, "--describe", "--topic", "order")
     assert (done.code, done.stdout) == (1, "")
     assert "did you mean 'orders'?" in done.stderr
@@ -196,7 +196,7 @@ def test_help_names_kafkas_flags() -> None:
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_the_number_of_partitions_that_a_broker_gave_an_internal_topic_is_noted(topic: str, tmp_path: Path) -> None:
+def test_the_number_of_partitions_of_a_brokers_internal_topic_is_noted(topic: str, tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path), create=True) as manager:
         manager.create_topic(topic, partitions=3)
         for number in (0, 2):

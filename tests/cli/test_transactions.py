@@ -1,4 +1,4 @@
-"""``commitlog transactions``: what is open, how old it is, and what waits for it."""
+"""``commitlog transactions``: open transactions, their age, and what waits for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.transactions import encoded
 
 @pytest.fixture
 def directory(tmp_path: Path) -> str:
-    """With topic t of two partitions."""
+    """A log directory with topic t of two partitions."""
     path = directory_with_internal_topics(tmp_path)
     with LogManager.open(path) as manager:
         manager.create_topic("t", partitions=2)
@@ -32,13 +32,13 @@ def listed(directory: object) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_no_open_transaction_is_said_and_is_no_failure(directory: str) -> None:
+def test_no_open_transaction_is_reported_and_is_not_a_failure(directory: str) -> None:
     done = commitlog("transactions", "--log-dir", directory)
     assert (done.code, done.stdout, done.stderr) == (0, "no open transactions\n", "")
     assert commitlog("transactions", "--log-dir", directory, "--json").stdout == ""
 
 
-def test_an_open_transaction_shows_what_it_holds_back_and_a_committed_one_is_gone(directory: str) -> None:
+def test_an_open_transaction_shows_what_it_holds_back_until_it_is_committed(directory: str) -> None:
     with LogManager.open(directory) as manager, TransactionCoordinator.open(manager, "copy") as coordinator:
         append(manager.open_log("t", 0), b"before")
         transaction = coordinator.begin([("t", 0), ("t", 1)])
@@ -75,7 +75,7 @@ def test_the_table_has_a_row_for_each_partition(directory: str) -> None:
     assert [row[6:] for row in rows] == [["t", "0", "0", "0", "1", "1"], ["t", "1", "0", "0", "1", "1"]]
 
 
-def test_of_two_in_a_partition_the_first_holds_back(directory: str) -> None:
+def test_the_first_of_two_transactions_in_a_partition_holds_records_back(directory: str) -> None:
     with LogManager.open(directory) as manager:
         log = manager.open_log("t", 0)
         write_transactional(log, 7, 0, b"x")
@@ -87,7 +87,7 @@ def test_of_two_in_a_partition_the_first_holds_back(directory: str) -> None:
     assert [found[n]["timeout_ms"] for n in (7, 8)] == [None, None]
 
 
-def test_what_a_broker_left_open_is_found_by_its_transactional_id() -> None:
+def test_a_brokers_open_transaction_is_found_by_its_transactional_id() -> None:
     [found] = listed(broker_dirs.stage("transactions/final") / "log")
     assert (found["transactional_id"], found["producer_id"], found["epoch"]) == ("beta", 1, 0)
     assert (found["state"], found["timeout_ms"]) == ("Ongoing", 900_000)
@@ -107,7 +107,7 @@ def test_without_the_brokers_transaction_state_its_producer_is_unknown(tmp_path:
     assert "Unknown" in done.stdout
 
 
-def test_looking_writes_nothing() -> None:
+def test_reading_changes_nothing() -> None:
     log_dir = broker_dirs.stage("transactions/final") / "log"
     before = {path: path.stat().st_mtime_ns for path in log_dir.rglob("*")}
     commitlog("transactions", "--log-dir", log_dir)
@@ -131,7 +131,7 @@ def test_wrong_use_and_help_say_what_is_right() -> None:
 
 @pytest.fixture
 def hanging(directory: str) -> str:
-    """Partition 0 of t has a record, one of a transaction that no coordinator knows, and another."""
+    """Partition 0 of t has a record, one of a transaction that no coordinator knows, and one more."""
     with LogManager.open(directory) as manager:
         log = manager.open_log("t", 0)
         append(log, b"before")
@@ -159,7 +159,7 @@ def test_a_hanging_transaction_is_found_and_aborted(hanging: str) -> None:
     assert "no open transaction begins at offset 1; none is open there" in again.stderr
 
 
-def test_open_ones_are_listed_of_a_topic_or_a_partition(hanging: str) -> None:
+def test_open_transactions_of_a_topic_or_partition_are_listed(hanging: str) -> None:
     for flags, count in ((["--topic", "t"], 1), (["--topic", "t", "--partition", "1"], 0), (["--topic", "u"], 0)):
         done = commitlog("transactions", "--log-dir", hanging, "--json", *flags)
         assert len(done.stdout.splitlines()) == count
@@ -170,7 +170,7 @@ def test_an_abort_needs_to_know_what(flags: tuple[str, ...], hanging: str) -> No
     assert commitlog("transactions", "--log-dir", hanging, *flags).code == 2
 
 
-def test_cat_and_describe_name_what_readers_wait_for(hanging: str) -> None:
+def test_cat_and_describe_name_the_transaction_that_readers_wait_for(hanging: str) -> None:
     name = "open transaction from offset 1, producer 7, epoch 0, last written 2023-11-14 22:13:20.000 UTC"
     printed = commitlog("cat", "--log-dir", hanging, "-t", "t", "-p", "0", "-e")
     assert printed.stdout == "before\n"
@@ -185,7 +185,7 @@ def test_cat_and_describe_name_what_readers_wait_for(hanging: str) -> None:
     assert json.loads(shown)["open_transaction"]["producer_id"] == 7
 
 
-def test_a_lost_partition_of_an_internal_topic_stops_no_look_and_is_named(tmp_path: Path) -> None:
+def test_a_lost_partition_of_an_internal_topic_is_named_and_hides_nothing_else(tmp_path: Path) -> None:
     log_dir = directory_with_internal_topics(tmp_path, partitions=2)
     with LogManager.open(log_dir) as manager:
         manager.create_topic("t", partitions=1)
