@@ -34,16 +34,16 @@ _ENTITIES = (
     *("--broker", "--broker-defaults", "--broker-logger", "--client", "--client-defaults", "--entity-default"),
     *("--ip", "--ip-defaults", "--user", "--user-defaults", "--client-metrics", "--group"),
 )
-SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {  # words of the tool, and the flags that they are here
+SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {  # the tool's subcommands, and our flags for them
     "transactions": {"list": "", "find-hanging": "--find-hanging", "abort": "--abort"}
 }
-_SHOWN = "leave it out; without --abort, all that is known of each open transaction is shown"
-_OF_ITS_START = "--abort finds a transaction by --topic, --partition and --start-offset"
+_SHOWN = "leave it out; without --abort, all that is known about each open transaction is shown"
+_OF_ITS_START = "--abort identifies a transaction by --topic, --partition and --start-offset"
 _TRANSACTIONS = {
     **dict.fromkeys(("describe", "describe-producers", "--transactional-id", "--transactional-id-pattern"), _SHOWN),
     **dict.fromkeys(("--duration-filter", "--broker-id"), _SHOWN),
     **dict.fromkeys(("--producer-id", "--producer-epoch", "--coordinator-epoch"), _OF_ITS_START),
-    "forceTerminateTransaction": f"restart its query, which ends it, or {_OF_ITS_START}",
+    "forceTerminateTransaction": f"restart its query, which ends it; otherwise, {_OF_ITS_START}",
 }
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "topics": {
@@ -76,7 +76,7 @@ class KafkaCommand(TyperCommand):
         return parsed
 
     def _takes_value(self, flag: str) -> bool:
-        """Whether the argument behind ``flag`` is its value."""
+        """Whether the argument after ``flag`` is its value."""
         return any(flag in each.opts and not getattr(each, "is_flag", False) for each in self.params)
 
 

@@ -1,8 +1,8 @@
-"""Where a table ends, held against the log that its rows came from.
+"""The end of a table, and whether its rows came from the log at hand.
 
-The table's last row of a partition and the record at its offset have the same time. Where they do not, or the log ends
-below, the log was put back from a backup, or the topic was deleted and made again: what was written since would be
-passed over by a query that begins where the table ends.
+The last row from a partition has the same time as the record at its offset. If it does not, or if the log ends below,
+the log was restored from a backup, or the topic was deleted and created again: a query that begins where the table ends
+would skip what was written since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_commitlog.storage import CorruptionError, Isolation, LogManager, Lo
 
 
 class LastRow(NamedTuple):
-    """Of the rows from one partition that with the largest offset."""
+    """The row with the largest offset among those from one partition."""
 
     partition: int
     offset: int
@@ -24,31 +24,31 @@ class LastRow(NamedTuple):
 
 
 def last_rows(rows: DataFrame) -> list[LastRow]:
-    """By partition."""
+    """Returns the last row from each partition."""
     last = F.max(F.struct("_offset", F.unix_millis("_timestamp").alias("_ms"))).alias("last")
     found = rows.groupBy("_partition").agg(last).select("_partition", "last._offset", "last._ms")
     return [LastRow(*row) for row in found.collect()]
 
 
 def check_same_log(manager: LogManager, topic: str, last: LastRow, path: str) -> None:
-    """Raises ProgressMismatchError where the log lacks the table's last row, or has another record at its offset.
+    """Raises ProgressMismatchError if the log lacks the record of the table's last row, or has another at its offset.
 
-    A record that was deleted, compacted or damaged tells nothing. Raises UnknownTopicOrPartitionError for a row from a
-    partition that is not here.
+    Accepts a record that was deleted, compacted or damaged. Raises UnknownTopicOrPartitionError for a row from a
+    partition that is not in the log directory.
     """
     row = f"table {path} has a row from offset {last.offset} of {topic}-{last.partition}"
     with manager.open_reader(topic, last.partition) as reader:
         if last.offset >= reader.log_end_offset:
-            raise _other_log(f"{row}, and the log in {manager.directory} ends at {reader.log_end_offset}")
+            raise _other_log(f"{row}, but the log in {manager.directory} ends at {reader.log_end_offset}")
         found = _time_at(reader, last.offset)
     if None not in (found, last.timestamp_ms) and found != last.timestamp_ms:
         raise _other_log(
-            f"{row} with the time {last.timestamp_ms}, and the log in {manager.directory} has {found} there"
+            f"{row} with the time {last.timestamp_ms}, but the log in {manager.directory} has {found} there"
         )
 
 
 def _time_at(reader: LogReader, offset: int) -> int | None:
-    """The time of the record with this offset, in ms; None where it is gone or cannot be read."""
+    """Returns the time of the record at an offset, in ms; None if it does not exist or cannot be read."""
     if offset < reader.log_start_offset:
         return None
     try:
@@ -60,6 +60,6 @@ def _time_at(reader: LogReader, offset: int) -> int | None:
 
 def _other_log(what: str) -> ProgressMismatchError:
     return ProgressMismatchError(
-        f"{what}: an older copy of the log is in its place, or the topic was deleted and made again. To go on where "
-        "the table ends would leave records out. Put back the log that fits, or export to another table"
+        f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
+        "would skip records. Put back the log that belongs to the table, or export to another table"
     )

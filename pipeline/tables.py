@@ -154,8 +154,8 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
     """Returns the option ``startingOffsets`` to begin where the table ends: after the largest offsets of its rows.
 
     Set it at every start: it applies until a micro-batch is committed, and Spark asks again if the first one failed.
-    Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError for a
-    log that the table's last rows did not come from (``table_ends``).
+    Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError if
+    the table's last rows did not come from this log (``table_ends``).
     """
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
