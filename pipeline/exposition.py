@@ -221,15 +221,21 @@ class _Look:
         try:
             yield
         except (LogStoreError, OSError) as error:
-            self.failures += 1
-            logger.warning("metrics of %s: %s", what, error)
+            self._failed(what, error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.failures += 1
+        logger.warning("metrics of %s: %s", what, error)
 
     def everything(self, lags: GroupLags, more: Iterable[Consumer]) -> None:
         consumers = [*more]
         with self.at("groups"):
-            groups = lags.groups()
+            unreadable = list[LogStoreError]()
+            groups = lags.groups(unreadable)
             self._add_sinks(groups)
             consumers += map(_consumer, groups)
+            for error in unreadable:
+                self._failed("groups", error)
         figures, rows = self._look_at_logs(lags, consumers)
         add_groups(self._gauges, rows)
         if any(each.last_stable_offset < each.log_end_offset for each in figures):

@@ -192,6 +192,24 @@ def test_a_damaged_partition_is_told_and_hides_no_other(manager: LogManager, met
     assert found["kafka_consumergroup_group_lag"] == {("t", "0"): 3, ("t", "1"): 1}
 
 
+def test_damage_in_the_commits_of_some_groups_hides_no_other_group(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a", b"b")
+        groups = GroupOffsets(manager)
+        for name in ("g1", "g2"):
+            groups.commit(name, {("t", 0): CommittedOffset(1)})
+        damaged, _ = sorted({groups.partition_of(name) for name in ("g1", "g2")})
+        path = Path(manager.partition_path(*damaged), "0" * 20 + ".log")
+        seen = "g2" if groups.partition_of("g1") == damaged else "g1"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 0xFF
+    path.write_bytes(content + content)  # no torn end, which a reader passes over
+    found = look(DirectoryMetrics(str(tmp_path)), "group")
+    assert found["kafka_consumergroup_group_lag"] == {(seen,): 1}
+    assert found["commitlog_scrape_success"] == {(): 0}
+
+
 def test_a_directory_that_is_not_there_yet_may_come(tmp_path: Path) -> None:
     metrics = DirectoryMetrics(str(tmp_path / "later"))
     found = look(metrics, "topic")
