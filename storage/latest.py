@@ -141,7 +141,7 @@ class LatestByKey(Generic[K, V]):
         rows_of_key = map(_Record, records.offsets.tolist(), records.values.to_list())
         found = dict(zip(records.keys.to_list(), rows_of_key, strict=True))
         found.pop(None, None)
-        return found  # None was removed
+        return found  # type: ignore[return-value]  # None was removed
 
     def _settle(self, log: LogFollower, changes: _Changes) -> None:
         """Compaction may drop a marker whose records are superseded or kept; the transaction has ended all the same."""
