@@ -37,13 +37,13 @@ def batch_of(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("include_headers", [False, True])
-def test_arrow_types_are_those_spark_expects_of_a_source(include_headers: bool) -> None:
+def test_arrow_types_are_those_spark_expects_from_a_source(include_headers: bool) -> None:
     schema = read_schema(include_headers)
     assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 @given(rows, st.data())
-def test_rows_come_back_from_records_as_they_went_in(rows: list[dict[str, object]], data: st.DataObject) -> None:
+def test_rows_survive_the_way_to_records_and_back(rows: list[dict[str, object]], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(rows) - 1))
     piece = batch_of(rows).slice(start)  # a slice: its buffers begin before it
     back = to_batch(to_records(piece, now_ms=0), SOURCE, READ)
@@ -73,7 +73,7 @@ def test_header_without_a_key_is_refused() -> None:
         to_records(batch, now_ms=0)
 
 
-def test_columns_that_were_not_asked_for_are_not_looked_at() -> None:
+def test_columns_that_were_not_requested_are_not_read() -> None:
     nothing = Records(np.array([5]), np.array([-1]), np.array([0], dtype=np.int8), None, None, None)
     batch = to_batch(nothing, SOURCE, pa.schema([READ.field("offset"), READ.field("timestamp")]))
     assert batch["offset"].to_pylist() == [5]
@@ -82,7 +82,7 @@ def test_columns_that_were_not_asked_for_are_not_looked_at() -> None:
     ]  # Kafka's "no timestamp", as Spark's source has it
 
 
-def test_bytes_are_handed_on_without_a_copy() -> None:
+def test_bytes_are_passed_on_without_a_copy() -> None:
     values = BinaryColumn.from_list([b"some bytes", b"more"])
     records = Records(np.arange(2), np.arange(2), np.zeros(2, dtype=np.int8), None, values, None)
     data = to_batch(records, SOURCE, READ)["value"].buffers()[2]
@@ -93,13 +93,13 @@ _LAST_MS = 9_223_372_036_854_775
 
 
 @pytest.mark.parametrize("time_ms", [_LAST_MS, -_LAST_MS, 0, -1])
-def test_time_at_the_ends_of_what_microseconds_hold_is_exact(time_ms: int) -> None:
+def test_first_and_last_time_in_microseconds_are_exact(time_ms: int) -> None:
     batch = to_batch(Records.to_append([b"k"], [b"v"], time_ms), SOURCE, READ)
     assert batch["timestamp"].cast(pa.int64()).to_pylist() == [time_ms * 1000]
 
 
 @pytest.mark.parametrize("time_ms", [_LAST_MS + 1, -_LAST_MS - 1, 1_700_000_000_000_000_000, 2**63 - 1, -(2**63)])
-def test_time_beyond_microseconds_is_told_with_its_place_or_null(time_ms: int) -> None:
+def test_time_beyond_microseconds_is_an_error_with_its_offset_or_null(time_ms: int) -> None:
     """Among others, so that neither the first nor the last is looked at alone."""
     records = logs.records([b"v"] * 3, timestamps=[7, time_ms, 8])
     with pytest.raises(TimeBeyondSparkError, match=rf"offset 1 of flights-3: its time is {time_ms} ms.*permissive"):
@@ -110,5 +110,5 @@ def test_time_beyond_microseconds_is_told_with_its_place_or_null(time_ms: int) -
     assert batch["value"].to_pylist() == [b"v"] * 3
 
 
-def test_table_without_rows_has_no_time_to_look_at() -> None:
+def test_table_without_rows_is_converted() -> None:
     assert to_batch(logs.records([]), SOURCE, READ).num_rows == 0

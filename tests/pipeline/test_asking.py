@@ -95,13 +95,13 @@ PASSING = {
 
 class TestTries:
     @pytest.mark.parametrize("first", PASSING.values(), ids=PASSING)
-    def test_failure_that_passes_is_asked_again(self, first: bytes) -> None:
+    def test_temporary_failure_is_retried(self, first: bytes) -> None:
         with server([first, first, GOOD]) as (url, asked):
             assert SchemaRegistry(url).schema(1) == SCHEMA
         assert len(asked) == 3
 
     @pytest.mark.parametrize("first", PASSING.values(), ids=PASSING)
-    def test_failure_that_stays_is_an_error_of_ours_with_the_number_of_tries(self, first: bytes) -> None:
+    def test_permanent_failure_is_an_error_with_the_number_of_tries(self, first: bytes) -> None:
         with (
             server([first]) as (url, asked),
             pytest.raises(LogStoreError, match=r"(?s)to /schemas/ids/1.*\(\d+ tries") as told,
@@ -123,18 +123,18 @@ class TestTries:
             SchemaRegistry(url).schema(1)
         assert len(asked) == 1
 
-    def test_schema_that_is_not_there_is_final(self) -> None:
+    def test_missing_schema_is_final(self) -> None:
         with server([answer(404), GOOD]) as (url, asked):
             assert SchemaRegistry(url).schema(1) is None
         assert len(asked) == 1
 
-    def test_pause_that_outlasts_the_time_is_not_begun(self) -> None:
+    def test_pause_longer_than_the_timeout_is_not_begun(self) -> None:
         answers = [answer(429, Retry_After="3600"), GOOD]
         with server(answers) as (url, asked), pytest.raises(SchemaRegistryError, match="answered 429"):
             SchemaRegistry(url).schema(1)
         assert len(asked) == 1
 
-    def test_pause_that_the_server_asks_for_is_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_pause_requested_by_the_server_is_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slept: list[float] = []
         monkeypatch.setattr("time.sleep", slept.append)
         later = format_datetime(datetime.now(UTC) + timedelta(seconds=8), usegmt=True)
@@ -152,11 +152,11 @@ class TestTries:
             pytest.param('{"schema": 1}', "returned no schema", id="no text"),
         ],
     )
-    def test_answer_that_makes_no_sense_is_an_error_of_ours(self, body: str, told: str) -> None:
+    def test_senseless_answer_is_an_error_of_ours(self, body: str, told: str) -> None:
         with server([answer(200, body)]) as (url, _), pytest.raises(SchemaRegistryError, match=told):
             SchemaRegistry(url).schema(1)
 
-    def test_answer_beyond_all_memory_is_not_read_to_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_huge_answer_is_not_read_to_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asking, "_BODY_BYTES_MAX", 10)
         with server([GOOD]) as (url, _), pytest.raises(SchemaRegistryError, match="more than 10 bytes"):
             SchemaRegistry(url, timeout_s=0.05).schema(1)
@@ -196,11 +196,11 @@ class TestCredentials:
         assert registry.url == at
 
     @pytest.mark.parametrize("url", ["http://h", "https://h:8081/a/b/", "http://[::1]:8081", "HTTP://h/"])
-    def test_address_without_credentials_stays_as_it_is(self, url: str) -> None:
+    def test_address_without_credentials_is_not_changed(self, url: str) -> None:
         assert split_credentials(url) == (url, ())
 
     @pytest.mark.parametrize("url", WRONG.values(), ids=WRONG)
-    def test_wrong_address_is_refused_without_its_password(self, url: str) -> None:
+    def test_invalid_address_is_refused_without_showing_its_password(self, url: str) -> None:
         with pytest.raises(InvalidConfigError, match="begins with http") as told:
             SchemaRegistry(url)
         assert "secret" not in str(told.value)
@@ -219,7 +219,7 @@ class TestCredentials:
         for text in (str(told.value), repr(registry), str(registry)):
             assert not [each for each in ("secret", basic("u:topsecret")[6:], "s3cr3t") if each in text]
 
-    def test_headers_in_a_file_are_read_where_the_registry_is_asked_and_in_no_plan(self, tmp_path: Path) -> None:
+    def test_headers_file_is_read_by_the_worker_and_is_in_no_plan(self, tmp_path: Path) -> None:
         file = tmp_path / "headers"
         with server([GOOD]) as (url, asked):
             registry = SchemaRegistry(url, headers_file=str(file))
@@ -241,7 +241,7 @@ class TestCredentials:
             (b"a: \0secret", "of header a"),
         ],
     )
-    def test_headers_file_that_is_wrong_is_told_without_what_it_holds(
+    def test_invalid_headers_file_is_named_without_its_content(
         self, tmp_path: Path, content: bytes | None, why: str
     ) -> None:
         file = tmp_path / "headers"
@@ -253,7 +253,7 @@ class TestCredentials:
         assert "secret" not in str(told.value)
 
     @pytest.mark.parametrize("value", ["secret\r\nX: y", "secret\0", "secret€"])
-    def test_header_that_http_does_not_take_is_refused_without_its_value(self, value: str) -> None:
+    def test_header_that_http_forbids_is_refused_without_showing_its_value(self, value: str) -> None:
         with pytest.raises(InvalidConfigError, match="Authorization") as told:
             SchemaRegistry("http://h", headers=(("Authorization", value),))
         assert "secret" not in str(told.value)
@@ -270,7 +270,7 @@ class TestCredentials:
                 SchemaRegistry("http://h", timeout_s=0.05).schema(1)
             assert "secret" not in str(told.value)
 
-    def test_registry_is_asked_through_the_environments_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_registry_is_reached_through_the_environments_proxy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with server([GOOD]) as (url, asked):
             monkeypatch.setenv("http_proxy", url.replace("://", "://u:p@"))
             assert SchemaRegistry("http://registry.example:8081/").schema(1) == SCHEMA
@@ -317,7 +317,7 @@ class TestRedirects:
         assert [request.count("secret") for request in asked] == [2, 2]
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
-    def test_schema_that_is_registered_stays_a_post(self, status: int) -> None:
+    def test_redirected_registration_stays_a_post(self, status: int) -> None:
         with server([to("/elsewhere", status), GOOD]) as (url, asked):
             assert SchemaRegistry(url, register=True).id_of("s", SCHEMA) == 5
         assert asked[1].startswith("POST /elsewhere ")
@@ -336,6 +336,6 @@ class TestRedirects:
         assert "secret" not in str(told.value)
         assert len(asked) == 1
 
-    def test_circle_ends(self) -> None:
+    def test_circular_redirect_ends(self) -> None:
         with server([to("/again")]) as (url, _), pytest.raises(SchemaRegistryError, match="answered 302"):
             SchemaRegistry(url).schema(1)

@@ -312,7 +312,7 @@ def javas() -> list[dict[str, Any]]:
 
 class TestBesideJava:
     @pytest.mark.parametrize("name", PAIRS)
-    def test_value_is_read_as_java_reads_it(self, name: str, javas: list[dict[str, Any]]) -> None:
+    def test_value_is_read_as_by_java(self, name: str, javas: list[dict[str, Any]]) -> None:
         pair, java, right = PAIRS[name][0], javas[list(PAIRS).index(name)], RIGHT[name]
         if right is REFUSED:
             assert "error" in java
@@ -322,7 +322,7 @@ class TestBesideJava:
         else:
             assert in_order(read(pair)) == as_java(java["value"]) == in_order(right)
 
-    def test_changes_of_schemas_by_chance_are_read_as_java_reads_them(self, javas: list[dict[str, Any]]) -> None:
+    def test_random_schema_changes_are_read_as_by_java(self, javas: list[dict[str, Any]]) -> None:
         found = [read(pair, "permissive") for pair in RANDOM]
         # Java refuses such a schema as a whole, this reader a record in which two fields become one.
         whole = ["Duplicate field" in java.get("error", "") for java in javas[len(PAIRS) :]]
@@ -356,7 +356,7 @@ class TestErrors:
         with pytest.raises(SerializationError, match=told):
             read(PAIRS[name][0])
 
-    def test_default_with_characters_that_are_no_bytes_is_refused(self) -> None:
+    def test_default_with_characters_that_are_not_bytes_is_refused(self) -> None:
         """Java writes question marks there."""
         with pytest.raises(SerializationError, match=r"beyond U\+00FF"):
             read(lacking("bytes", "€"))
@@ -414,7 +414,7 @@ class TestLogicalTypes:
         kind = {"type": "long", "logicalType": "timestamp-millis"}
         assert read(lacking(kind, 86_400_000))["x"].isoformat() == "1970-01-02T00:00:00+00:00"
 
-    def test_number_without_a_unit_is_read_in_the_readers(self) -> None:
+    def test_number_without_a_unit_gets_the_readers_unit(self) -> None:
         reader = record("R", at={"type": "long", "logicalType": "timestamp-millis"})
         found = read(Pair(record("R", at="int"), reader, written(record("R", at="int"), {"at": 1000})))
         assert found["at"].isoformat() == "1970-01-01T00:00:01+00:00"

@@ -74,7 +74,7 @@ def offsets(frame: DataFrame) -> list[tuple[int, int]]:
 # Tasks
 
 
-def test_each_partition_is_one_task_unless_more_are_asked_for(log: str) -> None:
+def test_each_partition_is_one_task_unless_more_are_requested(log: str) -> None:
     assert tasks(reader(log)) == [(0, 0, COUNT), (1, 0, 10)]
     assert tasks(reader(log, minPartitions="3")) == [(0, 0, 500), (0, 500, 1000), (1, 0, 10)]
     assert tasks(reader(log, maxRecordsPerPartition="400")) == [(0, 0, 333), (0, 333, 666), (0, 666, 1000), (1, 0, 10)]
@@ -87,13 +87,13 @@ def test_a_large_partition_is_several_tasks(log: str, monkeypatch: pytest.Monkey
     assert found[-1] == (1, 0, 10)
 
 
-def test_no_partition_without_records_is_a_task_and_a_read_of_nothing_is_empty(log: str) -> None:
+def test_empty_partitions_are_no_task_and_a_read_of_nothing_is_empty(log: str) -> None:
     nothing = reader(log, startingOffsets='{"t": {"0": 1000, "1": 10}}')
     assert tasks(nothing) == []
     assert list(nothing.read(InputPartition(None))) == []  # the task Spark makes where there is none
 
 
-def test_tasks_together_read_every_record_once_whatever_they_cut_through(log: str) -> None:
+def test_tasks_together_read_every_record_once_wherever_they_split(log: str) -> None:
     found = reader(log, maxRecordsPerPartition="37")
     read_offsets = [
         offset for part in found.partitions() for batch in found.read(part) for offset in batch["offset"].to_pylist()
@@ -104,7 +104,7 @@ def test_tasks_together_read_every_record_once_whatever_they_cut_through(log: st
 # Filters
 
 
-def test_the_option_alone_chooses_the_reader_that_takes_filters(log: str) -> None:
+def test_only_the_option_chooses_the_reader_with_filter_pushdown(log: str) -> None:
     assert type(reader(log)) is CommitLogReader
     assert type(reader(log, pushFilters="true")) is FilteringReader
 
@@ -131,7 +131,7 @@ def test_a_filter_by_time_reads_only_the_segments_that_have_such_records(
     assert decoded == {900}
 
 
-def test_filters_leave_the_rows_that_fulfil_them(pushing: SparkSession, log: str) -> None:
+def test_filters_select_the_rows_that_satisfy_them(pushing: SparkSession, log: str) -> None:
     def left(condition: Column) -> list[tuple[int, int]]:
         return offsets(read(pushing, log, pushFilters="true").where(condition))
 
@@ -145,9 +145,7 @@ def test_filters_leave_the_rows_that_fulfil_them(pushing: SparkSession, log: str
     assert read(pushing, log, pushFilters="true").count() == COUNT + 10  # without any filter
 
 
-def test_a_frame_that_took_filters_once_keeps_them_so_that_each_query_is_to_load_anew(
-    pushing: SparkSession, log: str
-) -> None:
+def test_a_frame_keeps_its_first_filters_so_each_query_must_load_again(pushing: SparkSession, log: str) -> None:
     """What Spark 4.2 does, and docs/data_source.md warns of; when this fails, the warning may go."""
     frame = read(pushing, log, pushFilters="true")
     assert frame.where("offset < 5").count() == 10
@@ -155,9 +153,7 @@ def test_a_frame_that_took_filters_once_keeps_them_so_that_each_query_is_to_load
     assert read(pushing, log, pushFilters="true").count() == COUNT + 10
 
 
-def test_a_plain_session_reads_and_is_told_what_is_missing_when_filters_shall_be_pushed(
-    spark: SparkSession, log: str
-) -> None:
+def test_a_plain_session_reads_and_pushdown_names_the_missing_setting(spark: SparkSession, log: str) -> None:
     assert read(spark, log).where("offset = 7").count() == 2
     with pytest.raises(PySparkException, match=f"DATA_SOURCE_PUSHDOWN_DISABLED.*{PUSHDOWN}"):
         read(spark, log, pushFilters="true").collect()
@@ -166,7 +162,7 @@ def test_a_plain_session_reads_and_is_told_what_is_missing_when_filters_shall_be
 # Columns
 
 
-def test_only_the_columns_asked_for_are_there_in_their_order(spark: SparkSession, log: str) -> None:
+def test_only_the_requested_columns_are_read_in_their_order(spark: SparkSession, log: str) -> None:
     frame = read(spark, log, columns="offset, value", startingOffsets='{"t": {"0": 999, "1": 10}}')
     assert frame.columns == ["offset", "value"]
     assert [tuple(row) for row in frame.collect()] == [(999, b"999")]
@@ -182,7 +178,7 @@ def write(path: str, count: int) -> None:
         manager.open_log("t", 0).append_records(records([b"v"] * count))
 
 
-def test_a_log_is_planned_as_it_is_now_whatever_was_seen_before(tmp_path: Path) -> None:
+def test_a_plan_uses_the_current_state_of_the_log(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     write(path, 3)
     assert tasks(reader(path)) == [(0, 0, 3)]
@@ -203,7 +199,7 @@ def test_a_log_is_planned_as_it_is_now_whatever_was_seen_before(tmp_path: Path) 
     assert tasks(reader(path)) == [(0, 0, 2)]
 
 
-def test_planning_leaves_no_file_open_and_knows_a_few_directories_only(tmp_path: Path) -> None:
+def test_planning_leaves_no_file_open_and_keeps_only_a_few_directories(tmp_path: Path) -> None:
     for number in range(2 * watchers.DIRECTORIES_KNOWN):
         write(str(tmp_path / f"log-{number}"), 3)
         assert tasks(reader(str(tmp_path / f"log-{number}"), startingOffsetsByTimestamp='{"t": {"0": 0}}'))
@@ -233,7 +229,7 @@ def test_a_corrupt_batch_fails_the_query_with_path_and_position(spark: SparkSess
         read(spark, damaged).collect()
 
 
-def test_a_corrupt_batch_is_passed_over_where_the_mode_says_so(spark: SparkSession, damaged: str) -> None:
+def test_a_corrupt_batch_is_skipped_if_the_mode_says_so(spark: SparkSession, damaged: str) -> None:
     found = offsets(read(spark, damaged, mode="dropmalformed", minPartitions="4").where("partition = 0"))
     assert found == [(0, offset) for offset in range(COUNT) if not 20 <= offset < 30]
 
@@ -262,9 +258,7 @@ def with_times(frame: DataFrame) -> list[tuple[str, bool]]:
     return sorted((row.value, row.has) for row in rows)
 
 
-def test_time_that_no_timestamp_holds_fails_a_query_or_is_null(
-    pushing: SparkSession, with_late: str, tmp_path: Path
-) -> None:
+def test_time_beyond_timestamps_fails_a_query_or_is_null(pushing: SparkSession, with_late: str, tmp_path: Path) -> None:
     told = f"TimeBeyondSparkError: offset 1 of t-0: its time is {NOW_MS}000000 ms"
     with pytest.raises(PySparkException, match=told):
         read(pushing, with_late).collect()
@@ -296,9 +290,7 @@ def with_bomb(log_dir: str) -> str:
 
 
 @pytest.mark.parametrize("use", Use)
-def test_what_a_batch_may_hold_decompressed_is_an_option_for_logs_that_are_not_trusted(
-    with_bomb: str, use: Use
-) -> None:
+def test_the_decompressed_size_of_a_batch_is_limited_by_an_option(with_bomb: str, use: Use) -> None:
     kind = {Use.BATCH: CommitLogReader, Use.STREAM: CommitLogStreamReader}[use]
 
     def lengths(**options: str) -> list[int]:
@@ -312,7 +304,7 @@ def test_what_a_batch_may_hold_decompressed_is_an_option_for_logs_that_are_not_t
         lengths(**{"Max.Decompressed.Bytes": str(2**21)})
 
 
-def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_batches_are_logged_one_by_one_and_counted(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
     found = reader(damaged, mode="dropmalformed")
     rows = sum(batch.num_rows for part in found.partitions() for batch in found.read(part))
     assert rows == COUNT
@@ -323,7 +315,7 @@ def test_batches_passed_over_are_told_one_by_one_and_counted(damaged: str, caplo
     assert counted == [f"t-0: skipped 1 corrupt batches in offsets 0 to {COUNT - 1}"]
 
 
-def test_a_time_behind_a_corrupt_batch_is_an_error_or_found_where_the_mode_says_so(damaged: str) -> None:
+def test_a_time_after_a_corrupt_batch_is_an_error_or_found_depending_on_the_mode(damaged: str) -> None:
     """The segment is small, so its batches are asked from its beginning."""
     at = str(NOW_MS + 45_000)
     with pytest.raises(CorruptRecordError, match=r"00000000000000000000\.log, position \d+"):

@@ -136,7 +136,7 @@ def test_spark_submit_and_programs_get_the_same_settings_and_the_same_jar(spark:
     assert told["spark.jars.packages"] == spark.conf.get("spark.jars.packages")  # which was fetched for this session
 
 
-def test_jars_that_spark_fetched_are_not_looked_through_for_python(spark: SparkSession) -> None:
+def test_jars_that_spark_fetched_are_not_on_pythons_path(spark: SparkSession) -> None:
     assert spark.conf.get("spark.submit.pyFiles").endswith(".jar")  # so Spark would have it
     of_worker = [row.path for row in spark.range(1).mapInArrow(paths_of_imports, "path string").collect()]
     assert [path for path in of_worker + sys.path if path.endswith(".jar") and "pyspark/jars" not in path] == []
@@ -159,14 +159,14 @@ def test_a_worker_that_dies_is_replaced(spark: SparkSession) -> None:
     assert f"-m {OURS} {WORKER}" in after.command
 
 
-def test_forks_work_with_whatever_keeps_threads() -> None:
+def test_forks_work_with_libraries_that_keep_threads() -> None:
     env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # as the daemon has it
     command = [sys.executable, "-c", FORKS]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.strip() == "40", done.stderr[-4000:]
 
 
-def test_a_worker_that_spark_hangs_up_on_ends_without_a_word() -> None:
+def test_a_worker_that_spark_disconnects_ends_silently() -> None:
     command = [sys.executable, "-m", OURS, WORKER]
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with tempfile.TemporaryDirectory() as sockets, subprocess.Popen(command, env=as_spark(sockets), **pipes) as daemon:
@@ -179,9 +179,7 @@ def test_a_worker_that_spark_hangs_up_on_ends_without_a_word() -> None:
     assert told == b""
 
 
-def test_what_a_question_about_time_imports_is_kept_out_of_later_collections(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_imports_of_a_search_by_time_are_excluded_from_later_collections(spark: SparkSession, tmp_path: Path) -> None:
     log_dir = str(tmp_path)
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
@@ -210,7 +208,7 @@ print(faults(), faults(), faults())
 """
 
 
-def test_a_worker_uses_memory_again_that_its_last_task_freed() -> None:
+def test_a_worker_reuses_memory_that_its_last_task_freed() -> None:
     told = subprocess.run([sys.executable, "-c", FREEING], capture_output=True, text=True, check=True).stdout
     first, second, third = map(int, told.split())
     assert first > 100, "16.5 MB are 4,000 pages, or some large and many small ones"
@@ -231,12 +229,12 @@ def faults_of_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         yield pa.RecordBatch.from_pydict({"faults": [faults]})
 
 
-def test_a_worker_uses_memory_again_that_arrow_freed(spark: SparkSession) -> None:
+def test_a_worker_reuses_memory_that_arrow_freed(spark: SparkSession) -> None:
     [[_, *later]] = spark.range(1).mapInArrow(faults_of_tables, "faults array<long>").collect()[0]
     assert max(later) < 100, "of 400, where 10 MB come from the system"
 
 
-def test_where_a_thread_may_hold_locks_sparks_own_daemon_takes_over() -> None:
+def test_sparks_own_daemon_takes_over_if_a_thread_may_hold_locks() -> None:
     command = [sys.executable, "-c", WITH_A_THREAD, WORKER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
         assert daemon.stdin is not None

@@ -47,7 +47,7 @@ def test_columns_are_those_of_sparks_kafka_source(spark: SparkSession, log: str)
     assert with_headers == StructType.fromDDL(kafkas + ", headers array<struct<key: string, value: binary>>")
 
 
-def test_rows_come_back_as_they_were_written(spark: SparkSession, log: str) -> None:
+def test_rows_are_read_as_they_were_written(spark: SparkSession, log: str) -> None:
     row = read(spark, log, subscribe="a").where("offset = 42 and partition = 0").head()
     assert row is not None
     assert (bytes(row.key), bytes(row.value), row.topic) == (b"k42", b"42", "a")
@@ -83,13 +83,13 @@ def test_options_say_what_is_read(
     assert counts(read(spark, log, **options)) == found
 
 
-def test_offsets_begin_and_end_exactly_where_asked_inside_a_record_batch(spark: SparkSession, log: str) -> None:
+def test_a_read_may_begin_and_end_inside_a_record_batch(spark: SparkSession, log: str) -> None:
     starts, ends = json.dumps({"a": {"0": 17, "1": 50}}), json.dumps({"a": {"0": 23, "1": 50}})
     frame = read(spark, log, subscribe="a", startingOffsets=starts, endingOffsets=ends)
     assert [row.offset for row in frame.orderBy("offset").collect()] == list(range(17, 23))
 
 
-def test_schema_of_the_reader_may_leave_columns_out(spark: SparkSession, log: str) -> None:
+def test_schema_of_the_reader_may_omit_columns(spark: SparkSession, log: str) -> None:
     frame = spark.read.schema("offset long, value binary").format("commitlog").option("subscribe", "b").load(log)
     assert frame.columns == ["offset", "value"]
     assert [row.offset for row in frame.orderBy("offset").collect()] == list(range(7))
@@ -115,7 +115,7 @@ def test_null_in_a_column_that_the_schema_calls_not_null_is_an_error_that_says_w
         frame.collect()
 
 
-def test_headers_come_back_and_are_null_where_there_are_none(spark: SparkSession, log_dir: str) -> None:
+def test_headers_are_read_and_are_null_if_there_are_none(spark: SparkSession, log_dir: str) -> None:
     rows = spark.sql(
         """select 'a' as value, array(struct('trace' as key, cast('1' as binary) as value),
                                       struct('' as key, cast(null as binary) as value)) as headers
@@ -129,7 +129,7 @@ def test_headers_come_back_and_are_null_where_there_are_none(spark: SparkSession
     assert_df_equality(back.select("value", "headers"), expected, ignore_row_order=True, ignore_nullable=True)
 
 
-def test_null_keys_and_values_come_back_as_null_and_empty_ones_as_empty(spark: SparkSession, log_dir: str) -> None:
+def test_null_and_empty_keys_and_values_are_told_apart(spark: SparkSession, log_dir: str) -> None:
     rows = spark.sql("select * from values ('k', null), (null, 'v'), ('', '') as rows(key, value)")
     commitlog_sink(topic="n", log_dir=log_dir, txnAppId="n")(rows, 0)
     back = read(spark, log_dir, subscribe="n").selectExpr("cast(key as string) key", "cast(value as string) value")
@@ -153,7 +153,7 @@ def test_bad_read_names_what_is_wrong(spark: SparkSession, log: str, options: di
         read(spark, log, **options).collect()
 
 
-def test_path_that_is_no_log_directory_is_refused_by_name(
+def test_path_that_is_not_a_log_directory_is_refused_by_name(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("notes")

@@ -39,7 +39,7 @@ def test_last_row_of_each_partition_is_what_its_group_committed(name: str) -> No
     assert sum(map(len, found.values())) > 0
 
 
-def test_offset_row_says_all_that_a_commit_says() -> None:
+def test_offset_row_has_all_fields_of_a_commit() -> None:
     row = read(stage("groups/final") / "log", "__consumer_offsets", "offsets")[0]
     at = datetime.datetime(2026, 11, 20, 23, 42, 54, tzinfo=datetime.UTC)
     assert row == {
@@ -93,7 +93,7 @@ def test_columns_choose_among_those_decoded() -> None:
         read(directory, "__consumer_offsets", "offsets", columns="value")
 
 
-def test_deleted_offset_has_nulls_behind_its_key_and_other_kinds_are_passed_over(log_dir: str) -> None:
+def test_deleted_offset_has_nulls_after_its_key_and_other_kinds_are_skipped(log_dir: str) -> None:
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
         keys = [
@@ -107,7 +107,7 @@ def test_deleted_offset_has_nulls_behind_its_key_and_other_kinds_are_passed_over
     assert [(row["group"], row["topic"], row["partition"], row["offset"]) for row in rows] == [("g", "t", 5, None)]
 
 
-def test_record_of_another_form_is_told_with_its_place(log_dir: str) -> None:
+def test_record_of_another_format_is_an_error_with_its_offset(log_dir: str) -> None:
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
         manager.open_log("t", 0).append_records(records([b"", b"x"], keys=[bytes.fromhex("0063"), b"\0\1\0\7g"]))
@@ -115,7 +115,7 @@ def test_record_of_another_form_is_told_with_its_place(log_dir: str) -> None:
         read(log_dir, "t", "offsets")
 
 
-def test_time_of_a_commit_that_no_timestamp_holds_is_told_or_null_as_asked_for(log_dir: str) -> None:
+def test_time_of_a_commit_beyond_timestamps_is_an_error_or_null(log_dir: str) -> None:
     late = 2**63 - 1
     key = OffsetCommitKey("g", "t", 0).encode()
     values = [OffsetCommitValue(offset, "", time).encode() for offset, time in ((5, NOW_MS), (6, late))]

@@ -111,14 +111,14 @@ def on_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run(ON_A_CLUSTER, directory, json.dumps(spark_jvm.DEFAULTS))
 
 
-def test_executors_in_processes_of_their_own_write_to_one_log_and_read_it(on_a_cluster: Any) -> None:
+def test_executors_in_separate_processes_write_and_read_one_log(on_a_cluster: Any) -> None:
     told = on_a_cluster["plain"]
     assert told["executors"] == 2
     assert (told["written"], told["again"], told["streamed"]) == (1000, 0, 1000)
     assert told["found"] == list(range(1000))
 
 
-def test_executor_lost_while_a_batch_is_written_costs_an_attempt_and_no_row(on_a_cluster: Any) -> None:
+def test_executor_lost_during_a_write_costs_an_attempt_but_no_row(on_a_cluster: Any) -> None:
     told = on_a_cluster["losing"]
     assert told["lost"]
     assert (told["written"], told["found"], told["once"]) == (100_000, 100_000, True)
@@ -191,9 +191,7 @@ def pack_environment(archive: Path, wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_executors_that_have_nothing_installed_work_with_an_environment_and_files_that_travel(
-    tmp_path: Path, wheel: Path
-) -> None:
+def test_executors_without_installation_work_with_a_packed_environment(tmp_path: Path, wheel: Path) -> None:
     pack_environment(tmp_path / "environment.zip", wheel)
     (tmp_path / "squares.py").write_text(HELPER)
     (tmp_path / "program.py").write_text(SUBMITTED)
@@ -281,7 +279,7 @@ def connect() -> Iterator[str]:
             server.communicate("")
 
 
-def test_client_of_spark_connect_reads_and_writes_without_java_beside_it(connect: str, tmp_path: Path) -> None:
+def test_client_of_spark_connect_reads_and_writes_without_java(connect: str, tmp_path: Path) -> None:
     told = run(CLIENT, tmp_path, connect)
     assert told["py4j"] == []
     assert told["batch"] == list(range(100))

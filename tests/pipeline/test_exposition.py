@@ -65,7 +65,7 @@ def broker_page() -> str:
     return page_of(DirectoryMetrics(str(broker_dirs.stage("groups/final") / "log"), "kafka"))
 
 
-def test_names_and_labels_are_those_dashboards_for_kafka_know(broker_page: str) -> None:
+def test_names_and_labels_are_those_of_dashboards_for_kafka(broker_page: str) -> None:
     found = Page(broker_page, "cluster_name")
     assert {name: found.labels_of(name) for name in LABELS} == LABELS
     assert found["commitlog_scrape_success"] == {("kafka",): 1}
@@ -98,7 +98,7 @@ def test_lag_in_seconds_of_a_group_is_the_largest_of_its_partitions(broker_page:
 # --- on a directory of ours
 
 
-def test_the_next_look_sees_what_was_appended_committed_and_created(
+def test_the_next_request_sees_what_was_appended_committed_and_created(
     manager: LogManager, metrics: DirectoryMetrics
 ) -> None:
     before = look(metrics, "topic", "partition")
@@ -145,7 +145,7 @@ def test_the_progress_of_a_sink_is_batches_and_no_lag(manager: LogManager, metri
     assert "kafka_consumergroup_group_lag" not in found
 
 
-def test_open_transactions_are_told_with_their_age(manager: LogManager, metrics: DirectoryMetrics) -> None:
+def test_open_transactions_are_reported_with_their_age(manager: LogManager, metrics: DirectoryMetrics) -> None:
     write_transactional(manager.open_log("t", 1), 7, 0, b"x")
     with TransactionCoordinator.open(manager, "copy") as coordinator:
         transaction = coordinator.begin([("t", 0)])
@@ -164,7 +164,7 @@ def test_open_transactions_are_told_with_their_age(manager: LogManager, metrics:
     assert look(metrics, "state")["commitlog_open_transactions"] == {("Unknown",): 1}
 
 
-def test_others_who_read_are_told_beside_the_groups(manager: LogManager) -> None:
+def test_other_readers_are_reported_besides_the_groups(manager: LogManager) -> None:
     GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(3)})
     query = Consumer("query", {("t", 0): 1, ("gone", 0): 5}, {("t", 0): ("host", "run", "id")})
     metrics = DirectoryMetrics(manager.directory, consumers=lambda: [query])
@@ -173,7 +173,7 @@ def test_others_who_read_are_told_beside_the_groups(manager: LogManager) -> None
     metrics.close()
 
 
-def test_a_damaged_partition_is_told_and_hides_no_other(manager: LogManager, metrics: DirectoryMetrics) -> None:
+def test_a_damaged_partition_is_reported_and_hides_no_other(manager: LogManager, metrics: DirectoryMetrics) -> None:
     GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(0), ("t", 1): CommittedOffset(0)})
     append(manager.open_log("t", 1), b"d")
     manager.close()
@@ -210,7 +210,7 @@ def test_damage_in_the_commits_of_some_groups_hides_no_other_group(tmp_path: Pat
     assert found["commitlog_scrape_success"] == {(): 0}
 
 
-def test_a_directory_that_is_not_there_yet_may_come(tmp_path: Path) -> None:
+def test_a_missing_directory_may_be_created_later(tmp_path: Path) -> None:
     metrics = DirectoryMetrics(str(tmp_path / "later"))
     found = look(metrics, "topic")
     assert found["commitlog_scrape_success"] == {(): 0}
@@ -222,7 +222,7 @@ def test_a_directory_that_is_not_there_yet_may_come(tmp_path: Path) -> None:
     assert found["kafka_partition_latest_offset"] == {("t",): 0}
 
 
-def test_a_topic_that_was_deleted_is_gone_from_the_next_look(manager: LogManager) -> None:
+def test_a_deleted_topic_is_missing_in_the_next_request(manager: LogManager) -> None:
     directory = broker_like(manager)
     metrics = DirectoryMetrics(directory)
     assert look(metrics, "topic")["kafka_partition_latest_offset"].keys() == {("only",), ("other",)}

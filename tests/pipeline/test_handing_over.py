@@ -139,14 +139,14 @@ def test_partition_without_rows_writes_nothing(spark: SparkSession, log_dir: str
 
 
 @pytest.mark.usefixtures("each_way")
-def test_rows_behind_a_shuffle_are_written_as_the_running_plan_has_them(spark: SparkSession, log_dir: str) -> None:
+def test_rows_after_a_shuffle_are_written_as_the_final_plan_has_them(spark: SparkSession, log_dir: str) -> None:
     rows = spark.range(1000).groupBy((F.col("id") % 10).alias("key")).count().selectExpr("string(count) as value")
     write(rows, log_dir)
     assert [row[1] for row in content(spark, log_dir)] == [b"100"] * 10
 
 
 @pytest.mark.usefixtures("each_way")
-def test_write_is_one_execution_in_spark_that_its_job_belongs_to(spark: SparkSession, log_dir: str) -> None:
+def test_write_is_one_execution_of_spark_with_its_job(spark: SparkSession, log_dir: str) -> None:
     store = spark._jsparkSession.sharedState().statusStore()
     before = store.executionsCount()
     write(spark.range(10).selectExpr("string(id) as value"), log_dir)
@@ -157,7 +157,7 @@ def test_write_is_one_execution_in_spark_that_its_job_belongs_to(spark: SparkSes
 
 
 @pytest.mark.usefixtures("each_way")
-def test_what_is_observed_of_the_rows_arrives(spark: SparkSession, log_dir: str) -> None:
+def test_observed_metrics_of_the_rows_arrive(spark: SparkSession, log_dir: str) -> None:
     seen = Observation()
     rows = spark.range(100).observe(seen, F.max("id").alias("largest"))
     write(rows.selectExpr("string(id) as value"), log_dir)
@@ -191,7 +191,7 @@ def test_error_in_a_task_is_raised_as_sparks_error_and_nothing_is_written(spark:
 
 
 @pytest.mark.usefixtures("each_way")
-def test_row_that_its_topic_refuses_fails_the_write_and_the_next_one_goes_on(spark: SparkSession, log_dir: str) -> None:
+def test_refused_row_fails_the_write_and_the_next_write_succeeds(spark: SparkSession, log_dir: str) -> None:
     wrong = spark.range(10).selectExpr("string(id) as value", "if(id = 7, 99, 0) as partition")
     with pytest.raises(InvalidRecordError, match="partition 99"):
         write(wrong, log_dir)
@@ -200,7 +200,7 @@ def test_row_that_its_topic_refuses_fails_the_write_and_the_next_one_goes_on(spa
 
 
 @pytest.mark.usefixtures("each_way")
-def test_worker_that_was_killed_costs_an_attempt_and_no_row(spark: SparkSession, log_dir: str, tmp_path: Path) -> None:
+def test_killed_worker_costs_an_attempt_but_no_row(spark: SparkSession, log_dir: str, tmp_path: Path) -> None:
     scene = str(tmp_path / "killed")
 
     def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -229,7 +229,7 @@ def test_stream_writes_each_micro_batch_once(spark: SparkSession, log_dir: str, 
     assert numbers(spark, log_dir) == list(range(100))
 
 
-def test_session_whose_calls_back_come_in_another_thread_hands_over_by_map_in_arrow(spark: SparkSession) -> None:
+def test_session_with_callbacks_in_another_thread_uses_map_in_arrow(spark: SparkSession) -> None:
     schema = spark.range(1).selectExpr("string(id) as value").schema
     assert messages.limits_for(spark, schema) is not None
     with mock.patch.object(spark.sparkContext, "_gateway", object()):  # such as PYSPARK_PIN_THREAD=false makes
@@ -258,7 +258,7 @@ def thousand_at_once(spark: SparkSession) -> Iterator[None]:
         ("repeat('€', {length})", 2 * SHORT, False),
     ],
 )
-def test_longest_short_value_comes_as_message_and_a_longer_one_by_map_in_arrow(
+def test_longest_short_value_is_sent_as_message_and_a_longer_one_by_map_in_arrow(
     spark: SparkSession, log_dir: str, column: str, length: int, is_short: bool
 ) -> None:
     value = column.format(length=f"if(id = 1500, {length}, 1)")
@@ -282,7 +282,7 @@ def test_query_with_a_long_row_is_written_by_map_in_arrow_from_then_on(spark: Sp
 
 
 @pytest.mark.usefixtures("thousand_at_once")
-def test_long_key_goes_by_map_in_arrow_too_where_rows_name_their_topic(spark: SparkSession, log_dir: str) -> None:
+def test_long_key_of_a_row_that_names_its_topic_is_sent_by_map_in_arrow(spark: SparkSession, log_dir: str) -> None:
     rows = spark.range(10).selectExpr("repeat('k', 257) as key", "'v' as value", "'t' as topic")
     with counted_map_in_arrow(rows) as by_map_in_arrow:
         commitlog_sink(topics=["t"], log_dir=log_dir, txnAppId="t", partitions=1)(rows, 0)
@@ -315,7 +315,7 @@ def test_messages_of_nothing_but_long_rows_stay_small(spark: SparkSession) -> No
         (["value"], "2147483647", "0", {}),
     ],
 )
-def test_bytes_of_a_message_are_shared_out_among_rows_and_columns(
+def test_bytes_of_a_message_are_divided_among_rows_and_columns(
     spark: SparkSession, columns: list[str], bytes_max: str, rows_max: str, expected: dict[str, int] | None
 ) -> None:
     schema = spark.createDataFrame([], SCHEMA).select(*columns, "partition", "timestamp").schema
@@ -333,7 +333,7 @@ def test_longest_string_of_a_column_is_found(kind: pa.DataType, seed: int) -> No
     assert longest(sliced) == max([len((each or "").encode()) for each in strings[first:behind]], default=0)
 
 
-def test_batches_before_the_one_with_a_long_row_are_given_out() -> None:
+def test_batches_before_the_one_with_a_long_row_are_yielded() -> None:
     batches = [
         pa.RecordBatch.from_pydict({"key": [key], "value": [value]}) for key, value in [("k" * 9, "v"), ("", "vv")]
     ]

@@ -62,7 +62,7 @@ def run_in(directory: Path, python: Path, **more: str) -> str:
     return done.stdout
 
 
-def test_wheel_holds_every_module_of_the_folders_and_the_settings(wheel: Path) -> None:
+def test_wheel_contains_every_module_of_the_folders_and_the_settings(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("pyspark_commitlog/")}
     suffixes = (".py", ".pyi", ".json")  # Kafka's message schemas are data of the package
     modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.suffix in suffixes]

@@ -91,9 +91,7 @@ def test_value_is_read_as_spark_reads_it_or_is_listed(
     assert [rows[TEXTS.index(text)] for text in listed] == [REFUSED] * len(listed)
 
 
-def test_value_that_is_refused_fails_a_read_with_its_row_and_a_reason(
-    sparks: dict[str, list[Any]], schema: pa.Schema
-) -> None:
+def test_rejected_value_fails_a_read_with_its_row_and_a_reason(sparks: dict[str, list[Any]], schema: pa.Schema) -> None:
     serde, good = JsonSerde(schema), b'{"i":1}'
     for text, row in zip(TEXTS, sparks["UTC"], strict=True):
         if row is REFUSED:
@@ -103,7 +101,7 @@ def test_value_that_is_refused_fails_a_read_with_its_row_and_a_reason(
                 serde.decode(pa.array([good, text.encode(), good]))
 
 
-def test_value_is_read_the_same_by_itself_among_others_and_by_either_reader(schema: pa.Schema) -> None:
+def test_value_is_read_the_same_alone_among_others_and_by_either_reader(schema: pa.Schema) -> None:
     """Columns at once and values one by one are two ways to read the same."""
     serde = JsonSerde(schema, "permissive", timezone="Europe/Paris")
     values = [text.encode() for text in TEXTS]

@@ -131,7 +131,7 @@ BATCHES: dict[str, Options] = {
 
 
 @pytest.mark.parametrize("options", BATCHES.values(), ids=BATCHES)
-def test_batch_read_gives_the_rows_that_sparks_kafka_source_gives(sources: Sources, options: Options) -> None:
+def test_batch_read_returns_the_rows_of_sparks_kafka_source(sources: Sources, options: Options) -> None:
     assert_same(sources.commitlog(options), sources.kafka(options))
 
 
@@ -164,7 +164,7 @@ def tasks(frame: DataFrame) -> list[tuple[int, ...]]:
         pytest.param("partition < 2 and offset in (3, 50) or value is null", id="what cannot be pushed, too"),
     ],
 )
-def test_pushed_filters_leave_the_rows_that_spark_leaves_of_its_kafka_source(
+def test_pushed_filters_select_the_same_rows_as_with_sparks_kafka_source(
     sources: Sources, condition: str, pushing: SparkSession
 ) -> None:
     ours = sources.commitlog({**PLAIN, "pushFilters": "true"}).where(condition)
@@ -333,20 +333,20 @@ def test_batch_read_fails_where_sparks_kafka_source_fails_and_says_why(
         sources.plan_commitlog(options)
 
 
-def test_error_of_the_plan_reaches_the_one_who_asked(sources: Sources) -> None:
+def test_error_in_planning_reaches_the_caller(sources: Sources) -> None:
     with pytest.raises(PySparkException, match="UnknownTopicOrPartitionError: no topic 'plane'"):
         sources.commitlog({"subscribe": "plane"}).collect()
 
 
 class TestDifferencesOnPurpose:
-    def test_partition_that_is_not_there_is_an_error_where_spark_reads_nothing(self, sources: Sources) -> None:
+    def test_missing_partition_is_an_error_though_spark_reads_nothing(self, sources: Sources) -> None:
         nowhere = {"assign": '{"plain": [7]}'}
         prompt = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
         assert sources.kafka({**nowhere, **prompt}).count() == 0
         with pytest.raises(UnknownTopicOrPartitionError, match="topic plain has no partition 7, only 0, 1, 2"):
             sources.plan_commitlog(nowhere)
 
-    def test_start_behind_the_log_end_reads_nothing_where_no_fuss_is_asked_for_and_spark_fails(
+    def test_start_after_the_log_end_reads_nothing_if_data_loss_is_allowed_though_spark_fails(
         self, sources: Sources
     ) -> None:
         behind = {**TOO, "startingOffsets": offsets("plain.too", 33), "failOnDataLoss": "false"}
@@ -354,14 +354,12 @@ class TestDifferencesOnPurpose:
             sources.kafka(behind).collect()
         assert sources.commitlog(behind).count() == 0
 
-    def test_bound_of_records_alone_cuts_a_batch_as_documented_which_spark_does_in_streams_only(
-        self, sources: Sources
-    ) -> None:
+    def test_max_records_alone_splits_a_batch_read_which_spark_does_only_in_streams(self, sources: Sources) -> None:
         few = {**TOO, "maxRecordsPerPartition": "10"}
         assert tasks(sources.commitlog(few)) == [(0, 0, 10), (0, 10, 10), (0, 20, 10)]
         assert tasks(sources.kafka(few)) == [(0, 0, 30)]
 
-    def test_isolation_level_is_read_committed_unless_asked_otherwise(self, sources: Sources) -> None:
+    def test_isolation_level_is_read_committed_by_default(self, sources: Sources) -> None:
         committed = sources.commitlog({"subscribe": "txn", "kafka.isolation.level": "read_committed"})
         reader = sources.spark.read.format("commitlog").option("subscribe", "txn")
         plain = reader.load(str(sources.broker.log_dir))

@@ -111,7 +111,7 @@ class TestMinimum:
         assert found["commitlog"].rows == found["kafka"].rows
         assert sum(len(rows) for rows in found["commitlog"].rows) in range(50, 70)  # of 105
 
-    def test_available_now_reads_all_where_sparks_kafka_source_leaves_what_is_below_it(
+    def test_available_now_reads_all_though_sparks_kafka_source_leaves_what_is_below_it(
         self, sources: Sources, tmp_path: Path
     ) -> None:
         """On purpose: it is what the trigger promises."""
@@ -122,9 +122,7 @@ class TestMinimum:
         assert sum(len(rows) for rows in found["commitlog"].rows) == 105
 
 
-def test_group_of_its_own_changes_no_row_and_is_committed_in_the_log_directory(
-    sources: Sources, tmp_path: Path
-) -> None:
+def test_group_id_changes_no_row_and_is_committed_in_the_log_directory(sources: Sources, tmp_path: Path) -> None:
     """In a copy of the directory: beside a running broker nobody else may write."""
     options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40", "kafka.group.id": "readers"}
     copy = sources.broker.copy_log_dir(tmp_path / "copy")
@@ -240,7 +238,7 @@ class TestWhileTheTopicChanges:
         sums = {name: progress and json.loads(progress.sources[0].endOffset) for name, progress in shown.items()}
         assert sums["commitlog"] == sums["kafka"] == {"grows.a": {"0": 3, "1": 2}, "grows.b": {"0": 1}}
 
-    def test_query_goes_on_from_its_checkpoint_and_from_that_of_the_other_source(
+    def test_query_resumes_from_its_checkpoint_and_from_that_of_the_other_source(
         self, sources: Sources, tmp_path: Path
     ) -> None:
         broker, options = sources.broker, {"subscribe": "restarts", **EARLIEST}
@@ -251,7 +249,7 @@ class TestWhileTheTopicChanges:
             batches.run(sources.stream(name, options), tmp_path / "one checkpoint")
         assert [[row.value for row in rows] for rows in batches.rows] == [[b"0"], [b"1"], [b"2"], [b"3"]]
 
-    def test_records_deleted_behind_the_checkpoint_fail_the_query_or_are_passed_over(
+    def test_records_deleted_after_the_checkpoint_fail_the_query_or_are_skipped(
         self, sources: Sources, tmp_path: Path
     ) -> None:
         broker = sources.broker
@@ -351,9 +349,7 @@ def test_stream_fails_where_that_of_sparks_kafka_source_fails_and_says_why(
         sources.plan_commitlog_stream({"subscribe": "plain", **options})
 
 
-def test_one_end_by_time_is_refused_as_well_which_sparks_kafka_source_passes_over(
-    sources: Sources, tmp_path: Path
-) -> None:
+def test_end_by_time_is_refused_though_sparks_kafka_source_ignores_it(sources: Sources, tmp_path: Path) -> None:
     options, kafkas = {"subscribe": "plain", **EARLIEST, "endingTimestamp": at(1)}, Batches()
     kafkas.run(sources.stream("kafka", options), tmp_path)
     assert sum(map(len, kafkas.rows)) == 105  # all there is

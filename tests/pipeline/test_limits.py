@@ -10,7 +10,7 @@ from pyspark_commitlog.pipeline.offsets import TopicPartition
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def test_lag_is_told_of_partitions_that_have_some() -> None:
+def test_lag_is_returned_for_partitions_that_have_some() -> None:
     assert lags({A0: 5, A1: 7, B0: 0}, {A0: 9, A1: 7, B0: 1}) == {A0: 4, B0: 1}
 
 
@@ -25,14 +25,14 @@ def test_lag_is_told_of_partitions_that_have_some() -> None:
         pytest.param(7, {}, {}, id="nothing to share"),
     ],
 )
-def test_limit_is_shared_as_sparks_kafka_source_does(
+def test_limit_is_divided_as_by_sparks_kafka_source(
     limit: int, sizes: dict[TopicPartition, int], shared: dict[TopicPartition, int]
 ) -> None:
     assert shares(limit, sizes) == shared
 
 
 @given(limit=st.integers(1, 10**12), sizes=st.lists(st.integers(1, 10**12), min_size=1, max_size=20))
-def test_shares_let_every_partition_go_on_and_keep_to_the_limit(limit: int, sizes: list[int]) -> None:
+def test_shares_starve_no_partition_and_keep_to_the_limit(limit: int, sizes: list[int]) -> None:
     found = shares(limit, {TopicPartition("a", n): size for n, size in enumerate(sizes)})
     assert min(found.values()) >= 1
     assert sum(found.values()) <= limit * (1 + 1e-9) + len(sizes)
@@ -51,7 +51,7 @@ def test_too_few_offsets_wait_until_there_are_enough_or_the_delay_is_over() -> N
     assert delay.must_wait(9, LIMITS, now_ms=1008)
 
 
-def test_delay_counts_from_the_last_micro_batch_that_had_something() -> None:
+def test_delay_counts_from_the_last_micro_batch_with_records() -> None:
     delay = TriggerDelay()
     delay.must_wait(3, LIMITS, now_ms=0)
     assert not delay.must_wait(0, LIMITS, now_ms=1000)

@@ -60,7 +60,7 @@ def dry_run(log_dir: str) -> MaintenanceRun:
 
 
 @pytest.mark.parametrize("work", ALL)
-def test_on_spark_the_outcomes_are_those_of_a_loop(spark: SparkSession, log_dir: str, work: maintenance.Work) -> None:
+def test_outcomes_on_spark_are_those_of_a_loop(spark: SparkSession, log_dir: str, work: maintenance.Work) -> None:
     run = dry_run(log_dir)
     with run.manager() as manager:
         selection = select_partitions(manager, [], ConfigOverrides())
@@ -69,7 +69,7 @@ def test_on_spark_the_outcomes_are_those_of_a_loop(spark: SparkSession, log_dir:
     assert len(on_spark) == 3
 
 
-def test_while_tasks_run_lines_on_stderr_say_how_many_are_done(
+def test_progress_lines_on_stderr_say_how_many_tasks_are_done(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def task(seconds: float) -> float:
@@ -115,7 +115,7 @@ DONE, FAILED, DAMAGED = OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.
     ("statuses", "code"),
     [((), 0), ((DONE, DONE), 0), ((DONE, FAILED), 1), ((FAILED, DAMAGED, DONE), 2), ((DAMAGED, FAILED), 2)],
 )
-def test_the_exit_code_tells_the_worst(statuses: tuple[OutcomeStatus, ...], code: int) -> None:
+def test_the_exit_code_is_that_of_the_worst_outcome(statuses: tuple[OutcomeStatus, ...], code: int) -> None:
     assert show("retention", outcomes(*statuses), as_json=False) == code
 
 
@@ -125,7 +125,7 @@ def test_a_report_ends_with_how_many_there_were_of_each_kind(capsys: pytest.Capt
     assert lines == ["t-0: text", "t-1: text", "t-2: text", "retention: 3 partitions: 2 done, 1 failed"]
 
 
-def test_with_json_stdout_holds_a_line_a_partition_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_prints_one_line_per_partition_and_nothing_else_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     show("retention", outcomes(DONE, FAILED), as_json=True)
     printed = capsys.readouterr()
     assert [json.loads(line) for line in printed.out.splitlines()] == [
@@ -143,7 +143,7 @@ def parse(*given: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("wrong", [("--as-of", "monday"), ("--no-such",), ()])
-def test_wrong_use_ends_with_1_as_2_says_that_a_log_is_damaged(
+def test_wrong_use_exits_with_1_because_2_means_a_damaged_log(
     wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
@@ -152,7 +152,7 @@ def test_wrong_use_ends_with_1_as_2_says_that_a_log_is_damaged(
     assert (wrong[-1] if wrong else "--log-dir") in capsys.readouterr().err
 
 
-def test_a_run_says_who_works_where() -> None:
+def test_a_run_names_its_process_and_has_the_options() -> None:
     run = to_run("retention", parse("--config", "retention.ms=1", "--dry-run", "--wait"))
     assert run.work.startswith("retention since 20")
     assert " UTC, process " in run.work
@@ -162,7 +162,7 @@ def test_a_run_says_who_works_where() -> None:
         to_run("retention", parse("--as-of", "2999-01-01"))
 
 
-def test_a_run_takes_the_settings_that_kafkas_tools_print(tmp_path: Path) -> None:
+def test_a_run_accepts_the_settings_that_kafkas_tools_print(tmp_path: Path) -> None:
     said = tmp_path / "said.txt"
     said.write_text("Dynamic configs for topic orders are:\n  retention.ms=7 sensitive=false synonyms={}\n")
     run = to_run("retention", parse("--topic-configs", str(said)))

@@ -87,7 +87,7 @@ def test_a_query_is_a_group_and_its_lag_what_it_could_have_read(
     assert ("spark", RUN, ID, "0") in who["kafka_consumergroup_group_lag"]
 
 
-def test_rows_rates_and_times_of_the_last_micro_batch_are_told(
+def test_rows_rates_and_times_of_the_last_micro_batch_are_served(
     metrics: CommitLogMetrics, registry: CollectorRegistry
 ) -> None:
     metrics.onQueryProgress(progress(batchId=2))
@@ -112,9 +112,7 @@ def test_a_query_without_a_name_is_its_id(metrics: CommitLogMetrics, registry: C
     assert page(registry, "group")["commitlog_query_batch_id"] == {(ID,): 3}
 
 
-def test_a_query_that_ended_is_told_no_more_and_others_are(
-    metrics: CommitLogMetrics, registry: CollectorRegistry
-) -> None:
+def test_an_ended_query_is_removed_and_others_stay(metrics: CommitLogMetrics, registry: CollectorRegistry) -> None:
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(progress(name="other", runId="11111111-69ea-409b-b53d-1d5a3649e95d"))
     metrics.onQueryTerminated(terminated())
@@ -135,7 +133,7 @@ def test_a_query_that_ended_is_told_no_more_and_others_are(
         pytest.param(source("x{", "["), id="no JSON"),
     ],
 )
-def test_sources_that_are_none_of_ours_have_no_lag(
+def test_sources_of_others_have_no_lag(
     other: dict[str, Any], metrics: CommitLogMetrics, registry: CollectorRegistry
 ) -> None:
     metrics.onQueryProgress(progress(other))
@@ -144,7 +142,7 @@ def test_sources_that_are_none_of_ours_have_no_lag(
     assert page(registry, "topic")["kafka_consumergroup_group_lag"] == {("orders",): 3}
 
 
-def test_of_two_reads_of_a_partition_the_one_behind_counts(
+def test_of_two_reads_of_a_partition_the_one_with_more_lag_counts(
     metrics: CommitLogMetrics, registry: CollectorRegistry
 ) -> None:
     reads = [source({"orders": {"0": end}}, {"orders": {"0": latest}}) for end, latest in ((4, 5), (2, 7), (6, 6))]
@@ -152,7 +150,9 @@ def test_of_two_reads_of_a_partition_the_one_behind_counts(
     assert page(registry, "topic")["kafka_consumergroup_group_lag"] == {("orders",): 5}
 
 
-def test_with_the_directory_lag_goes_to_the_log_end_and_has_a_time(tmp_path: Path, registry: CollectorRegistry) -> None:
+def test_with_the_directory_lag_counts_to_the_log_end_and_in_seconds(
+    tmp_path: Path, registry: CollectorRegistry
+) -> None:
     path = directory_with_internal_topics(tmp_path / "events")
     with LogManager.open(path) as manager:
         manager.create_topic("orders", partitions=2)
@@ -188,7 +188,7 @@ def test_it_answers_until_it_is_closed(registry: CollectorRegistry) -> None:
     metrics.close()
 
 
-def test_a_look_that_takes_long_does_not_hold_up_the_listener(tmp_path: Path, registry: CollectorRegistry) -> None:
+def test_a_slow_request_does_not_block_the_listener(tmp_path: Path, registry: CollectorRegistry) -> None:
     metrics = CommitLogMetrics(port=None, log_dir=str(tmp_path), registry=registry)
     [_, directory] = metrics._collectors
     with directory._turn:  # as while it looks
@@ -212,9 +212,7 @@ def directory_of_orders(tmp_path: Path, partitions: int, values: list[bytes]) ->
     return path
 
 
-def test_a_query_that_runs_is_told_and_goes_when_it_ends(
-    spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
-) -> None:
+def test_a_query_is_served_while_it_runs(spark: SparkSession, tmp_path: Path, registry: CollectorRegistry) -> None:
     path = directory_of_orders(tmp_path, partitions=2, values=[b"v"] * 5)
     metrics = CommitLogMetrics(port=None, registry=registry)
     spark.streams.addListener(metrics)
@@ -239,7 +237,7 @@ def test_a_query_that_runs_is_told_and_goes_when_it_ends(
         spark.streams.removeListener(metrics)
 
 
-def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
+def test_the_last_batch_of_a_sink_is_served_by_topic_until_its_query_ends(
     spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
 ) -> None:
     path = directory_of_orders(tmp_path, partitions=1, values=[b"v" * 100] * 10)
@@ -262,7 +260,7 @@ def test_what_a_sink_wrote_last_is_told_by_topic_and_goes_when_its_query_ends(
     soon(lambda: page(registry).samples == {})
 
 
-def test_sinks_of_one_name_are_told_apart_by_their_directories(
+def test_sinks_of_one_name_are_distinguished_by_their_directories(
     spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
 ) -> None:
     CommitLogMetrics(port=None, registry=registry)

@@ -121,7 +121,7 @@ def produce(broker: Broker, topic: str, *values: bytes | None, **more: object) -
 
 class TestFromKafka:
     @pytest.mark.parametrize("topic", ["plain", "append-time", "txn", "gap", "compacted", "empty"])
-    def test_log_holds_what_kafka_has_and_ends_where_it_ends(
+    def test_log_has_what_kafka_has_and_the_same_end(
         self, broker: Broker, cluster: Cluster, log_dir: str, topic: str
     ) -> None:
         assert [each.error for each in mirror(cluster, log_dir, topic) if each.error] == []
@@ -133,12 +133,12 @@ class TestFromKafka:
                 with PartitionLeader(cluster, topic, number) as leader:
                     assert (reader.log_start_offset, reader.log_end_offset) == leader.bounds()
 
-    def test_files_hold_the_very_bytes_of_the_brokers(self, broker: Broker, cluster: Cluster, log_dir: str) -> None:
+    def test_files_have_the_same_bytes_as_the_brokers(self, broker: Broker, cluster: Cluster, log_dir: str) -> None:
         mirror(cluster, log_dir, "txn", "compacted")
         for partition in ("txn-0", "txn-1", "compacted-0"):
             assert log_bytes(Path(log_dir), partition) == log_bytes(broker.log_dir, partition)
 
-    def test_topic_has_the_settings_and_the_id_that_it_has_in_kafka(self, cluster: Cluster, log_dir: str) -> None:
+    def test_topic_has_the_same_settings_and_id_as_in_kafka(self, cluster: Cluster, log_dir: str) -> None:
         mirror(cluster, log_dir, "compacted", "append-time")
         with LogManager.open(log_dir) as manager:
             compacted, append_time = manager.topic("compacted"), manager.topic("append-time")
@@ -159,7 +159,7 @@ class TestFromKafka:
         assert mirror(cluster, log_dir, "grows") == [Mirrored("grows", 0, 2, 3), Mirrored("grows", 1, 0, 1)]
         assert in_log(log_dir, "grows") == in_kafka(broker, "grows")
 
-    def test_mirror_killed_anywhere_goes_on_and_two_at_once_do_no_harm(
+    def test_mirror_resumes_after_a_kill_anywhere_and_two_at_once_do_no_harm(
         self, broker: Broker, cluster: Cluster, log_dir: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A second mirror runs between a fetch and its append, and a kill comes before or after an append."""
@@ -194,7 +194,7 @@ class TestFromKafka:
         assert runs > 2
         assert in_log(log_dir, "plain") == in_kafka(broker, "plain")
 
-    def test_records_deleted_before_they_were_mirrored_are_told_or_left_out(
+    def test_records_deleted_before_they_were_mirrored_are_an_error_or_skipped(
         self, broker: Broker, cluster: Cluster, log_dir: str
     ) -> None:
         create_topics(broker.bootstrap, {"deleted": Topic(1)})
@@ -208,7 +208,7 @@ class TestFromKafka:
         assert mirror(cluster, log_dir, "deleted", allow_data_loss=True) == [Mirrored("deleted", 0, 2, 8)]
         assert [each.value for each in in_log(log_dir, "deleted")] == [b"0", b"1", b"5", b"6", b"7"]
 
-    def test_topic_written_otherwise_or_made_anew_in_kafka_is_refused(
+    def test_topic_not_created_by_mirroring_or_recreated_in_kafka_is_refused(
         self, broker: Broker, cluster: Cluster, log_dir: str
     ) -> None:
         with LogManager.open(log_dir) as manager:
@@ -246,7 +246,7 @@ class TestToKafka:
             assert found == expected
 
     @pytest.mark.parametrize("limiting", ["segment.bytes", "max.message.bytes"])
-    def test_batches_fit_what_the_topic_in_kafka_takes(
+    def test_batches_fit_the_limits_of_the_topic_in_kafka(
         self, broker: Broker, cluster: Cluster, log_dir: str, name: str, limiting: str
     ) -> None:
         with LogManager.open(log_dir) as manager:
@@ -256,7 +256,7 @@ class TestToKafka:
             assert [each.error for each in mirror_back(cluster, log_dir, "t", name)] == [None]
         assert [each.value for each in in_kafka(broker, name)] == [b"%d" % number * 300 for number in range(100)]
 
-    def test_mirror_killed_anywhere_goes_on_where_kafka_ends(
+    def test_mirror_killed_anywhere_resumes_where_kafka_ends(
         self, broker: Broker, cluster: Cluster, log_dir: str, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         values = [b"%d" % number for number in range(200)]
@@ -340,7 +340,7 @@ def add_partition(broker: Broker, topic: str, total: int) -> None:
         admin.close()
 
 
-def test_streaming_query_goes_from_kafka_to_the_mirror_with_its_checkpoint(
+def test_streaming_query_moves_from_kafka_to_the_mirror_with_its_checkpoint(
     sources: Sources, cluster: Cluster, log_dir: str, tmp_path: Path
 ) -> None:
     broker, batches, checkpoint = sources.broker, Batches(), tmp_path / "checkpoint"

@@ -44,7 +44,7 @@ def end(text: str) -> Bound:
     return bound_at_offsets("endingOffsets", text, refused=EARLIEST)
 
 
-def test_json_is_that_of_sparks_kafka_source_and_comes_back() -> None:
+def test_json_is_that_of_sparks_kafka_source_in_both_directions() -> None:
     offsets = {TopicPartition("b", 0): 7, A1: -2, A0: 23}
     text = json.dumps(offsets_to_nested(offsets), separators=(",", ":"))
     assert text == '{"a":{"0":23,"1":-2},"b":{"0":7}}'
@@ -80,7 +80,7 @@ def test_offset_outside_the_log_names_partition_offset_and_log(offset: int) -> N
 
 
 @pytest.mark.parametrize(("offset", "taken"), [(9, 10), (21, 20)])
-def test_offset_outside_the_log_is_the_nearest_inside_where_data_may_be_lost(
+def test_offset_outside_the_log_is_the_nearest_one_if_data_loss_is_allowed(
     offset: int, taken: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     bound = start(f'{{"a": {{"0": {offset}, "1": 0}}}}')
@@ -124,7 +124,7 @@ def test_json_must_name_exactly_the_partitions_read(text: str, told: str) -> Non
         pytest.param('{"a":' * 100_000, id="nested too deep"),
     ],
 )
-def test_text_that_is_no_offset_is_refused_with_the_options_name(text: str) -> None:
+def test_text_that_is_not_an_offset_is_refused_with_the_options_name(text: str) -> None:
     with pytest.raises(InvalidConfigError, match="option startingOffsets"):
         start(text)
 
@@ -161,7 +161,7 @@ def test_batch_read_cannot_end_at_the_earliest(text: str) -> None:
         ),
     ],
 )
-def test_start_behind_its_end_is_refused_before_a_log_is_opened(starting: Bound, ending: Bound, told: str) -> None:
+def test_start_after_its_end_is_refused_before_a_log_is_opened(starting: Bound, ending: Bound, told: str) -> None:
     with pytest.raises(InvalidConfigError, match=told):
         check_order(starting, ending)
 

@@ -60,7 +60,7 @@ def test_defaults_are_those_of_sparks_kafka_source_but_read_committed() -> None:
     )
 
 
-def test_stream_starts_at_the_latest_unless_told_otherwise() -> None:
+def test_stream_starts_at_the_latest_by_default() -> None:
     assert ReadOptions.parse(GIVEN, Use.STREAM).starting == AtEnd("startingOffsets", LATEST)
     told = ReadOptions.parse(GIVEN | {"startingOffsets": '{"flights": {"0": -1}}'}, Use.STREAM)
     assert told.starting == AtOffsets("startingOffsets", {TopicPartition("flights", 0): LATEST})
@@ -105,7 +105,7 @@ def test_decoded_topics_have_columns_of_their_own() -> None:
         columns.arrow_schema(StructType().add("value", "binary"))
 
 
-def test_option_names_and_words_are_read_in_any_case() -> None:
+def test_option_names_and_values_ignore_case() -> None:
     given = {
         "PATH": "/logs",
         "SubscribePattern": "f.*",
@@ -143,7 +143,7 @@ BY_TIME = {TopicPartition("flights", 0): 8}
         ),
     ],
 )
-def test_times_go_before_offsets(given: dict[str, str], starting: Bound) -> None:
+def test_times_take_precedence_over_offsets(given: dict[str, str], starting: Bound) -> None:
     assert ReadOptions.parse(GIVEN | {"startingOffsets": "earliest"} | given).starting == starting
 
 
@@ -243,7 +243,7 @@ def test_stream_has_no_end(name: str) -> None:
         ReadOptions.parse(GIVEN | {name: "latest"}, Use.STREAM)
 
 
-def test_options_for_brokers_are_taken_with_one_notice(caplog: pytest.LogCaptureFixture) -> None:
+def test_options_for_brokers_are_accepted_with_one_notice(caplog: pytest.LogCaptureFixture) -> None:
     given = GIVEN | {
         "kafka.bootstrap.servers": "b:9092",
         "kafka.fetch.max.bytes": "1",
@@ -262,13 +262,13 @@ def test_limits_of_a_stream_are_noticed_in_a_batch_read() -> None:
 
 
 @pytest.mark.parametrize("missing", [("path", "option path is missing"), ("subscribe", "exactly one of .* not none")])
-def test_option_that_is_needed_is_asked_for(missing: tuple[str, str]) -> None:
+def test_missing_required_option_is_named(missing: tuple[str, str]) -> None:
     name, told = missing
     with pytest.raises(InvalidConfigError, match=told):
         ReadOptions.parse({key: value for key, value in GIVEN.items() if key != name})
 
 
-def test_options_that_spark_reads_itself_pass() -> None:
+def test_options_that_spark_reads_itself_are_accepted() -> None:
     ReadOptions.parse(GIVEN | {"checkpointLocation": "/checkpoints"})
 
 
@@ -336,7 +336,7 @@ def test_subscription_names_partitions(manager: LogManager, option: str, text: s
         pytest.param("subscribePattern", "", "is empty", id="an empty pattern"),
     ],
 )
-def test_subscription_that_cannot_be_right_is_refused(option: str, text: str, told: str) -> None:
+def test_invalid_subscription_is_refused(option: str, text: str, told: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"option {option}.*{told}"):
         ReadOptions.parse({"path": "/logs", option: text})
 
@@ -349,7 +349,7 @@ def test_subscription_that_cannot_be_right_is_refused(option: str, text: str, to
         pytest.param("assign", '{"flights": [2]}', "flights has no partition 2, only 0, 1", id="a partition"),
     ],
 )
-def test_what_is_not_there_is_refused(manager: LogManager, how: str, text: str, told: str) -> None:
+def test_missing_topics_and_partitions_are_refused(manager: LogManager, how: str, text: str, told: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match=told):
         Subscription(how, text).partitions(manager)
 
@@ -361,5 +361,7 @@ def test_what_is_not_there_is_refused(manager: LogManager, how: str, text: str, 
         pytest.param("assign", '{"flights": [1, 2], "gone": [0]}', ["flights-1"], id="partitions"),
     ],
 )
-def test_what_has_gone_since_may_be_left_out(manager: LogManager, how: str, text: str, there: list[str]) -> None:
+def test_deleted_topics_and_partitions_may_be_left_out(
+    manager: LogManager, how: str, text: str, there: list[str]
+) -> None:
     assert [str(each) for each in Subscription(how, text).partitions_there(manager)] == there

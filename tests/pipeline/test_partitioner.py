@@ -22,14 +22,14 @@ def test_key_decides_as_in_kafka() -> None:
 
 
 @pytest.mark.parametrize("partitioner", list(Partitioner))
-def test_partition_column_goes_before_all_else_where_it_is_set(partitioner: Partitioner) -> None:
+def test_partition_column_takes_precedence_if_it_is_set(partitioner: Partitioner) -> None:
     asked = pa.array([3, None, 2], pa.int32())
     chosen = chooser(partitioner).choose(column(b"k", b"k", None), asked).tolist()
     others = {Partitioner.DEFAULT: int(partitions_of(column(b"k"), 4)[0]), Partitioner.ROUND_ROBIN: 1}
     assert chosen == [3, others.get(partitioner, -1), 2]
 
 
-def test_rows_without_key_stay_together_until_they_are_told_to_move_on() -> None:
+def test_rows_without_key_share_a_partition_until_move_on() -> None:
     mine = chooser(first=3)
     assert mine.choose(column(None, None), None).tolist() == [3, 3]
     assert mine.choose(column(None), None).tolist() == [3]
@@ -37,7 +37,7 @@ def test_rows_without_key_stay_together_until_they_are_told_to_move_on() -> None
     assert mine.choose(column(None, None), None).tolist() == [0, 0]
 
 
-def test_round_robin_goes_on_with_the_next_rows() -> None:
+def test_round_robin_continues_with_the_next_rows() -> None:
     mine = chooser(Partitioner.ROUND_ROBIN, first=2)
     assert mine.choose(column(b"k", b"k", None), None).tolist() == [2, 3, 0]
     mine.move_on()
@@ -51,7 +51,7 @@ def test_partition_the_topic_does_not_have_is_refused(partition: int) -> None:
     assert mine.refused(chosen) == [(1, f"column partition is {partition}, but the topic has partitions 0 to 3")]
 
 
-def test_row_that_must_name_its_partition_and_does_not_is_refused() -> None:
+def test_row_without_the_required_partition_is_refused() -> None:
     mine = chooser(Partitioner.COLUMN)
     (refused,) = mine.refused(mine.choose(column(b"k", b"k"), pa.array([0, None], pa.int32())))
     assert refused.row == 1

@@ -123,7 +123,7 @@ def test_tasks_cover_every_offset_once(bounds: list[tuple[int, int]], minimum: i
     assert most is None or all(end - start <= most for _, start, end in tasks)
 
 
-def test_a_range_with_much_log_is_parted_where_nothing_else_is_asked_for() -> None:
+def test_a_large_range_is_split_by_bytes_by_default() -> None:
     small, large = ranges([("a", 0, 100), ("b", 0, 100)])
     log = {"a": TASK_BYTES, "b": 2 * TASK_BYTES + 1}
     tasks = plan([small, large], TaskLimits(), lambda each: log[each.source.topic])

@@ -37,7 +37,7 @@ def names(archive: Path) -> list[str]:
         return file.namelist()
 
 
-def test_every_module_is_compiled_once_and_the_rest_stays(archive: Path) -> None:
+def test_every_module_is_compiled_once_and_nothing_else_changes(archive: Path) -> None:
     assert compile_archive(archive) == 2
     assert names(archive) == ["first.py", "second.py", "data.txt", "first.pyc", "second.pyc"]
     assert archive.stat().st_mode & 0o777 == 0o640
@@ -48,7 +48,7 @@ def test_every_module_is_compiled_once_and_the_rest_stays(archive: Path) -> None
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
-def test_python_takes_what_is_compiled_in_any_time_zone(archive: Path, zone: str) -> None:
+def test_python_uses_compiled_modules_in_any_time_zone(archive: Path, zone: str) -> None:
     compile_archive(archive)
     done = run("import first, second; print(first.__file__, second.__file__)", archive, TZ=zone)
     assert done.stdout.split() == [f"{archive}/first.pyc", f"{archive}/second.pyc"]
@@ -61,7 +61,7 @@ def test_tracebacks_show_the_source(archive: Path) -> None:
     assert told[-3:-1] == [f'  File "{archive}/second.py", line 2, in fail', "    raise ValueError('found')"]
 
 
-def test_a_process_that_has_the_zip_open_goes_on(archive: Path) -> None:
+def test_a_process_that_has_the_zip_open_can_still_read_it(archive: Path) -> None:
     program = f"""
 import sys, zipimport
 importer = zipimport.zipimporter({str(archive)!r})
@@ -73,7 +73,7 @@ print(importer.load_module("second").__file__)
     assert run(program, Path(os.getcwd())).stdout.strip() == f"{archive}/second.py"
 
 
-def test_what_another_python_compiled_is_passed_over(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_compiled_by_another_python_are_compiled_again(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as other:
         other.setattr(precompile, "MAGIC_NUMBER", b"\x00\x00\r\n")
         compile_archive(archive)
@@ -82,7 +82,7 @@ def test_what_another_python_compiled_is_passed_over(archive: Path, monkeypatch:
     assert run("import second; print(second.__file__)", archive).stdout.strip() == f"{archive}/second.pyc"
 
 
-def test_archive_is_as_it_was_where_a_module_cannot_be_compiled(archive: Path) -> None:
+def test_archive_is_unchanged_if_a_module_cannot_be_compiled(archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as file:
         file.writestr("wrong.py", "def")
     before = archive.read_bytes()
@@ -97,7 +97,7 @@ def precompiled(*archives: object, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
 
 
-def test_what_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) -> None:
+def test_module_that_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) -> None:
     archive.write_text("no zip")
     done = precompiled(archive)
     assert (done.returncode, done.stderr) == (1, f"{archive}: File is not a zip file\n")
@@ -106,7 +106,7 @@ def test_what_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (1, "no python/lib/*.zip in SPARK_HOME: name the zips\n")
 
 
-def test_spark_starts_its_workers_from_zips_that_are_compiled() -> None:
+def test_spark_starts_its_workers_from_compiled_zips() -> None:
     """``make install`` sees to it; programs that are not in this environment do it by the same command."""
     told = precompiled().stdout
     assert [line.partition(":")[0][:7] for line in told.splitlines()] == ["py4j-0.", "pyspark"]

@@ -89,7 +89,7 @@ def test_filters_narrow_a_range(filters: list[Filter], start: int, end: int) -> 
         pytest.param(GreaterThan(TOPIC, "a"), id="topics behind a name"),
     ],
 )
-def test_a_filter_that_says_nothing_to_us_is_left_to_spark_and_narrows_nothing(each: Filter) -> None:
+def test_an_unsupported_filter_is_left_to_spark_and_narrows_nothing(each: Filter) -> None:
     assert push([each])[1] == [each]
     left = left_of([each], list(range(10)), TopicPartition("a", 2))
     assert (left.start, left.end) == (0, 10)
@@ -124,7 +124,7 @@ comparisons = st.tuples(
 
 
 @given(st.lists(comparisons, max_size=4), st.lists(st.integers(0, 9), max_size=10))
-def test_no_record_that_fulfils_all_filters_is_left_out(chosen: list[tuple[Any, Any, int]], times: list[int]) -> None:
+def test_no_record_that_satisfies_all_filters_is_left_out(chosen: list[tuple[Any, Any, int]], times: list[int]) -> None:
     """Times in ms, filters in us: 1500 us apart, so that some lie inside a millisecond."""
     filters = [kind(column, at(1500 * value) if column == TIMESTAMP else value) for kind, column, value in chosen]
     left = left_of(filters, times, TopicPartition("a", 2))

@@ -59,7 +59,7 @@ def of_second(start: int, end: int) -> list[tuple[int, int]]:
     return [(1, offset) for offset in range(start, end)]
 
 
-def test_a_row_is_what_was_written_with_the_columns_of_the_data_source(log: str) -> None:
+def test_rows_are_those_written_with_the_columns_of_the_data_source(log: str) -> None:
     assert read_table(log, "t", start=42, end=43).to_pylist() == [
         {
             "key": b"k42",
@@ -97,16 +97,18 @@ def test_a_row_is_what_was_written_with_the_columns_of_the_data_source(log: str)
         pytest.param({"by": "timestamp", "start": NOW_MS + 10**9}, [], id="younger than all"),
     ],
 )
-def test_bounds_say_what_is_in_the_table(log: str, arguments: dict[str, object], found: list[tuple[int, int]]) -> None:
+def test_bounds_select_the_rows_of_the_table(
+    log: str, arguments: dict[str, object], found: list[tuple[int, int]]
+) -> None:
     assert offsets(log, **arguments) == found
 
 
-def test_a_datetime_between_two_milliseconds_means_the_later_one(log: str) -> None:
+def test_a_datetime_between_two_milliseconds_is_rounded_up(log: str) -> None:
     just_behind = datetime.fromtimestamp(NOW_MS / 1000, UTC).replace(microsecond=1)
     assert offsets(log, by="timestamp", start=just_behind, partition=1) == of_second(1, 7)
 
 
-def test_columns_come_in_the_order_asked_for_and_headers_only_when_asked_for(log: str) -> None:
+def test_columns_are_in_the_requested_order_with_headers_only_on_request(log: str) -> None:
     table = read_table(log, "t", end=1, partition=0, columns=["headers", "offset"])
     assert table.schema.names == ["headers", "offset"]
     assert table.to_pylist() == [{"headers": None, "offset": 0}]
@@ -128,7 +130,7 @@ def test_records_below_the_log_start_are_not_in_the_table(log: str) -> None:
     assert offsets(log, partition=0, start=50, end=102) == of_first(100, 102)
 
 
-def test_records_of_open_and_aborted_transactions_are_shown_only_when_asked_for(log: str) -> None:
+def test_records_of_open_and_aborted_transactions_are_read_only_on_request(log: str) -> None:
     with LogManager.open(log) as manager:
         partition = manager.open_log("t", 1)
         of_producer = BatchFields(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
@@ -152,7 +154,7 @@ def test_tail_is_the_last_records_of_each_partition(log: str, n: int, rows: list
     assert list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)) == rows
 
 
-def test_tail_looks_further_back_where_offsets_hold_no_records_to_show(log: str) -> None:
+def test_tail_searches_further_back_if_offsets_have_no_records_to_show(log: str) -> None:
     with LogManager.open(log) as manager:
         partition = manager.open_log("t", 1)
         for epoch in range(20):  # 7 records, then 20 aborted transactions of one record each
@@ -182,7 +184,7 @@ def test_tail_looks_further_back_where_offsets_hold_no_records_to_show(log: str)
         pytest.param({"path": "/nowhere"}, NotALogDirError, "/nowhere", id="path"),
     ],
 )
-def test_arguments_that_cannot_be_right_are_told(
+def test_invalid_arguments_are_refused(
     log: str, arguments: dict[str, object], error: type[Exception], told: str
 ) -> None:
     call: Callable[..., object] = read_table
@@ -216,7 +218,7 @@ def test_spark_is_not_imported(log: str) -> None:
     assert found.stdout.split() == ["307", "4", "False"]
 
 
-def test_time_that_no_timestamp_holds_is_told_or_null_as_asked_for(log_dir: str) -> None:
+def test_time_beyond_timestamps_is_an_error_or_null(log_dir: str) -> None:
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
         manager.open_log("t", 0).append_records(records([b"a", b"b"], timestamps=[NOW_MS, NOW_MS * 1_000_000]))

@@ -83,7 +83,7 @@ class TestMirror:
         assert repr(cluster.settings["sasl_plain_username"]) == "'u'"
 
     @pytest.mark.parametrize("use", [Admin, lambda cluster: PartitionLeader(cluster, "t", 0).bounds()])
-    def test_broker_out_of_reach_is_told_without_secrets_in_any_log(
+    def test_unreachable_broker_is_reported_without_secrets_in_any_log(
         self, use: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pyspark_commitlog.pipeline.mirror.broker.PATIENCE_S", 0.1)
@@ -96,7 +96,7 @@ class TestMirror:
         assert SECRET not in str(told.value)
         assert SECRET not in caplog.text
 
-    def test_settings_come_from_a_file_too_and_the_command_line_counts(self, tmp_path: Path) -> None:
+    def test_settings_come_from_a_file_and_the_command_line_takes_precedence(self, tmp_path: Path) -> None:
         file = tmp_path / "client.properties"
         file.write_text(f"# of the client\n! too\n\nssl.password = {SECRET}=\nsecurity.protocol=SSL\n")
         options = mirroring.parser("").parse_args(
@@ -114,7 +114,7 @@ class TestMirror:
             (None, "client.properties: No such file"),
         ],
     )
-    def test_wrong_settings_are_told_without_secrets(self, tmp_path: Path, lines: str | None, told: str) -> None:
+    def test_wrong_settings_are_reported_without_secrets(self, tmp_path: Path, lines: str | None, told: str) -> None:
         file = tmp_path / "client.properties"
         if lines is not None:
             file.write_text(lines)
@@ -133,7 +133,7 @@ class TestMirror:
         [f"--sasl.jaas.config={SECRET} {SECRET}"],
     ],
 )
-def test_wrong_arguments_of_a_job_are_told_without_secrets(
+def test_wrong_arguments_of_a_job_are_reported_without_secrets(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = ["--log-dir", "d", "--topic", "t", "--table", "t", "--checkpoint", "c"]

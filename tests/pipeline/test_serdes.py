@@ -198,7 +198,7 @@ class TestAvro:
                 assert isinstance(read, dict)
                 assert {**read, "id": str(read["id"])} == row
 
-    def test_slice_of_a_column_and_chunks_of_a_table_are_taken(self) -> None:
+    def test_slices_and_chunked_columns_are_accepted(self) -> None:
         serde = AvroSerde(FLIGHT, SingleObject())
         column = pa.array(FLIGHTS * 3, serde.type)
         values = serde.encode(column[2:7])
@@ -233,14 +233,14 @@ class TestAvro:
         assert values.to_pylist()[0] == confluent(number, FLIGHTS[0] or {})
         assert pickle.loads(pickle.dumps(serde)).decode(values).to_pylist() == FLIGHTS
 
-    def test_schema_is_asked_for_once_however_many_values_and_columns_have_it(self, registry: Registry) -> None:
+    def test_schema_is_requested_once_for_all_values_and_columns(self, registry: Registry) -> None:
         number = registry.add({**FLIGHT, "doc": "asked once"})
         serde = AvroSerde(FLIGHT, Confluent(SchemaRegistry(registry.url)))
         values = pa.array([confluent(number, {"carrier": "UA", "number": 1})] * 5)
         assert len(serde.decode(values).drop_null()) + len(serde.decode(values).drop_null()) == 10
         assert registry.asked.count(f"/schemas/ids/{number}") == 1
 
-    def test_unknown_schema_is_asked_for_once_a_column_and_again_in_the_next(self, registry: Registry) -> None:
+    def test_unknown_schema_is_requested_once_per_column(self, registry: Registry) -> None:
         number = len(registry.schemas) + 1
         serde = AvroSerde(FLIGHT, Confluent(SchemaRegistry(registry.url)), "permissive")
         values = pa.array([confluent(number, {"carrier": "UA", "number": 1})] * 5)
@@ -250,7 +250,7 @@ class TestAvro:
         assert serde.decode(values).null_count == 0
 
     @pytest.mark.parametrize(("value", "told"), BAD_AVRO.values(), ids=BAD_AVRO)
-    def test_bad_value_is_told_with_its_row_or_made_null(self, tmp_path: Path, value: bytes, told: str) -> None:
+    def test_bad_value_is_an_error_with_its_row_or_null(self, tmp_path: Path, value: bytes, told: str) -> None:
         framing = Confluent(SchemaFolder(folder(tmp_path, _7=FLIGHT)))
         column = pa.array([None, GOOD, value, GOOD])
         with pytest.raises(SerializationError, match=rf"(?s)^row 2 .*{told}.*mode='permissive'"):
@@ -260,7 +260,7 @@ class TestAvro:
         assert rows == [None, good, None, good]
 
     @given(st.data())
-    def test_damaged_value_is_told_or_decodes_but_nothing_else(self, data: st.DataObject) -> None:
+    def test_damaged_value_is_a_serialization_error_or_decodes(self, data: st.DataObject) -> None:
         serde = AvroSerde(EVERYTHING, SingleObject())
         value = bytearray(serde.encode(pa.array([data.draw(everything)], serde.type))[0].as_py())
         for _ in range(data.draw(st.integers(1, 3))):
@@ -283,7 +283,7 @@ class TestAvro:
             pytest.param([{"carrier": "UA", "number": "x", "delay": 1.0}], "rows of .* do not fit", id="other type"),
         ],
     )
-    def test_row_that_does_not_fit_is_told_even_in_permissive_mode(self, rows: list[Any], told: str) -> None:
+    def test_row_that_does_not_fit_is_an_error_even_in_permissive_mode(self, rows: list[Any], told: str) -> None:
         with pytest.raises(SerializationError, match=told):
             AvroSerde(FLIGHT, SingleObject(), "permissive").encode(pa.array(rows))
 
@@ -300,13 +300,13 @@ class TestAvro:
             pytest.param("Unheard", "Unheard", id="unknown name"),
         ],
     )
-    def test_schema_that_no_column_holds_is_refused_with_the_field(self, kind: Any, told: str) -> None:
+    def test_schema_without_arrow_type_is_refused_with_the_field(self, kind: Any, told: str) -> None:
         schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
         with pytest.raises(InvalidConfigError, match=told):
             AvroSerde(schema, SingleObject())
 
     @pytest.mark.parametrize("schema", ['"string"', '{"type": "array", "items": "int"}'])
-    def test_schema_that_is_no_record_is_refused(self, schema: str) -> None:
+    def test_schema_that_is_not_a_record_is_refused(self, schema: str) -> None:
         with pytest.raises(InvalidConfigError, match="must be a record"):
             AvroSerde(schema, SingleObject())
 
@@ -344,7 +344,7 @@ BAD_JSON = {
 
 class TestJson:
     @given(st.data())
-    def test_rows_come_back_and_are_plain_json_on_the_way(self, data: st.DataObject) -> None:
+    def test_rows_survive_the_way_to_plain_json_and_back(self, data: st.DataObject) -> None:
         serde = JsonSerde(JSON_TYPES)
         column = pa.array(data.draw(st.lists(st.none() | json_rows, max_size=4)), serde.type)
         values = serde.encode(column)
@@ -381,12 +381,12 @@ class TestJson:
             ),
         ],
     )
-    def test_value_is_read_as_json_has_it(self, value: str, row: dict[str, Any]) -> None:
+    def test_value_is_read_as_json_says(self, value: str, row: dict[str, Any]) -> None:
         found = JsonSerde(JSON_TYPES).decode(pa.array([None, value])).to_pylist()
         assert found == [None, {name: row.get(name) for name in JSON_TYPES.names}]
 
     @pytest.mark.parametrize("value", BAD_JSON.values(), ids=BAD_JSON)
-    def test_bad_value_is_told_with_its_row_or_made_null(self, value: bytes) -> None:
+    def test_bad_value_is_an_error_with_its_row_or_null(self, value: bytes) -> None:
         column = pa.array([b'{"number": 1}', None, value, b'{"number": 2}', value])
         with pytest.raises(
             SerializationError, match=r"(?s)^row 2 is not the JSON that was expected: .*mode='permissive'"
@@ -396,7 +396,7 @@ class TestJson:
         assert [row and row["number"] for row in rows] == [1, None, None, 2, None]
 
     @pytest.mark.parametrize("number", [0, 7, 0x0A0D2022, 0xC3A9C3A9, 0xFFFFFFFF])
-    def test_confluents_header_is_named_and_passed_over_where_that_is_asked_for(self, number: int) -> None:
+    def test_confluents_header_is_named_or_skipped_on_request(self, number: int) -> None:
         column = pa.array([b'{"number": 1}', b"\0" + number.to_bytes(4) + b' {"number": 2}', None])
         with pytest.raises(
             SerializationError, match=rf"^row 1 .*Confluent's header .* {number}\), which confluent_header"
@@ -407,12 +407,12 @@ class TestJson:
             assert [row and row["number"] for row in rows] == [1, 2, None]
 
     @pytest.mark.parametrize("value", [b"\0", b"\0\0\0\0", b"\0\0\0\0\1", b'\1\0\0\0\0{"number": 1}', b"\0" * 5 + b"x"])
-    def test_header_that_is_cut_or_another_or_before_no_object_is_refused(self, value: bytes) -> None:
+    def test_truncated_or_wrong_header_is_refused(self, value: bytes) -> None:
         with pytest.raises(SerializationError, match=f"its value has {len(value)} bytes: {value.hex(' ')}"):
             JsonSerde(JSON_TYPES, confluent_header=True).decode(pa.array([value]))
         assert JsonSerde(JSON_TYPES, "permissive", confluent_header=True).decode(pa.array([value])).null_count == 1
 
-    def test_serde_that_passes_over_headers_writes_none(self) -> None:
+    def test_serde_that_skips_headers_does_not_write(self) -> None:
         with pytest.raises(InvalidConfigError, match="only reads"):
             JsonSerde(JSON_TYPES, confluent_header=True).encode(pa.array([{}]))
 
@@ -425,17 +425,17 @@ class TestJson:
             pytest.param(['{"carrier": "{}', '{}"}{}'], id="a text over two"),
         ],
     )
-    def test_values_that_are_objects_only_when_put_together_are_bad_each_by_itself(self, values: list[str]) -> None:
+    def test_values_that_form_an_object_only_together_are_each_bad(self, values: list[str]) -> None:
         assert JsonSerde(JSON_TYPES, "permissive").decode(pa.array(values)).null_count == len(values)
 
     @pytest.mark.parametrize("depth", [10, 100_000])
-    def test_depth_of_a_value_is_no_failure_of_the_process(self, depth: int) -> None:
+    def test_deeply_nested_value_does_not_end_the_process(self, depth: int) -> None:
         unread, read = (f'{{"{name}":{"[" * depth}{"]" * depth}}}' for name in ("x", "carrier"))
         found = JsonSerde(JSON_TYPES, "permissive").decode(pa.array(['{"number":1}', unread, read, "{'number':2}"]))
         assert [row and row["number"] for row in (found[0].as_py(), found[3].as_py())] == [1, 2]
 
     @given(st.lists(st.text('{}[],:" 1\n', max_size=6), max_size=4))
-    def test_column_says_what_each_value_says_by_itself(self, values: list[str]) -> None:
+    def test_column_is_decoded_like_its_single_values(self, values: list[str]) -> None:
         serde = JsonSerde(pa.schema([("", pa.int64())]), "permissive")
         alone = [serde.decode(pa.array([value])).to_pylist()[0] for value in values]
         assert serde.decode(pa.array(values, pa.string())).to_pylist() == alone
@@ -445,14 +445,14 @@ class TestJson:
         with pytest.raises(InvalidConfigError, match=r"field outer\.inner.* has no form in JSON"):
             JsonSerde(pa.schema([("outer", pa.struct([("inner", kind)]))]))
 
-    def test_number_that_json_does_not_know_is_told_with_its_row(self) -> None:
+    def test_number_that_json_lacks_is_an_error_with_its_row(self) -> None:
         schema = pa.schema([("delay", pa.float64())])
         with pytest.raises(SerializationError, match="row 1 does not fit"):
             JsonSerde(schema).encode(pa.array([{"delay": 1.0}, {"delay": float("nan")}]))
 
 
 class TestInSpark:
-    def test_columns_go_to_values_and_back(self, spark: SparkSession) -> None:
+    def test_columns_survive_the_way_to_values_and_back(self, spark: SparkSession) -> None:
         rows = spark.sql("select id as number, timestamp_seconds(id) as at, 'UA' as carrier from range(5)")
         schema = pa.schema([("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC")), ("carrier", pa.string())])
         avro_schema = {
@@ -470,7 +470,7 @@ class TestInSpark:
             assert [field.dataType for field in back.schema] == [field.dataType for field in rows.schema]
             assert sorted(back.collect()) == sorted(rows.collect())
 
-    def test_time_that_spark_does_not_hold_fails_the_query_or_makes_its_row_null(self, spark: SparkSession) -> None:
+    def test_time_beyond_sparks_range_fails_the_query_or_makes_its_row_null(self, spark: SparkSession) -> None:
         """In Arrow it is exact: milliseconds there, microseconds in Spark."""
         kind = {"type": "long", "logicalType": "timestamp-millis"}
         schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": kind}]}
@@ -507,7 +507,7 @@ class TestRegistryFaults:
             pytest.param(200, b'{"schema": "x", "references": [{}]}', "references to others", id="references"),
         ],
     )
-    def test_answer_that_is_no_schema(self, registry: Registry, status: int, body: bytes, told: str) -> None:
+    def test_answer_that_is_not_a_schema(self, registry: Registry, status: int, body: bytes, told: str) -> None:
         registry.answers["/schemas/ids/1"] = status, body
         try:
             with pytest.raises(SchemaRegistryError, match=told):
@@ -515,14 +515,14 @@ class TestRegistryFaults:
         finally:
             del registry.answers["/schemas/ids/1"]
 
-    def test_registry_out_of_reach_makes_no_value_null(self) -> None:
+    def test_unreachable_registry_makes_no_value_null(self) -> None:
         with ThreadingHTTPServer(("127.0.0.1", 0), Registry.Handler) as server:
             gone = f"http://127.0.0.1:{server.server_port}"
         store = SchemaRegistry(gone, timeout_s=0.2)
         with pytest.raises(SchemaRegistryError, match=f"{gone} did not answer"):
             AvroSerde(FLIGHT, Confluent(store), "permissive").decode(pa.array([GOOD]))
 
-    def test_schema_to_write_with_must_be_there(self, registry: Registry, tmp_path: Path) -> None:
+    def test_schema_to_write_with_must_exist(self, registry: Registry, tmp_path: Path) -> None:
         rows = pa.array(FLIGHTS[:1])
         stores: list[tuple[SchemaStore, str]] = [
             (SchemaRegistry(registry.url), "does not have this schema for subject 's'.*register=True"),
@@ -533,7 +533,7 @@ class TestRegistryFaults:
                 AvroSerde(FLIGHT, Confluent(store, "s")).encode(rows)
 
     @pytest.mark.parametrize("content", [b"{", b"\xff", b'{"type": "array"}', b"[" * 100_000, None])
-    def test_file_that_holds_no_schema_is_named(self, tmp_path: Path, content: bytes | None) -> None:
+    def test_file_without_a_schema_is_named(self, tmp_path: Path, content: bytes | None) -> None:
         file = tmp_path / "7.avsc"
         file.mkdir() if content is None else file.write_bytes(content)
         single = AvroSerde(FLIGHT, SingleObject())

@@ -132,7 +132,7 @@ def read(reader: CommitLogStreamReader, start: Any, end: Any) -> dict[str, list[
         ),
     ],
 )
-def test_query_begins_where_asked(logs: Logs, options: dict[str, str], initial: dict[str, int]) -> None:
+def test_query_begins_at_the_requested_offsets(logs: Logs, options: dict[str, str], initial: dict[str, int]) -> None:
     for partition in (0, 1):
         logs.append("a", partition, 5, timestamp=2000)
     assert logs.reader(**options).initialOffset() == {"a": initial}
@@ -150,7 +150,7 @@ def test_query_begins_where_asked(logs: Logs, options: dict[str, str], initial: 
         ),
     ],
 )
-def test_start_that_drifts_is_the_end_of_a_first_empty_micro_batch(
+def test_start_that_may_change_is_the_end_of_an_empty_first_micro_batch(
     logs: Logs, options: dict[str, str], initial: dict[str, int]
 ) -> None:
     """Spark asks anew for the initial offset of a micro-batch that failed, and the log has grown by then."""
@@ -181,14 +181,14 @@ def test_topic_that_does_not_exist_is_refused(logs: Logs) -> None:
         logs.reader(subscribe="aa").initialOffset()
 
 
-def test_partition_without_its_directory_is_told(logs: Logs) -> None:
+def test_partition_without_its_directory_is_named(logs: Logs) -> None:
     logs.manager.close()
     shutil.rmtree(Path(logs.directory) / "a-1")
     with pytest.raises(UnknownTopicOrPartitionError, match="no directories of partitions a-1"):
         logs.reader().initialOffset()
 
 
-def test_options_that_change_nothing_are_noticed_once(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_options_without_effect_are_logged_once(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
     reader = logs.reader(kafka_noticed_once="1")
     for _ in range(2):
         reader.latestOffset(reader.initialOffset(), ALL)
@@ -224,7 +224,7 @@ def test_micro_batch_keeps_to_the_limits(logs: Logs, options: dict[str, str], li
     assert reader.reportLatestOffset() == {"a": {"0": 70, "1": 30}}, "what lag is counted from"
 
 
-def test_nothing_is_limited_where_spark_asks_for_all_as_trigger_once_does(logs: Logs) -> None:
+def test_no_limit_applies_if_spark_asks_for_all_as_with_trigger_once(logs: Logs) -> None:
     reader = logs.reader(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxBytesPerTrigger="1")
     assert reader.latestOffset(reader.initialOffset(), ALL) == {"a": {"0": 70, "1": 30}}
 
@@ -260,7 +260,7 @@ def test_too_few_records_wait_for_more_or_for_the_delay(logs: Logs) -> None:
     assert reader.latestOffset(start, limit) == {"a": {"0": 79, "1": 32}}
 
 
-def test_available_now_ends_at_what_was_there_whatever_comes_meanwhile(logs: Logs) -> None:
+def test_available_now_ends_where_the_log_ended_at_its_start(logs: Logs) -> None:
     reader = logs.reader(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30")
     reader.prepareForTriggerAvailableNow()
     start, ends = reader.initialOffset(), []
@@ -282,7 +282,7 @@ def test_latest_start_under_available_now_has_nothing_to_read(logs: Logs) -> Non
     assert reader.latestOffset(start, ALL) == start
 
 
-def test_topic_that_is_made_after_available_now_began_is_for_the_next_run(logs: Logs) -> None:
+def test_topic_created_after_available_now_began_is_for_the_next_run(logs: Logs) -> None:
     reader = logs.reader(subscribePattern="a|b")
     reader.prepareForTriggerAvailableNow()
     logs.create("b")
@@ -291,7 +291,7 @@ def test_topic_that_is_made_after_available_now_began_is_for_the_next_run(logs: 
     assert reader.latestOffset(start, ALL) == {"a": {"0": 70, "1": 30}}
 
 
-def test_markers_at_the_end_are_not_read_over(logs: Logs) -> None:
+def test_a_micro_batch_ends_before_trailing_markers(logs: Logs) -> None:
     """A power cut may take a marker that is not synced, and give its offset to a record."""
     logs.create("b")
     log = logs.manager.open_log("b", 0)
@@ -352,7 +352,7 @@ def test_micro_batches_are_read_one_after_the_other_while_the_log_grows(logs: Lo
     assert found == [{"a-0": (0, 69, 70), "a-1": (0, 29, 30)}, {"a-0": (70, 79, 10)}, {"a-0": (80, 89, 10)}]
 
 
-def test_partitions_and_topics_that_come_later_are_read_from_their_beginning(logs: Logs) -> None:
+def test_partitions_and_topics_created_later_are_read_from_their_beginning(logs: Logs) -> None:
     reader = logs.reader(subscribePattern="a|b.")
     start = reader.latestOffset(reader.initialOffset(), ALL)
     logs.create("b1")
@@ -362,7 +362,7 @@ def test_partitions_and_topics_that_come_later_are_read_from_their_beginning(log
     assert read(reader, start, end) == {"b1-0": [0, 1, 2]}
 
 
-def test_partition_that_came_after_the_first_micro_batch_was_planned_is_read_by_the_next_one(logs: Logs) -> None:
+def test_partition_created_after_the_first_plan_is_read_by_the_next_micro_batch(logs: Logs) -> None:
     """The first one failed: Spark asks once more where to begin, and does again what was planned."""
     logs.create("t")
     logs.append("t", 0, 3)
@@ -414,7 +414,7 @@ def test_planned_micro_batch_is_read_though_its_segments_are_replaced(logs: Logs
     assert reader.latestOffset(start, ALL) == end
 
 
-def test_log_is_opened_once_however_many_micro_batches_read_it(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_opened_once_for_all_micro_batches(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     load = LogLoader.view
 
@@ -434,7 +434,7 @@ def test_log_is_opened_once_however_many_micro_batches_read_it(logs: Logs, monke
     assert len(opened) <= 2 * looks_and_reads
 
 
-def test_topic_that_was_made_anew_is_read_with_its_new_settings(logs: Logs) -> None:
+def test_recreated_topic_is_read_with_its_new_settings(logs: Logs) -> None:
     reader = logs.reader()
     assert read(reader, {"a": {"0": 69}}, {"a": {"0": 70}}) == {"a-0": [69]}
     logs.drop("a")
@@ -484,7 +484,7 @@ def recreate_topic(logs: Logs) -> tuple[str, dict[str, list[int]]]:
 
 @pytest.mark.parametrize("lose", [lose_by_retention, lose_topic, recreate_topic])
 @pytest.mark.parametrize("running", [True, False], ids=["running", "restarted"])
-def test_lost_records_stop_a_query_unless_it_may_go_on_without_them(
+def test_lost_records_stop_a_query_unless_data_loss_is_allowed(
     logs: Logs,
     lose: Callable[[Logs], tuple[str, dict[str, list[int]]]],
     running: bool,
@@ -506,7 +506,7 @@ def test_lost_records_stop_a_query_unless_it_may_go_on_without_them(
 
 
 @pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "1"}, {"maxOffsetsPerTrigger": "10"}, {}])
-def test_available_now_ends_though_what_was_to_be_read_vanishes(logs: Logs, limit: dict[str, str]) -> None:
+def test_available_now_ends_even_if_its_records_vanish(logs: Logs, limit: dict[str, str]) -> None:
     logs.create("b")
     logs.append("b", 0, 3)
     reader = logs.reader(subscribePattern="a|b", failOnDataLoss="false", **limit)
@@ -520,7 +520,7 @@ def test_available_now_ends_though_what_was_to_be_read_vanishes(logs: Logs, limi
     assert found == {"b-0": [0, 1, 2]}
 
 
-def test_new_partition_whose_first_records_are_gone_is_told(logs: Logs) -> None:
+def test_new_partition_without_its_first_records_is_reported(logs: Logs) -> None:
     start = {"a": {"0": 70}}
     logs.delete_below("a", 1, 4)
     reader = logs.reader()
@@ -530,7 +530,7 @@ def test_new_partition_whose_first_records_are_gone_is_told(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_by_retention, lose_topic])
-def test_records_lost_between_planning_and_reading_are_told(
+def test_records_lost_between_planning_and_reading_are_reported(
     logs: Logs, lose: Callable[[Logs], tuple[str, dict[str, list[int]]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     start, end = {"a": {"0": 60, "1": 0}}, {"a": {"0": 70, "1": 30}}
@@ -545,18 +545,18 @@ def test_records_lost_between_planning_and_reading_are_told(
     assert "continuing with the remaining records" in caplog.text
 
 
-def test_planned_end_that_a_cut_log_no_longer_reaches_is_told(logs: Logs) -> None:
+def test_planned_end_above_a_truncated_log_is_reported(logs: Logs) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="a-0 ends at 70, but was to be read up to 75"):
         logs.reader().partitions({"a": {"0": 60, "1": 0}}, {"a": {"0": 75, "1": 30}})
 
 
 @pytest.mark.parametrize("start", [{"a": 5}, {"a": {"x": 5}}, {"a": {"0": -2}}, {"a": {"0": "5"}}])
-def test_checkpoint_that_holds_no_offsets_is_refused(logs: Logs, start: Any) -> None:
+def test_checkpoint_without_offsets_is_refused(logs: Logs, start: Any) -> None:
     with pytest.raises(InvalidConfigError, match="of the checkpoint"):
         logs.reader().latestOffset(start, ALL)
 
 
-def test_damage_stops_a_query_or_is_passed_over(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_stops_a_query_or_is_skipped(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
     logs.append("a", 0, 5)
     logs.manager.open_log("a", 0).checkpoint()
     path = Path(logs.directory) / "a-0" / "00000000000000000000.log"
@@ -574,7 +574,7 @@ def test_damage_stops_a_query_or_is_passed_over(logs: Logs, caplog: pytest.LogCa
 # The group
 
 
-def test_progress_is_committed_for_the_group_when_spark_has_it_behind_itself(logs: Logs) -> None:
+def test_progress_is_committed_for_the_group_once_spark_is_done_with_it(logs: Logs) -> None:
     def committed() -> dict[tuple[str, int], int]:
         found = GroupOffsets(LogManager.open(logs.directory)).fetch("g")
         return {partition: each.offset for partition, each in found.items()}
@@ -591,7 +591,7 @@ def test_progress_is_committed_for_the_group_when_spark_has_it_behind_itself(log
     reader.stop()
 
 
-def test_group_that_cannot_be_committed_for_is_told_at_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_that_cannot_be_committed_for_is_refused_at_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(_: LogManager) -> None:
         raise LogDirLockedError("a running Kafka broker holds this directory")
 
@@ -601,7 +601,7 @@ def test_group_that_cannot_be_committed_for_is_told_at_once(logs: Logs, monkeypa
     assert logs.reader().initialOffset() == {"a": {"0": 0, "1": 0}}
 
 
-def test_reader_travels_to_workers_before_it_is_used(logs: Logs) -> None:
+def test_reader_can_be_sent_to_workers_before_it_is_used(logs: Logs) -> None:
     reader = cloudpickle.loads(cloudpickle.dumps(logs.reader()))  # type: ignore[no-untyped-call]
     end = reader.latestOffset(reader.initialOffset(), ALL)
     assert end == {"a": {"0": 70, "1": 30}}
@@ -655,7 +655,7 @@ def counted(start: int, end: int) -> list[str]:
     return [str(n) for n in range(start, end)]
 
 
-def test_query_reads_on_from_its_checkpoint_and_from_one_of_sparks_kafka_source(stream: Stream) -> None:
+def test_query_resumes_from_its_checkpoint_or_one_of_sparks_kafka_source(stream: Stream) -> None:
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "50", "kafka.group.id": "g"}
     query = stream.start(stream.frame(**options), availableNow=True)
     query.awaitTermination()
@@ -700,7 +700,7 @@ def test_schema_of_a_stream_may_say_that_nothing_is_null_and_a_null_then_stops_t
         stream.start(frame, availableNow=True).awaitTermination()
 
 
-def test_once_takes_all_whatever_the_limits(stream: Stream) -> None:
+def test_once_reads_all_whatever_the_limits(stream: Stream) -> None:
     frame = stream.frame(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     stream.start(frame, once=True).awaitTermination()
     assert stream.batches == [counted(0, 70) + counted(0, 30)]
@@ -723,7 +723,7 @@ def test_running_query_sees_what_is_appended_and_what_is_new_and_stops_when_a_to
         query.awaitTermination(120)
 
 
-def test_stream_that_has_an_end_says_why_it_cannot_begin(stream: Stream) -> None:
+def test_stream_with_an_end_is_refused_with_the_reason(stream: Stream) -> None:
     query = stream.frame(endingOffsets="latest").writeStream.format("noop")
     with pytest.raises(PySparkException, match="endingOffsets is not valid in a streaming query"):
         query.option("checkpointLocation", stream.checkpoint).start().awaitTermination()

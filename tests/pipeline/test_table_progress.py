@@ -58,7 +58,7 @@ def test_new_checkpoint_under_a_known_name_is_refused_with_both_queries_and_anot
 
 
 @MODES
-def test_table_whose_query_nobody_noted_refuses_a_batch_below_its_last(
+def test_table_without_a_noted_query_refuses_a_batch_below_its_last(
     topic: Topic, path: str, tmp_path: Path, mode: str
 ) -> None:
     for number in range(2):
@@ -81,9 +81,7 @@ def test_checkpoint_that_was_set_back_is_refused(topic: Topic, path: str, tmp_pa
         run(topic.stream(), table_sink(path=path, mode=mode), before)
 
 
-def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_refused(
-    topic: Topic, path: str, tmp_path: Path
-) -> None:
+def test_batch_that_is_repeated_with_more_records_is_refused(topic: Topic, path: str, tmp_path: Path) -> None:
     """Its commit was lost, and so was what was planned: Spark plans again, up to the end of now."""
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path), checkpoint)
@@ -93,7 +91,7 @@ def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_refused(
         run(topic.stream(), table_sink(path=path), checkpoint)
 
 
-def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_merged(topic: Topic, path: str, tmp_path: Path) -> None:
+def test_batch_that_is_repeated_with_more_records_is_merged(topic: Topic, path: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path, mode="upsert"), checkpoint)
     lose_batch(checkpoint, 0)
@@ -103,7 +101,7 @@ def test_batch_that_is_there_and_comes_again_as_a_larger_one_is_merged(topic: To
 
 
 @MODES
-def test_batch_whose_commit_was_lost_is_passed_over(topic: Topic, path: str, tmp_path: Path, mode: str) -> None:
+def test_batch_whose_commit_was_lost_is_skipped(topic: Topic, path: str, tmp_path: Path, mode: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     run(two_by_two(topic), table_sink(path=path, mode=mode), checkpoint)
     lose(checkpoint / "commits" / "1")

@@ -35,9 +35,7 @@ def json_of(*fields: pa.Field) -> JsonSerde:
 
 @pytest.mark.parametrize("merges", ["true", "false"])
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_new_fields_are_added_and_are_null_in_the_rows_that_are_there(
-    topic: Topic, path: str, mode: str, merges: str
-) -> None:
+def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: str, mode: str, merges: str) -> None:
     """Whatever the session says of merging schemas; also fields among the old ones, and inside structs and lists."""
     point, named = pa.struct(POINT), pa.struct([pa.field("name", pa.string()), *POINT])
     old = json_of(pa.field("v", pa.string()), pa.field("at", point), pa.field("way", pa.list_(point)))
@@ -75,7 +73,7 @@ def test_field_that_is_dropped_or_has_another_type_is_refused_and_nothing_change
     assert [tuple(row) for row in rows(topic.spark, path, "_offset", "v")] == [(0, "1")]
 
 
-def test_what_changed_inside_a_column_is_named(spark: SparkSession, path: str) -> None:
+def test_change_inside_a_column_is_named(spark: SparkSession, path: str) -> None:
     spark.sql("SELECT named_struct('x', 1, 'y', array(named_struct('z', 1))) AS at").write.format("delta").save(path)
     for changed, told in (
         ("named_struct('y', array(named_struct('z', 1)))", "has the columns x in at"),

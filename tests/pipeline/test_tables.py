@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> str:
 
 
 class TestAppend:
-    def test_rows_say_where_they_come_from_and_a_batch_that_comes_again_is_passed_over(
+    def test_rows_have_their_coordinates_and_a_repeated_batch_is_skipped(
         self, spark: SparkSession, topic: Topic, path: str
     ) -> None:
         topic.append([(b"a", b"1"), (None, b"2"), (b"c", None)])
@@ -79,7 +79,7 @@ class TestAppend:
         found = rows(spark, path, "carrier", "delay", "_offset")
         assert [tuple(row) for row in found] == [("UA", 7, 0), ("B6", None, 1), (None, None, 2)]
 
-    def test_query_without_a_checkpoint_goes_on_behind_the_table(
+    def test_query_without_a_checkpoint_continues_after_the_table(
         self, spark: SparkSession, topic: Topic, path: str, log_dir: str
     ) -> None:
         assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": -2, "1": -2}}
@@ -172,7 +172,7 @@ class TestUpsert:
             table_sink(path=path, mode="upsert", txnAppId="export")(topic.next_batch(), 1)
 
 
-def test_wrong_settings_are_told_at_once(path: str) -> None:
+def test_wrong_settings_are_refused_at_once(path: str) -> None:
     with pytest.raises(InvalidConfigError, match="did you mean 'upsert'"):
         table_sink(path=path, mode="upserts")
     with pytest.raises(InvalidConfigError, match="_offset"):

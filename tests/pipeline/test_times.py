@@ -140,7 +140,7 @@ def test_a_batch_read_by_time(loaded: Loaded, options: dict[str, str]) -> None:
     assert values(loaded.read(**options)) == WINDOW
 
 
-def test_a_time_behind_all_records_is_behind_those_of_the_markers_too(loaded: Loaded) -> None:
+def test_a_time_after_all_records_finds_no_marker(loaded: Loaded) -> None:
     late = {"startingTimestamp": str(FIRST_MS + COUNT * 1000), "startingOffsetsByTimestampStrategy": "latest"}
     assert values(loaded.read(**late)) == []
     with pytest.raises(PySparkException, match="no record of history-0"):

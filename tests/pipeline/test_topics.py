@@ -8,13 +8,13 @@ from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings
 from pyspark_commitlog.storage import Codec, InvalidConfigError
 
 
-def test_settings_are_taken_as_sparks_kafka_sink_names_them() -> None:
+def test_settings_are_accepted_as_named_in_sparks_kafka_sink() -> None:
     given = {"kafka.compression.type": "zstd", "Kafka.Batch.Size": "16384", "transaction.timeout.ms": 5000}
     found = ProducerSettings.parse(given)
     assert (found.compression.codec, found.batch_bytes, found.transaction_timeout_ms) == (Codec.ZSTD, 16384, 5000)
 
 
-def test_settings_that_only_a_broker_needs_pass_with_one_notice(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_only_a_broker_needs_are_accepted_with_one_notice(caplog: pytest.LogCaptureFixture) -> None:
     given = {"kafka.bootstrap.servers": "b:9092", "kafka.acks": "all", "kafka.linger.ms": "5"}
     for _ in range(2):
         assert ProducerSettings.parse(given) == ProducerSettings.parse({})
@@ -36,7 +36,7 @@ def test_notice_names_no_values(caplog: pytest.LogCaptureFixture) -> None:
         ({"partitioner.class": "column", "partitioner.ignore.keys": "true"}, Partitioner.COLUMN),
     ],
 )
-def test_keys_choose_no_partition_where_they_are_to_be_ignored(given: dict[str, str], partitioner: Partitioner) -> None:
+def test_keys_choose_no_partition_if_they_are_to_be_ignored(given: dict[str, str], partitioner: Partitioner) -> None:
     assert ProducerSettings.parse(given).partitioner is partitioner
 
 

@@ -15,7 +15,7 @@ SERDE = JsonSerde(pa.schema([("v", pa.int32())]))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_those_that_do_not_decode_are_null_with_their_reason_and_the_others_are_as_they_are(seed: int) -> None:
+def test_undecodable_values_are_null_with_a_reason_and_the_others_are_decoded(seed: int) -> None:
     chance = random.Random(seed)
     kinds = [b'{"v":1}', b"{}", None, b"no JSON", b'{"v":"a"}', b""]
     values = [chance.choice(kinds[: 3 if seed == 0 else 6]) for _ in range(chance.randrange(60))]
@@ -36,7 +36,7 @@ def alone(value: bytes | None) -> tuple[object, str | None]:
         return None, "its value" + str(error).removeprefix("row 0")
 
 
-def test_registry_that_does_not_answer_is_no_reason_of_a_record() -> None:
+def test_unreachable_registry_is_an_error_and_not_a_bad_record() -> None:
     class Unreachable:
         type = SERDE.type
 

@@ -34,7 +34,7 @@ def held(topic: Topic, path: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("read_first", [0, 1, None], ids=["the old partition", "the new one", "both at once"])
-def test_newer_record_counts_in_whichever_order_the_partitions_of_its_key_are_read(
+def test_newer_record_counts_in_whatever_order_partitions_are_read(
     topic: Topic, path: str, read_first: int | None
 ) -> None:
     """Between partitions by time, then by the partition's number; within one by offset, though times go back."""
@@ -50,7 +50,7 @@ def test_newer_record_counts_in_whichever_order_the_partitions_of_its_key_are_re
     assert held(topic, path) == [(b"stays", b"2", 0), (b"at once", b"1", 1), (b"moved", b"new", 1)]
 
 
-def test_deleted_key_does_not_come_back_with_what_is_read_again(topic: Topic, path: str) -> None:
+def test_deleted_key_does_not_come_back_when_records_are_read_again(topic: Topic, path: str) -> None:
     topic.append([(KEY, b"old"), (b"other", b"x"), (KEY, None)])
     for app_id, expected in (("export", [(KEY, b"old", 0)]), ("after the checkpoint was lost", [])):
         write = table_sink(path=path, mode="upsert", txnAppId=app_id)
@@ -64,7 +64,7 @@ def test_deleted_key_does_not_come_back_with_what_is_read_again(topic: Topic, pa
     assert held(topic, path) == [(b"other", b"x", 0), (KEY, b"new", 0)]
 
 
-def test_table_that_was_begun_without_a_memory_of_deleted_keys_goes_on(topic: Topic, path: str, tmp_path: Path) -> None:
+def test_table_without_stored_tombstones_continues(topic: Topic, path: str, tmp_path: Path) -> None:
     topic.append([(KEY, b"old"), (b"other", b"x")])
     first = topic.read().selectExpr("key _key", "partition _partition", "offset _offset", "timestamp _timestamp",
                                     "headers _headers", "value")  # fmt: skip
@@ -74,7 +74,7 @@ def test_table_that_was_begun_without_a_memory_of_deleted_keys_goes_on(topic: To
     assert held(topic, path) == [(b"other", b"x", 0), (b"third", b"y", 0)]
 
 
-def test_every_cut_of_a_topic_that_grew_leads_to_the_newest_of_each_key(
+def test_any_division_into_micro_batches_leads_to_the_newest_of_each_key(
     spark: SparkSession, topic: Topic, path: str
 ) -> None:
     """Records with few keys, each of which moves when the topic grows; read in steps that are drawn."""

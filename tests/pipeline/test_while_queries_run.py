@@ -93,9 +93,7 @@ def maintain(spark: SparkSession, log_dir: str) -> set[str]:
     return {each.topic for each in outcomes if each.facts.get("compacted") or each.facts.get("bytes_removed")}
 
 
-def test_rows_are_right_while_jobs_compact_and_delete_what_queries_write_and_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_rows_are_right_while_jobs_compact_and_delete_what_queries_use(spark: SparkSession, tmp_path: Path) -> None:
     log_dir = directory_with_internal_topics(tmp_path / "log")
     with LogManager.open(log_dir) as manager:
         for name, configs in CONFIGS.items():

@@ -54,7 +54,7 @@ def test_rows_are_appended_many_at_once(tmp_path: Path) -> None:
     assert sum(append.counts) == written.records == 10
 
 
-def test_rows_of_a_partition_keep_their_order_whatever_lies_between_them(tmp_path: Path) -> None:
+def test_rows_of_a_partition_keep_their_order_among_others(tmp_path: Path) -> None:
     partitions = pa.array([2, 0, 2, 1, 2, 1], pa.int32())
     batches = [
         Batch.from_pydict({"value": pa.array([bytes([number, row]) for row in range(6)]), "partition": partitions})
@@ -84,20 +84,20 @@ def test_error_of_an_append_is_raised_and_nothing_is_appended_after_it(tmp_path:
     assert sum(tried.counts[:-1]) <= at < sum(tried.counts)
 
 
-def test_where_there_are_no_rows_nothing_is_appended(tmp_path: Path) -> None:
+def test_without_rows_nothing_is_appended(tmp_path: Path) -> None:
     append = Appends()
     assert written_by(tmp_path, append, iter([value(1)[:0]])) == []
     assert append.counts == []
 
 
-def test_more_is_taken_where_there_are_many_partitions_so_that_record_batches_are_not_small() -> None:
+def test_tables_are_larger_for_many_partitions() -> None:
     part = PART_BYTES_MIN
     sizes = [table_bytes(partitions) for partitions in (1, 512, 513, 769, 1024, 10_000)]
     few, most = (2**24, 3 * 2**23), (2**25, 2**25)
     assert sizes == [few, few, (513 * part, 3 * 2**23), (769 * part, 769 * part), most, most]
 
 
-def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_before_them(tmp_path: Path) -> None:
+def test_bad_rows_are_numbered_within_the_task(tmp_path: Path) -> None:
     fine, keyless = [{"key": "h", "value": b"1"}], [{"key": None, "value": b"1"}]
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     first, second = (
@@ -123,7 +123,7 @@ def test_bad_rows_are_told_by_their_number_in_the_task_whatever_is_bad_of_those_
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("limiting", ["segment.bytes", "max.message.bytes"])
-def test_batches_fit_what_the_topic_takes_and_rows_that_never_fit_are_bad(
+def test_batches_fit_the_topics_limit_and_rows_that_never_fit_are_bad(
     tmp_path: Path, codec: str, limiting: str
 ) -> None:
     random = Random(1)
