@@ -6,8 +6,8 @@ the group named by ``txnAppId``, in topics ``__sink.<topic>``; these are shown w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -194,7 +194,7 @@ class _Groups:
         if action == "--list":
             self._list(asked)
             return
-        names = self._chosen(asked, may_be_new=target is not None)
+        names = self._chosen(asked, may_be_new=target is not None, may_be_missing=action == "--describe")
         if target is not None:
             self._reset(names, target, asked)
         elif action == "--delete-offsets":
@@ -204,14 +204,24 @@ class _Groups:
         else:
             self._describe(names, asked)
 
-    def _chosen(self, asked: _Asked, *, may_be_new: bool) -> list[str]:
+    def _chosen(self, asked: _Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
+        """Returns the groups; with ``may_be_missing``, one whose partition cannot be read is a failure of its own."""
         if bool(asked.groups) == asked.all_groups:
             raise typer.BadParameter("give either --group (repeatable) or --all-groups")
-        for name in asked.groups:
-            if name not in self._known and not may_be_new:
-                self._offsets.check_here(name)
+        names = list(self._known if asked.all_groups else dict.fromkeys(asked.groups))
+        unknown = [] if may_be_new else [name for name in names if name not in self._known]
+        for name in unknown:
+            try:
+                self._offsets.fetch(name)
+            except (storage.UnknownTopicOrPartitionError, storage.CorruptionError) as error:
+                if not may_be_missing:
+                    raise
+                if not isinstance(error, storage.CorruptionError):  # which is among the failures already
+                    self._failures.errors.append(error)
+                names.remove(name)
+            else:
                 fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
-        return list(self._known) if asked.all_groups else list(dict.fromkeys(asked.groups))
+        return names
 
     def _list(self, asked: _Asked) -> None:
         states = chosen_among("--state", STATES_KNOWN, asked.states)
@@ -315,8 +325,7 @@ class _Groups:
     def _plan(
         self, name: str, target: resetting.Target, topics: Sequence[str]
     ) -> Iterator[tuple[tuple[str, int], int]]:
-        known = self._known.get(name)
-        committed = {} if known is None else known.offsets
+        committed = self._committed(name)
         there = self._lags.looks.partitions()
         places = (
             [place for text in topics for place in resetting.places(text, there)]
@@ -327,6 +336,14 @@ class _Groups:
             with self._lags.looks.look(place) as log:
                 before = committed.get(place)
                 yield place, target(log, None if before is None else before.offset)
+
+    def _committed(self, name: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+        """Returns the offsets of a group; none for a new one. Raises CorruptionError if its partition is damaged."""
+        if name in self._known:
+            return self._known[name].offsets
+        with suppress(storage.UnknownTopicOrPartitionError):  # which is told later
+            self._offsets.fetch(name)
+        return {}
 
     def _unused(self, name: str) -> AbstractContextManager[object]:
         """Locks a sink's group, so that no running sink finds its progress changed.

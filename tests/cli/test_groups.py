@@ -434,6 +434,37 @@ def test_a_reset_that_would_be_refused_says_so_without_execute(lossy: tuple[Path
     assert f"--execute would be refused: {said}" in done.stderr
 
 
+def test_other_groups_are_described_where_the_partition_of_one_is_missing(lossy: tuple[Path, str, str]) -> None:
+    log_dir, here, said = lossy
+    done = commitlog("groups", "--log-dir", log_dir, "--describe", "--group", "lost", "--group", here)
+    assert (done.code, here in done.stdout, said in done.stderr) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ("--describe",),
+        ("--delete",),
+        ("--delete-offsets", "--topic", "orders"),
+        ("--reset-offsets", "--topic", "orders", "--shift-by", "1", "--execute"),
+        ("--reset-offsets", "--topic", "orders", "--to-latest", "--execute"),
+    ],
+)
+def test_a_group_whose_partition_is_damaged_is_not_said_to_be_missing(action: tuple[str, ...], tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        manager.open_log("orders", 0).append_records(records([b"v"] * 5, timestamps=NOW_MS))
+        GroupOffsets(manager).commit("g", {("orders", 0): CommittedOffset(2)})
+        _, number = GroupOffsets(manager).partition_of("g")
+    [log] = (tmp_path / "log" / f"__consumer_offsets-{number}").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    before = log.read_bytes()
+    done = commitlog("groups", "--log-dir", tmp_path / "log", *action, "--group", "g")
+    assert (done.code, done.stdout, log.read_bytes()) == (3, "", before)
+    assert str(log) in done.stderr
+    assert "no group" not in done.stderr
+
+
 def test_a_damaged_partition_is_reported_after_the_other_groups(tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         for group in ("here", "lost"):
