@@ -8,7 +8,7 @@ batch that is not whole. What is below it is never cut: see docs/compatibility.m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -504,13 +504,19 @@ class LogLoader:
                 break
         return producers
 
-    def _disagreement(self, entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+    def _disagreement(self, entries: Sequence[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+        """As :func:`disagreement`; damage hides it only from readers that will reach the damage.
+
+        Raises CorruptionError where the snapshot has an open transaction: a reader that waits for its end may never
+        reach the damage, so the error comes here.
+        """
         if self.context.writable:
             return None
         try:
             return disagreement(entries, offset, segments)
         except CorruptionError:
-            if not self._passes_damage:
+            has_open = any(entry.current_txn_first_offset >= 0 for entry in entries)
+            if has_open and not self._passes_damage:
                 raise
             return None
 

@@ -41,7 +41,7 @@ class _End(NamedTuple):
 def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
     """How a snapshot at ``offset`` contradicts the batches before it; None if it does not.
 
-    Raises CorruptionError for damage among these batches, since a reader that uses the snapshot may never reach it.
+    Raises CorruptionError for damage among these batches.
     """
     told = {entry.producer_id: entry for entry in entries}
     for entry in told.values():
