@@ -83,7 +83,7 @@ class CoordinatorLogs(Generic[K, V]):
         count = self._described_count()
         if count is None and not self._found():
             if lost := [each for each in self._noted() if not self.manager.is_here(self.topic, each)]:
-                was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points tell"
+                was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points show"
                 raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {_LOST}")
             if not create:
                 return None
@@ -109,7 +109,7 @@ class CoordinatorLogs(Generic[K, V]):
             raise UnknownTopicOrPartitionError(f"{self._uncounted(name, homes)}; {_say_so(self.topic)}")
         assert number is not None
         raise UnknownTopicOrPartitionError(
-            f"{self._missing_home(name, number, count)}: the others may lie in another of the broker's log.dirs; "
+            f"{self._missing_home(name, number, count)}: the others may be in another of the broker's log.dirs; "
             f"if the topic has another number of partitions, {_say_so(self.topic)}"
         )
 
@@ -265,8 +265,8 @@ class CoordinatorLogs(Generic[K, V]):
 
 
 _LOST = (
-    "it was lost: bring it back, as from a snapshot; to go on without what it held, make the directory and take its "
-    f"line out of {names.RECOVERY_POINT_CHECKPOINT}"
+    "it was lost: bring it back, for example from a snapshot; to go on without it, make the directory and remove "
+    f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
 )
 
 

@@ -527,7 +527,7 @@ class _Telling:
 
 
 class _Using:
-    """Use of a file's descriptor, which stays open meanwhile; adds to errors what :class:`_Telling` adds."""
+    """Use of a file's descriptor, which stays open until the end; adds to errors what :class:`_Telling` adds."""
 
     __slots__ = ("_file", "_operation")
 

@@ -16,7 +16,7 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
 _OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which this engine neither writes nor reads
-# Names by default of what Schema Registry and other tools of Confluent, Connect, MirrorMaker and Streams keep for ever.
+# Default names of topics that Schema Registry and other Confluent tools, Connect, MirrorMaker and Streams always keep.
 _OF_A_TOOL = re.compile(
     r"_.*|.*connect-?(configs|offsets|status)|mm2-.*\.internal|.*\.checkpoints\.internal|.*-changelog"
 )
@@ -28,7 +28,7 @@ def is_internal(topic: str) -> bool:
 
 
 def is_state_of_a_tool(topic: str) -> bool:
-    """Whether a topic has a name by which a tool keeps its state, compacted: nothing of that may go by its age."""
+    """Whether the topic's name is one under which a tool keeps compacted state, which must not be deleted by age."""
     return not is_internal(topic) and _OF_A_TOOL.fullmatch(topic) is not None
 
 
@@ -68,8 +68,8 @@ def check_changeable(topic: str, what: str) -> None:
 
 
 def check_takes_records(topic: str) -> None:
-    """Raise PolicyViolationError where records of users are to go into an internal topic; a broker refuses it, too.
+    """Raise PolicyViolationError if records of users would go into an internal topic; a broker refuses that too.
 
-    Whoever reads it takes each record for one of a coordinator: a wrong one hides the progress that lies beside it.
+    Readers of the topic take each record for a coordinator's: a wrong one hides progress stored beside it.
     """
-    check_changeable(topic, "to write records into it")
+    check_changeable(topic, "writing records into it")

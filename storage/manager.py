@@ -382,8 +382,8 @@ class LogManager:
         self._broker_lock = self.filesystem.lock_shared_with_broker(path)
         if self._broker_lock is None:
             raise LogDirLockedError(
-                f"{path}: a running Kafka broker holds this directory; it can be read meanwhile, "
-                "to write to it stop the broker first"
+                f"{path}: a running Kafka broker holds this directory; it can be read, but stop the broker "
+                "before writing to it"
             )
 
     def _take_broker_lock(self) -> None:

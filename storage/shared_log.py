@@ -236,7 +236,7 @@ class SharedLog(LogReader):
             self._sync()
 
     def sync_file(self) -> None:
-        """Sync the active segment, whoever appended to it; records nothing except a disk failure."""
+        """Sync the active segment, including what others appended; records nothing except a disk failure."""
         with self._touching_the_disk():
             self.segments.active.sync()
 

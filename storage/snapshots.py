@@ -150,7 +150,7 @@ def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotE
 
 @contextmanager
 def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
-    """Yields all partitions; meanwhile nobody appends, replaces segments, creates topics or writes checkpoints.
+    """Yields all partitions; in the block, nobody appends, replaces segments, creates topics or writes checkpoints.
 
     Takes the locks in the order that everyone who holds several uses: partitions by topic and number, then the root.
     """

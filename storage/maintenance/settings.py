@@ -171,8 +171,8 @@ class Partition:
             return "an internal topic, chosen only by its name: never by a pattern, nor with all"
         if is_state_of_a_tool(self.topic) and not self.has_own_policy:
             return (
-                "named as tools name what they keep for ever, and its own cleanup.policy is not known: chosen only by "
-                "its name, never by a pattern, nor with all"
+                "tools use topics of this name for state that they keep for ever, and its own cleanup.policy is not "
+                "known: chosen only by its name, never by a pattern, nor with all"
             )
         return None
 

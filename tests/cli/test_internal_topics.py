@@ -67,6 +67,6 @@ def test_no_record_of_an_internal_topic_is_deleted(topic: str, directory: str, t
 def test_nothing_is_produced_into_an_internal_topic(place: tuple[str, ...], topic: str, directory: str) -> None:
     done = commitlog("produce", "--log-dir", directory, "-t", topic, "-K", ":", *place, stdin=b"query:value\n")
     assert done.code == 1
-    assert f"topic '{topic}' is internal, and to write records into it is refused" in done.stderr
+    assert f"topic '{topic}' is internal, and writing records into it is refused" in done.stderr
     with LogManager.open(directory) as manager:
         assert manager.open_reader(topic, 0).log_end_offset == 1

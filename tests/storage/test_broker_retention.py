@@ -96,7 +96,7 @@ def test_what_is_asked_for_goes_but_of_no_internal_topic(directory: Path) -> Non
     outcomes = done(retain_partitions, run_over(directory, "retention.ms=1000"))
     assert left(directory) == UNTOUCHED | {"orders": 0}
     assert "warning" not in str(outcomes["orders"])
-    assert "as tools name what they keep for ever" in str(outcomes["connect-offsets"])
+    assert "for state that they keep for ever" in str(outcomes["connect-offsets"])
 
 
 def test_a_limit_of_bytes_that_is_asked_for_counts_without_one_of_time(directory: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_topic_of_which_all_records_are_lost_is_not_made_again(count: int, lef
     with managed(tmp_path) as manager:
         groups = GroupOffsets(manager)
         for work in (groups.fetch, lambda group: groups.commit(group, committed_as(group))):
-            with pytest.raises(UnknownTopicOrPartitionError, match="as the recovery points tell; it was lost"):
+            with pytest.raises(UnknownTopicOrPartitionError, match="as the recovery points show; it was lost"):
                 work(group)
         assert len(list(tmp_path.glob("__consumer_offsets-*"))) == left
 

@@ -119,7 +119,7 @@ def test_a_topic_that_only_brokers_keep_is_not_changed_either(name: str, manager
 @pytest.mark.parametrize("name", [*NAMES, *BROKERS])
 def test_no_records_of_users_are_written_into_an_internal_topic(name: str, manager: LogManager) -> None:
     """A key that is none of a coordinator's hides the progress of each query in its partition."""
-    with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and to write records into it is refused"):
+    with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and writing records into it is refused"):
         IdempotentProducer(manager).append(name, 0, records([b"value"], keys=[b"query"]))
 
 
