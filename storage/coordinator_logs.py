@@ -231,7 +231,7 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _check_count(self, count: int, here: Collection[int]) -> None:
         if not max(here) < count <= PARTITIONS_MAX:
-            raise InvalidConfigError(f"{self.topic}: {count} partitions, and number {max(here)} is here")
+            raise InvalidConfigError(f"{self.topic}: {count} partitions, but partition {max(here)} is here")
         for partition, found in self._names().items():
             for name in found:
                 if partition_for(name, count) != partition:

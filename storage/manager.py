@@ -332,7 +332,7 @@ class LogManager:
         description = self.topic(topic)
         if partition not in description.partitions:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, no {partition}"
+                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, but not {partition}"
             )
         return self._config(description)
 

@@ -1,8 +1,8 @@
 """Records of the newer group protocols in ``__consumer_offsets``: consumer (KIP-848), share, streams.
 
 A group consists of several records: one for the group itself and some for each member. Their kinds are the ``apiKey``
-of Kafka's schemas (``format.messages``). Values are decoded only on request, so one that a later release wrote hides
-its group, but no committed offset.
+of Kafka's schemas (``format.messages``). Values are decoded only on request, so that a value written by
+a later release hides only its group, and no committed offset.
 """
 
 from __future__ import annotations

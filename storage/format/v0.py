@@ -21,7 +21,7 @@ MAGIC = 0
 # This must not change: it is the layout of Kafka's files.
 LAYOUT = np.dtype(
     [  #                    byte  meaning
-        ("offset", ">i8"),  # 0   of the message, or of the last message in a wrapper
+        ("offset", ">i8"),  #  0   of the message, or of the last message in a wrapper
         ("size", ">i4"),  #    8   bytes after this field
         ("crc", ">u4"),  #    12   CRC-32 from magic to the end
         ("magic", "i1"),  #   16   0

@@ -21,7 +21,7 @@ MAGIC = 2
 # This must not change: it is the layout of Kafka's files.
 LAYOUT = np.dtype(
     [  #                          byte  meaning
-        ("base_offset", ">i8"),  #    0   offset of the first record as first written: compaction keeps it
+        ("base_offset", ">i8"),  #   0   offset of the first record as first written: compaction keeps it
         ("length", ">i4"),  #        8   bytes after this field
         ("leader_epoch", ">i4"),  # 12   outside the checksum: every leader sets it again
         ("magic", "i1"),  #         16   2

@@ -68,7 +68,7 @@ def read_keys(
     places: Int64s,
     state: Int64s,
 ) -> tuple[int, int]:
-    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the arrays after it, which have a row per record.
+    """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the other arrays, which have a row per record.
 
     Checks, their order, ``state`` and the results are those of :func:`records.fill`. Leaves the hash of a null key as
     it is; hashes no key if ``hashes`` is empty.

@@ -331,7 +331,7 @@ def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said
     [
         pytest.param(["-t", "order"], "did you mean 'orders'?", id="no such topic"),
         pytest.param(["-t", "orders", "-o", "stored", "--group", "bored"], "no group 'bored'", id="no such group"),
-        pytest.param(["-t", "orders", "-p", "7"], "has partitions [0, 1], no 7", id="no such partition"),
+        pytest.param(["-t", "orders", "-p", "7"], "has partitions [0, 1], but not 7", id="no such partition"),
         pytest.param(["-t", "orders", "-p", "0", "-o", "9"], "has offsets 0 to 5, but not 9", id="no such offset"),
     ],
 )

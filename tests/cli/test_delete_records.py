@@ -49,7 +49,7 @@ def test_an_unknown_partition_does_not_stop_the_others(directory: Path) -> None:
     assert done.code == 1
     [_, _, *lines] = done.stdout.splitlines()
     assert "no topic 'nothing'" in lines[0]
-    assert "has partitions [0, 1, 2], no 9" in lines[1]
+    assert "has partitions [0, 1, 2], but not 9" in lines[1]
     assert lines[2] == "partition: orders-0\tlow_watermark: 2"
 
 

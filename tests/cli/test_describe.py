@@ -109,7 +109,7 @@ def test_a_damaged_log_is_reported_with_exit_code_3() -> None:
     [
         pytest.param([], 2, "--topic", id="no topic"),
         pytest.param(["-t", "day"], 1, "did you mean 'days'?", id="no such topic"),
-        pytest.param(["-t", "days", "-p", "4"], 1, "has partitions [0], no 4", id="no such partition"),
+        pytest.param(["-t", "days", "-p", "4"], 1, "has partitions [0], but not 4", id="no such partition"),
         pytest.param(["-t", "days", "--as-of", "20231114"], 0, "", id="a date without dashes is a date"),
         pytest.param(["-t", "days", "--as-of", "noon"], 2, "ISO 8601, such as 2026-11-21T06:00", id="no time"),
     ],

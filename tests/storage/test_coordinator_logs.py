@@ -149,7 +149,7 @@ def test_a_number_can_be_given_and_is_kept(tmp_path: Path) -> None:
     with managed(directory) as manager:
         for wrong, said in (
             (5, "with 5 partitions 'group-"),
-            (3, "3 partitions, and number 3 is here"),
+            (3, "3 partitions, but partition 3 is here"),
             (7, "would be in"),
         ):
             with pytest.raises(InvalidConfigError, match=said):

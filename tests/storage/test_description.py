@@ -60,5 +60,5 @@ def test_as_of_another_time_other_segments_go(manager: LogManager) -> None:
 
 def test_a_partition_that_is_not_there_is_told(manager: LogManager) -> None:
     manager.create_topic("orders", partitions=1)
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"has partitions \[0\], no 3"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"has partitions \[0\], but not 3"):
         describe_partition(manager, "orders", 3)

@@ -104,7 +104,7 @@ def test_a_name_not_found_is_answered_with_the_nearest_one(tmp_path: Path) -> No
     manager.create_topic("orders", partitions=1)
     with pytest.raises(UnknownTopicOrPartitionError, match="did you mean 'orders'"):
         manager.open_reader("order", 0)
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"has partitions \[0\], no 1"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"has partitions \[0\], but not 1"):
         manager.open_log("orders", 1)
 
 
