@@ -1,4 +1,4 @@
-"""Work done ahead: its order, its bound, and which error is told."""
+"""Read-ahead: its order, its bound, and which error is raised."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
 
 
 def sized(items: Iterable[int]) -> Generator[list[int], None, None]:
-    """Gathered as if an item were as large as its number says."""
+    """Gathers items, with each item's number as its size."""
     return gathered(items, lambda item: item, least=3, most=4)
 
 
 class Gated:
-    """Items, those behind the first list once that is used; which ones were asked for."""
+    """Items; those after the first list come once that is in use. Records which ones were requested."""
 
     def __init__(self, first: list[int], others: Iterable[int]) -> None:
         self.taken: list[int] = []

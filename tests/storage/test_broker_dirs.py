@@ -1,4 +1,4 @@
-"""Directories of a real broker, read by us: what Kafka's own consumer returned is what we return."""
+"""Directories of a real broker, read by this engine: the results must equal those of Kafka's own consumer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STAGES = (
     "4-transactions-v2/restarted",
 )
 
-# Where we differ from Kafka, and must (docs/compatibility.md): the aspects that differ, by stage and partition.
+# Where this engine differs from Kafka, and must (docs/compatibility.md): the differing aspects by stage and partition.
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, for want of a right index
 DAMAGE_TOLD = {ALL, COMMITTED}  # both refuse, or Kafka never reads what it acknowledged; we name path and position
@@ -104,7 +104,7 @@ DIFFERENT: dict[tuple[str, str], set[str]] = {
 
 
 def differing(reader: LogReader, kafka: dict[str, Any]) -> Iterator[str]:
-    """The aspects in which a partition is not what Kafka's consumer found."""
+    """The aspects in which a partition differs from what Kafka's consumer found."""
     for isolation in Isolation:
         found = kafka[isolation.value]
         if not same_records(reader, isolation, found):
@@ -129,10 +129,10 @@ def same_records(reader: LogReader, isolation: Isolation, kafka: dict[str, Any])
 
 
 def wrong_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Lookups by time that are not answered by the first record not older among those a consumer of the level sees.
+    """Lookups by time that do not return the first matching record that a consumer of the isolation level sees.
 
-    Kafka's answer is that record too, but where it gives up in a segment that compaction emptied, which has the time of
-    its file, or finds a transaction marker or a record of an aborted transaction, which no consumer sees.
+    Kafka's answer is that record too, except where it gives up in a segment that compaction emptied, which has the time
+    of its file, or finds a transaction marker or a record of an aborted transaction, which no consumer sees.
     """
     seen = seen_times(reader, isolation, kafka)
     wrong: list[tuple[object, ...]] = []
@@ -149,7 +149,7 @@ def wrong_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) 
 def is_wrong_largest(reader: LogReader, kafka: dict[str, Any]) -> bool:
     """Whether ``-3`` is not the first of the newest records; Kafka's newest batch may have none that a consumer sees.
 
-    Not asked of a log that cannot be read.
+    Not checked for an unreadable log.
     """
     try:
         seen = {row[0]: row[1] for row in broker_dirs.rows(reader, Isolation.READ_UNCOMMITTED)}
@@ -162,7 +162,7 @@ def is_wrong_largest(reader: LogReader, kafka: dict[str, Any]) -> bool:
 
 
 def seen_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -> dict[int, int]:
-    """The time of each record, by offset; of a log that cannot be read, of those that Kafka could."""
+    """The time of each record, by offset; for an unreadable log, of those that Kafka could read."""
     try:
         return {row[0]: row[1] for row in broker_dirs.rows(reader, isolation)}
     except CorruptionError:
@@ -171,7 +171,7 @@ def seen_times(reader: LogReader, isolation: Isolation, kafka: dict[str, Any]) -
 
 @contextmanager
 def refused_as_reading_is(reader: LogReader, isolation: Isolation) -> Iterator[None]:
-    """A lookup may be refused where reading is."""
+    """A lookup may be refused if reading is refused."""
     try:
         yield
     except CorruptionError:
@@ -214,9 +214,9 @@ def test_every_stage_that_a_consumer_read_is_tested() -> None:
 
 @pytest.mark.parametrize("stage", ["recovery-crash/unclean", "rolls/overflow-before", "recovery-damage/damaged"])
 def test_a_directory_that_was_never_recovered_reads_up_to_where_it_is_whole(stage: str) -> None:
-    """What is in the directory before a broker mends it is what the broker returns afterwards.
+    """What is in the directory before a broker repairs it is what the broker returns afterwards.
 
-    Offsets of a last batch that reach beyond where a broker closed the log cleanly are told: the overflow was made so.
+    Offsets of a last batch beyond the end of a cleanly closed log are reported: the test data has such an overflow.
     """
     mended = {
         "recovery-crash/unclean": "recovery-crash/recovered",

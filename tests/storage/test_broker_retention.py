@@ -1,4 +1,4 @@
-"""Retention and compaction of a directory whose topics a broker made: nothing goes by settings that nobody gave."""
+"""Retention and compaction of topics that a broker created: nothing is deleted by settings that nobody gave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEGMENTS = 4
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """What a broker leaves of four topics: segments a month old, no settings; ``_schemas`` was compacted."""
+    """A broker's four topics: segments a month old, no settings; ``_schemas`` was compacted."""
     path = tmp_path / "log"
     with LogManager.open(str(path), create=True, clock=ManualClock(NOW_MS)) as manager:
         for name in TOPICS:
@@ -62,7 +62,7 @@ def done(what: Callable[..., Any], run: MaintenanceRun, *wanted: str) -> dict[st
 
 
 def left(directory: Path) -> dict[str, int]:
-    """How many segments with records each topic has."""
+    """The number of segments with records of each topic."""
     return {
         name: sum(1 for file in (directory / f"{name}-0").glob("*.log") if file.stat().st_size)
         for name in TOPICS

@@ -1,4 +1,4 @@
-"""Settings of topics that a broker has: from its metadata log, and from what its tools print."""
+"""A broker's topic settings: from its metadata log, and from the output of its tools."""
 
 from __future__ import annotations
 

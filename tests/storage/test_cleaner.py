@@ -1,4 +1,4 @@
-"""Compaction piece by piece: what is due, what is grouped, others at work, and faults that Kafka's cleaner had."""
+"""Compaction in detail: what is due, what is grouped, concurrent processes, and faults that Kafka's cleaner had."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_log(
 
 
 def write(log: Log, *segments: Pairs, fields: v2.BatchFields | None = None) -> None:
-    """One batch a segment, each segment closed."""
+    """One batch per segment, each segment closed."""
     for rows in segments:
         log.append(v2.encode(records([v for _, v in rows], keys=[k for k, _ in rows]), fields or v2.BatchFields()))
         log.roll()
@@ -84,7 +84,7 @@ def disk() -> MemoryFileSystem:
     return MemoryFileSystem(ManualClock())
 
 
-# What is due (12.1, 12.2)
+# What is due
 
 
 def test_what_opening_recovered_is_not_recovered_again_before_it_is_maintained(
@@ -172,7 +172,7 @@ def test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean(di
         assert clean(log, 0) == 3
 
 
-# Groups (12.5)
+# Groups
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_second_round_changes_no_byte(disk: MemoryFileSystem) -> None:
         assert [bytes(w.buffer) for segment in log.segments for w in segment.batches()] == before
 
 
-# Others at work
+# Concurrent processes
 
 
 def test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was(disk: MemoryFileSystem) -> None:
@@ -373,7 +373,7 @@ def test_appends_go_on_while_a_log_is_cleaned(disk: MemoryFileSystem) -> None:
 def test_a_roll_by_another_process_between_two_groups_makes_nothing_committed_look_aborted(
     disk: MemoryFileSystem,
 ) -> None:
-    """The second group has a batch behind an abort of its producer, and its commit is in the next segment."""
+    """The second group has a batch after an abort of its producer, and its commit is in the next segment."""
     settings = compacted_topic(segment_bytes=400)
     with a_log(disk, settings) as log, a_log(disk, settings) as other:
         write(log, [(b"large", b"." * 250)])
@@ -395,7 +395,7 @@ def test_a_roll_by_another_process_between_two_groups_makes_nothing_committed_lo
 
 
 def test_a_reader_from_before_a_compaction_reads_the_new_files(disk: MemoryFileSystem) -> None:
-    """It gives files back as it goes, and finds others under their names, larger ones: tombstones got a horizon."""
+    """It closes files as it reads, and finds larger ones under the same names, since tombstones got a horizon."""
     with a_log(disk, compacted_topic(segment_bytes=100)) as log:
         write(log, *([(b"%d" % n, None)] for n in range(4)), [(b"0", b"1" * 20)])
         with LogReader.open("/p-0", log.context.config, clock=disk.clock, filesystem=disk) as reader:

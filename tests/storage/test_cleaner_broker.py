@@ -1,8 +1,8 @@
-"""A real broker takes over what compaction and retention of ours left, and its own cleaner finds nothing wrong with it.
+"""A real broker takes over the results of this engine's compaction and retention, and finds nothing wrong with them.
 
-One broker: it is started on the directories with its cleaner waiting (no log is dirty enough), is read from, and its
-clients append; then the topics let the cleaner run. Beside it, the same directories as they were then are compacted by
-this engine.
+One broker is started on the directories with its cleaner waiting (no log is dirty enough), its logs are read, and its
+clients append; then the topics let the cleaner run. This engine compacts a copy of the directories from that moment for
+comparison.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ COMPACTED_TOPICS = {
 DELETED_TOPICS = {"deleted": {**SMALL, "retention.bytes": "9000", "retention.ms": "-1"}}
 TOPICS = {**COMPACTED_TOPICS, **DELETED_TOPICS}
 
-# So that the broker's retention does nothing, and its cleaner waits until the test lets it run.
+# Keeps the broker's retention idle, and its cleaner waiting until the test lets it run.
 WAITING = {"retention.bytes": "-1", "retention.ms": "-1", "min.cleanable.dirty.ratio": "1.0"}
 CLEANING = {"min.cleanable.dirty.ratio": "0.0"}
 
 
 class KeyedRows(Rows):
-    """As Rows, but of few keys, of which some come back often, and with a tombstone now and then."""
+    """Like Rows, but with few keys, of which some recur often, and occasional tombstones."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__(now_ms)
@@ -59,7 +59,7 @@ class KeyedRows(Rows):
 
 
 def write(log: Log, rows: KeyedRows) -> None:
-    """Every codec, transactions that are committed and aborted, and segments that end between them."""
+    """Every codec, committed and aborted transactions, and segments that end within them."""
     producers = [Transactions(log, FIRST_PRODUCER_ID + n, rows) for n in range(2)]
     for number in range(20):
         codec = list(Codec)[number % len(Codec)]
@@ -73,7 +73,7 @@ def write(log: Log, rows: KeyedRows) -> None:
 
 
 def clean_all(log: Log, now_ms: int) -> None:
-    """Rounds until nothing is dirty."""
+    """Run rounds until nothing is dirty."""
     first_dirty: int | None = None
     cleaner = Cleaner()
     while cleanable(log, first_dirty, now_ms).has_work:
@@ -82,7 +82,7 @@ def clean_all(log: Log, now_ms: int) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Written and compacted, then again a day later, when the first tombstones may go; then written once more."""
+    """Written and compacted, and again a day later, when the first tombstones may go; then written once more."""
     directory = tmp_path_factory.mktemp("written")
     clock = ManualClock(time.time_ns() // 1_000_000 - 50 * HOUR_MS)
     with LogManager.open(str(directory), create=True, clock=clock) as manager:
@@ -105,7 +105,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Seen(NamedTuple):
-    """What the broker and its consumers saw at some time."""
+    """What the broker and its consumers saw at some moment."""
 
     problems: list[str]
     reads: Mapping[tuple[str, Isolation], Sequence[Consumed]]
@@ -119,7 +119,7 @@ class Seen(NamedTuple):
 
 
 class Life(NamedTuple):
-    """Of the broker: after its start, and after its cleaner had run over what its clients had appended meanwhile."""
+    """The broker's state after its start, and after its cleaner had processed its clients' appends."""
 
     mounted: Seen
     before_cleaning: Path  # a copy of its log directory
@@ -140,7 +140,7 @@ def life(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Li
 
 
 def append(broker: Broker) -> None:
-    """New values, tombstones, and transactions of both ends, over the same keys."""
+    """New values, tombstones, and transactions with both outcomes, over the same keys."""
     chance = random.Random(3)
 
     def some(count: int) -> list[Action]:
@@ -158,7 +158,7 @@ def append(broker: Broker) -> None:
 
 
 def let_clean(broker: Broker) -> None:
-    """Return when the checkpoint says that all closed segments of the compacted topics are clean."""
+    """Wait until the checkpoint shows all closed segments of the compacted topics as clean."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
         for topic in COMPACTED_TOPICS:
@@ -194,7 +194,7 @@ def copied_log(life: Life, topic: str, into: Path) -> Log:
 
 
 def test_the_logs_were_worth_it(written: Path) -> None:
-    """Compaction and retention had removed and kept something of each kind before the broker came."""
+    """Compaction and retention had removed and kept something of each kind before the broker started."""
     with LogManager.open(str(written)) as manager:
         readers = {topic: manager.open_reader(topic, 0) for topic in TOPICS}
         assert min(readers[topic].log_start_offset for topic in ("both", "deleted")) > 0

@@ -1,4 +1,4 @@
-"""What a crash or a power cut leaves of a log that is being compacted (12.8)."""
+"""The state of a log after a crash or a power cut during compaction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compacted(segment_bytes: int, delay_ms: int) -> LogConfig:
 
 
 def check_compaction(settings: LogConfig, segments: list[Pairs], effort: Effort) -> Iterator[int]:
-    """Power cuts while ``segments`` are compacted, of which no two pairs are alike; how many pairs each leaves."""
+    """Power cuts while ``segments`` are compacted; no two pairs are alike; how many pairs each leaves."""
     old = [pair for rows in segments for pair in rows]
     start = MemoryFileSystem(ManualClock())
     with a_log(start, settings) as log:
@@ -71,7 +71,7 @@ def test_a_crash_leaves_segments_old_or_new_and_no_key_without_its_newest_record
 
 
 def check_crash_after_crash(settings: LogConfig, segments: list[Pairs], cuts: Effort, again: Effort) -> None:
-    """The power goes, and goes again while the log is opened: swaps are finished or undone as if it had not."""
+    """The power fails, and again while the log is opened: swaps are finished or undone as if it had not."""
     start = MemoryFileSystem(ManualClock())
     with a_log(start, settings) as log:
         write(log, *segments)

@@ -1,6 +1,6 @@
-"""Compaction against what the real cleaner of Kafka 3.9.1 left of the same directories, batch for batch.
+"""Compaction compared with the results of Kafka 3.9.1's real cleaner on the same directories, batch for batch.
 
-Files are compared byte for byte, all of them: logs, indexes, transaction indexes, snapshots. What may differ is listed
+All files are compared byte for byte: logs, indexes, transaction indexes, snapshots. Permitted differences are listed
 here, with the reason.
 """
 
@@ -23,13 +23,13 @@ from tests.support.clock import ManualClock
 from tests.support.compaction import Batch, Pass, batches, passes
 from tests.support.maintenance import DELETED_BELOW, EXACT, OTHER_BYTES, STALE_TRANSACTIONS, left_by, segment_files
 
-# The last round of STALE_TRANSACTIONS emptied the batch before the first uncleanable offset: dropped by 3.9.1, kept as
-# a header by newer versions (KAFKA-17076) and here, so that the log is known to reach so far.
+# The last round of STALE_TRANSACTIONS emptied the batch before the first uncleanable offset: 3.9.1 drops it; newer
+# versions (KAFKA-17076) and this engine keep its header, so that the log is known to reach that far.
 KEPT_AT_THE_END: Batch = Batch((677, 683, 2, 16, 0, -1, 1795210757302, 2, 0, 217, 0), [])
 
 
 class Cleaned(NamedTuple):
-    """What a pass of ours left."""
+    """The result of one of our passes."""
 
     first_dirty_offset: int
     files: dict[str, bytes]
@@ -99,7 +99,7 @@ def test_without_that_mistake_each_key_has_the_same_newest_record(tmp_path: Path
 
 
 class WithEarlierAborts(Transactions):
-    """Transactions as Kafka 3.9.1 begins them when it builds the map from ``start`` on."""
+    """Transactions as Kafka 3.9.1 tracks them when it builds the map from ``start`` on."""
 
     def __init__(self, log: Log, start: int) -> None:
         super().__init__(log)

@@ -1,4 +1,4 @@
-"""Compaction of magic 0 and 1: what a 2.8 broker's cleaner left, and whatever hypothesis comes up with."""
+"""Compaction of magic 0 and 1: compared with a 2.8 broker's cleaner, and on logs made up by hypothesis."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def content(log: Log) -> bytes:
     return b"".join(bytes(window.buffer) for segment in log.segments for window in segment.batches())
 
 
-# What Kafka 2.8.2 left
+# Results of Kafka 2.8.2
 
 
 def opened(partition: str, into: Path) -> Log:
@@ -110,7 +110,7 @@ def write(log: Log, magic: int, codec: Codec, pairs: Pairs) -> None:
 def test_compaction_of_any_old_log_keeps_the_newest_of_each_key(
     actions: list[str | tuple[int, Codec, Pairs]],
 ) -> None:
-    """Of all closed segments, each time: where nothing is clean, tombstones stay."""
+    """Cleans all closed segments each time: as long as nothing is clean, tombstones stay."""
     disk = MemoryFileSystem(ManualClock())
     settings_ = config(cleanup_policy="compact", file_delete_delay_ms=0)
     with Log.open("/p-0", settings_, clock=disk.clock, filesystem=disk) as log:
@@ -132,7 +132,7 @@ def test_compaction_of_any_old_log_keeps_the_newest_of_each_key(
 def test_a_tombstone_goes_when_its_file_is_older_than_the_newest_clean_one_by_the_retention(
     magic: int, age_ms: int, *, stays: bool
 ) -> None:
-    """Without a delete horizon in the format the times of files decide, as in Kafka."""
+    """The format has no delete horizon, so as in Kafka the times of files decide."""
     disk = MemoryFileSystem(ManualClock())
     settings_ = config(cleanup_policy="compact", delete_retention_ms=1000, file_delete_delay_ms=0)
     with Log.open("/p-0", settings_, clock=disk.clock, filesystem=disk) as log:

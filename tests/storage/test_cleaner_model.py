@@ -1,4 +1,4 @@
-"""Compaction of random logs, pass after pass, against a model written plainly."""
+"""Compaction of random logs, pass after pass, compared with a plainly written model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ACTIONS = st.one_of(
 
 
 class World:
-    """A log, and the model beside it."""
+    """A log and its model."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -119,7 +119,7 @@ class World:
 @settings(max_examples=100, deadline=None)
 @given(actions=st.lists(ACTIONS, min_size=3, max_size=40))
 def test_compaction_of_any_log_is_what_the_plain_rules_give(actions: list[tuple[Any, ...]]) -> None:
-    """Several producers, transactions, tombstones, maps that fill up, and passes at any time; each pass is compared."""
+    """Several producers, transactions, tombstones, full maps, and passes at any time; compares each pass."""
     world = World()
     for name, *arguments in [*actions, ("roll",), ("clean", 0, 100), ("clean", DELETE_RETENTION_MS, 100)]:
         getattr(world, name)(*arguments)

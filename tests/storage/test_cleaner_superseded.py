@@ -1,4 +1,4 @@
-"""What building the map tells of records, so that a compaction does not read or look for them a second time."""
+"""What building the map shows about records, so that a compaction need not read or look them up a second time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def encoded(batches: Sequence[Batch], module: object = v2) -> np.ndarray:
 
 
 def seen(*runs: np.ndarray, start: int = 0, end: int = 100, limit: int = 50) -> tuple[list[bool], BatchHeaders]:
-    """Which batches of the last run are superseded, once the runs are put."""
+    """Which batches of the last run are superseded once all runs are put."""
     (_, found), headers = put(*runs, start=start, end=end, limit=limit), formats.scan(runs[-1]).headers
     return found.of(headers).tolist(), headers
 

@@ -1,4 +1,4 @@
-"""Topic and cleaner settings, against what Kafka itself says of its keys (golden/kafka-3.9.1-configs.json)."""
+"""Topic and cleaner settings, compared with Kafka's own description of its keys (golden/kafka-3.9.1-configs.json)."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_mapping_comes_back_as_it_went() -> None:
     assert LogConfig.from_mapping(mapping) == config
 
 
-# --- what a broker says
+# --- a broker's settings
 
 
 def test_a_topics_own_value_comes_before_the_brokers_and_that_before_the_default() -> None:
@@ -277,7 +277,7 @@ def test_a_topics_keys_that_only_a_broker_can_honour_are_told_to_have_no_effect(
     assert LogConfig.without_effect(topic) == ["remote.storage.enable", "unclean.leader.election.enable"]
 
 
-# --- what follows from the values
+# --- consequences of the values
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which partition of a coordinator's topic holds a name, whatever part of the topic lies in the directory."""
+"""Which partition of a coordinator's topic holds a name, whatever part of the topic is in the directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def committed_as(group: str) -> dict[tuple[str, int], CommittedOffset]:
 def broker_left(
     directory: Path, here: Iterable[int] | None = None, *, partitions: int = 50, groups: Iterable[str] = GROUPS
 ) -> Path:
-    """A directory without topics.json, as a broker leaves one, with some partitions of the topic of the groups."""
+    """A directory without topics.json, as a broker leaves it, with some partitions of the groups' topic."""
     with managed(directory) as manager:
         manager.create_topic("t", partitions=1)
         append(manager.open_log(*PLACE), b"v")
@@ -53,7 +53,7 @@ def broker_left(
 
 
 def written_to(directory: Path, work: Callable[[], object]) -> list[int]:
-    """The partitions whose logs grow, or that are made."""
+    """The partitions whose logs grow, or that are created."""
 
     def sizes() -> dict[int, int]:
         found = directory.glob(f"{GROUP_METADATA_TOPIC}-*")
@@ -184,11 +184,11 @@ def test_a_brokers_metadata_log_has_the_number(tmp_path: Path) -> None:
             groups.fetch(other)
 
 
-# Directories of ours
+# Directories created by this engine
 
 
 def test_a_lost_topics_json_moves_no_group_of_ours(tmp_path: Path) -> None:
-    """Partitions that nothing was committed to have no segment, and are there all the same."""
+    """Partitions without any commit have no segment, and exist all the same."""
     with managed(tmp_path) as manager:
         for group in GROUPS[:3]:
             GroupOffsets(manager).commit(group, committed_as(group))
@@ -206,7 +206,7 @@ def test_a_lost_topics_json_moves_no_group_of_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [0, 1])
 @pytest.mark.parametrize("count", [3, 60])
 def test_a_topic_of_which_all_records_are_lost_is_not_made_again(count: int, left: int, tmp_path: Path) -> None:
-    """With ``topics.json``; only the recovery points tell, which have a line for each partition."""
+    """With ``topics.json``; only the recovery points show it, with a line for each partition."""
     with managed(tmp_path) as manager:
         manager.create_topic(GROUP_METADATA_TOPIC, partitions=count)
         group = next(group for group in GROUPS if partition_for(group, count) != 0)

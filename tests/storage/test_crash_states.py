@@ -1,8 +1,7 @@
-"""The power goes at every change an operation makes: the log opens again by itself, and nothing acknowledged is gone.
+"""The power fails at every change of an operation: the log opens again by itself, and nothing acknowledged is lost.
 
-Every scenario runs once for each of its changes; the disk that is left then is what the model of a disk allows,
-chosen by seeds (tests/support/disk_model.py). The suite tries a few; ``python -m tests.torture crash-states`` tries as
-many as it is told.
+Every scenario runs once for each of its changes; the disk afterwards is one that the model of a disk allows, chosen by
+seeds (tests/support/disk_model.py). The suite tries a few; ``python -m tests.torture crash-states`` tries any number.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ QUICK = Effort(every=4, seeds=1)
 
 @dataclass
 class Story:
-    """What happens to one log, and what it may therefore hold when the power goes."""
+    """What happens to one log, and what it may therefore hold after a power cut."""
 
     disk: MemoryFileSystem
     settings: dict[str, str]
@@ -40,7 +39,7 @@ class Story:
     batch_ends: list[int] = field(default_factory=list)  # offsets, of all batches that were not cut off
 
     def go_on(self, disk: MemoryFileSystem) -> Story:
-        """Another process, after this one was killed, on a copy of the disk; it has yet to open anything."""
+        """Another process on a copy of the disk, after this one was killed; it has not opened anything yet."""
         return Story(disk, self.settings, self.content, [*self.allowed], self.sequence, [*self.batch_ends])
 
     def open(self) -> Self:
@@ -54,7 +53,7 @@ class Story:
         return self.manager.open_log("t", 0)
 
     def append(self, *values: bytes, is_acknowledged: bool = True) -> None:
-        """One idempotent batch; ``is_acknowledged=False``: the topic's settings let it be synced later."""
+        """One idempotent batch; ``is_acknowledged=False``: the topic's settings allow a later sync."""
         log = self.log
         written: Rows = list(enumerate(values, log.log_end_offset))
         self.allowed = [*self.allowed, self.allowed[-1] + written]
@@ -73,7 +72,7 @@ class Story:
         self.acknowledged()
 
     def truncate_to(self, offset: int) -> None:
-        """A batch that reaches ``offset`` goes as a whole."""
+        """Removes a batch that reaches ``offset`` as a whole."""
         cut = [end for end in self.batch_ends if end > offset]
         self.batch_ends = [end for end in self.batch_ends if end <= offset]
         ends = [*reversed(cut), self.batch_ends[-1] if self.batch_ends else 0]
@@ -83,7 +82,7 @@ class Story:
         self.sequence = self.log.next_sequence(Producer(PRODUCER, 0))
 
     def delete_records(self, offset: int) -> None:
-        """What was not synced before, is first."""
+        """Syncs first what was not synced before."""
         self.allowed = [*self.allowed, [row for row in self.allowed[-1] if row[0] >= offset]]
         self.log.delete_records(offset)
         self.acknowledged()
@@ -168,7 +167,7 @@ def fresh_disk(steps: Steps, settings: dict[str, str]) -> tuple[MemoryFileSystem
 
 
 def check_recovers(disk: MemoryFileSystem, story: Story, where: str) -> None:
-    """Readers see what may be there; a writer brings it into order, can go on, and finds the same again."""
+    """Readers see what may be there; a writer repairs it, can continue, and finds the same again."""
     seen = read_without_writing(disk)
     assert seen is None or seen in story.allowed, where
     again = Story(disk, story.settings).open()
@@ -182,7 +181,7 @@ def check_recovers(disk: MemoryFileSystem, story: Story, where: str) -> None:
 
 
 def read_without_writing(disk: MemoryFileSystem) -> Rows | None:
-    """What a reader sees before any writer came; None where there is no topic yet, or it finds what recovery cuts."""
+    """What a reader sees before any writer; None if there is no topic yet, or it finds what recovery cuts off."""
     manager = LogManager.open("/logs", create=True, clock=disk.clock, filesystem=disk)
     if "t" not in manager.topics() or disk.status("/logs/t-0") is None:
         return None
@@ -211,7 +210,7 @@ def test_whatever_was_acknowledged_survives_a_power_cut(scenario: Scenario) -> N
 
 
 def torn_tails() -> Iterator[tuple[MemoryFileSystem, Story]]:
-    """Disks as a power cut left them, with something to recover."""
+    """Disks after a power cut, with something to recover."""
     for seed, settings in enumerate((SMALL, {**LAZY, "index.interval.bytes": "0"}, {**LAZY, "segment.bytes": "500"})):
         disk, story = fresh_disk(some_records, settings)
         for n in range(3):
@@ -230,7 +229,7 @@ def test_the_power_may_go_again_while_a_log_recovers() -> None:
 
 
 def check_retries(settings: dict[str, str], effort: Effort) -> None:
-    """A producer that was not answered sends its batch again, as often as it takes."""
+    """A producer without an answer sends its batch again, as often as necessary."""
     start, before = fresh_disk(some_records, settings)
     data = batch(b"once", b"only", producer_id=PRODUCER, base_sequence=before.sequence)
 

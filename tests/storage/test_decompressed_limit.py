@@ -1,4 +1,4 @@
-"""``max.decompressed.bytes``: whoever decodes a log refuses a batch that holds more, and says where and what to set."""
+"""``max.decompressed.bytes``: decoding refuses a batch that holds more, and states where and what to set."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def encoded(value: bytes, codec: Codec) -> Bytes:
 
 @pytest.fixture(params=CODECS, ids=lambda codec: codec.name.lower())
 def bomb_at(request: pytest.FixtureRequest, tmp_path: Path) -> int:
-    """Where a batch lies that holds more than ``LIMIT``, behind one that holds little, in a log of this codec."""
+    """The position of a batch that holds more than ``LIMIT``, after one that holds little, in a log with this codec."""
     with open_log(tmp_path, cleanup_policy="compact") as log:
         log.append(encoded(b"small", request.param))
         position = log.segments.active.size

@@ -1,4 +1,4 @@
-"""What is told of a partition's segments: clean, dirty or not yet to be compacted, and what becomes of each."""
+"""Descriptions of a partition's segments: clean, dirty or not yet to be compacted, and the fate of each."""
 
 from __future__ import annotations
 

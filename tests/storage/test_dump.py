@@ -1,4 +1,4 @@
-"""Dumps against the texts of Kafka's own tool (tests/golden/dumps), and what it says of flags, gaps and damage."""
+"""Dumps, compared with the output of Kafka's own tool (tests/golden/dumps), with flags, gaps and damage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FAILED = re.compile(r"(\S+): dump tool failed: ")
 
 
 class Golden(NamedTuple):
-    """What Kafka printed of the files of one partition."""
+    """Kafka's output for the files of one partition."""
 
     dumps: dict[str, list[str]]  # by path
     stderr: list[str]
@@ -84,7 +84,7 @@ GOLDENS = {archive: read_golden(archive) for archive in ARCHIVES}
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the files of every archive, each in a folder of the archive's name."""
+    """A directory with the files of every archive, each in a folder named after the archive."""
     root = tmp_path_factory.mktemp("dumps")
     for archive in ARCHIVES:
         with tarfile.open(GOLDEN / f"{archive}.tar.xz") as tar:
@@ -94,7 +94,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def at(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Go to the folder of an archive, since dumps print paths as they are given."""
+    """Change to the folder of an archive, since dumps print paths as given."""
     return lambda archive: monkeypatch.chdir(unpacked / archive)
 
 
@@ -110,7 +110,7 @@ def dumped(path: str, options: DumpOptions | None = None, findings: DumpFindings
 
 
 def dumped_until_damage(path: str, options: DumpOptions, findings: DumpFindings) -> tuple[list[str], bool]:
-    """The lines, and whether the dump was ended by an error."""
+    """The lines, and whether an error ended the dump."""
     lines: list[str] = []
     try:
         for block in dump_file(path, options, findings):
@@ -121,7 +121,7 @@ def dumped_until_damage(path: str, options: DumpOptions, findings: DumpFindings)
 
 
 def without_leader_changes(lines: list[str]) -> list[str]:
-    """Kafka 4 prints what such a control record holds, 3.9.1, whose layout is ours, only its type."""
+    """Kafka 4 prints the content of a control record of this kind; 3.9.1, whose layout is ours, only its type."""
     return [re.sub(r" (LeaderChange: .*|controlType: LEADER_CHANGE\(2\))$", "", line) for line in lines]
 
 
@@ -394,7 +394,7 @@ def test_a_damaged_snapshot_is_remarked_upon(tmp_path: Path) -> None:
 def test_a_batch_larger_than_a_window_is_read_whole(
     options: DumpOptions, monkeypatch: pytest.MonkeyPatch, plain: str
 ) -> None:
-    """With windows of 100 bytes nearly every batch is."""
+    """With windows of 100 bytes nearly every batch is larger."""
     expected = dumped(plain, options)
     monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.WINDOW_BYTES", 100)
     monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.HEADERS_WINDOW_BYTES", 100)
@@ -412,7 +412,7 @@ def test_lines_are_the_same_whether_rows_are_alike_or_not(rows: list[tuple[int, 
 
 
 def test_a_dump_that_nobody_reads_on_gives_its_file_back(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With windows of 100 bytes, so that most of the file is still to be read."""
+    """With windows of 100 bytes, so that most of the file is still unread."""
     monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.HEADERS_WINDOW_BYTES", 100)
     threads = threading.active_count()
     blocks = dump_file(plain, DumpOptions(), DumpFindings())
@@ -489,7 +489,7 @@ KAFKAS_ORDERS = [
 
 
 def test_partitions_of_a_transaction_come_in_the_order_of_kafkas_hash_set(tmp_path: Path) -> None:
-    """The expected orders were printed by Kafka 3.9.1 for these partitions."""
+    """Kafka 3.9.1 printed the expected orders for these partitions."""
     rows: list[tuple[bytes, bytes | None]] = [(TransactionLogKey("gone").encode(), None), (b"\0\x07x", b"")]
     for name, counts in (("small", (3, 3, 3, 3)), ("large", (10, 10))):
         topics = tuple(TopicPartitions(f"{name}-{n}", tuple(range(count))) for n, count in enumerate(counts))

@@ -1,4 +1,4 @@
-"""Parts of a log: by offset inside batches of every format, and by time."""
+"""Reading parts of a log: by offset inside batches of every format, and by time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def offsets(reader: LogReader, start: int, end: int, timespan: Timespan | None =
 
 @pytest.mark.parametrize("partition", ["upgraded-0", "v0-gzip-0", "v1-gzip-0", "v1-compacted-0", "v2-gzip-0"])
 def test_a_log_of_any_format_can_be_read_in_parts_that_begin_and_end_inside_batches(partition: str) -> None:
-    """A header of magic 0 or 1 names the last offset alone: what lies below it must be found all the same."""
+    """A header of magic 0 or 1 contains only the last offset: offsets below it must be found all the same."""
     with broker_dirs.open_manager(broker_dirs.legacy() / "log") as manager:
         reader = manager.open_reader(*broker_dirs.topic_partition(partition))
         everything = [offset for offset, _ in rows(reader)]
@@ -33,7 +33,7 @@ def test_a_log_of_any_format_can_be_read_in_parts_that_begin_and_end_inside_batc
 
 @pytest.fixture
 def by_time(tmp_path: Path) -> LogReader:
-    """Four segments of two batches of two records: 0 and 1 s, 2 and 3 s, …; but batch 5 is as old as the first."""
+    """Four segments of two batches of two records: 0 and 1 s, 2 and 3 s, …; but batch 5 has the time of the first."""
     log = open_log(tmp_path)
     for number in range(8):
         first = NOW_MS + (0 if number == 5 else number) * 2000

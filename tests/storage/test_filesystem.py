@@ -1,4 +1,4 @@
-"""What every file system behind the port does, over the machine's and the one in memory."""
+"""The contract of every file system behind the port, tested on the machine's and on the one in memory."""
 
 from __future__ import annotations
 

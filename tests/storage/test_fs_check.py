@@ -1,4 +1,4 @@
-"""Proving a file system: a sound one passes, and each way to break what a log needs is found."""
+"""Testing a file system: a suitable one passes, and each broken requirement is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings somebody gave: only by those are records deleted."""
+"""Which settings somebody gave: records are deleted only by these."""
 
 from __future__ import annotations
 

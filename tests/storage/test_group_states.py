@@ -1,4 +1,4 @@
-"""Groups of the newer protocols: what a broker of Kafka 4.3.1 said of them beside what it left in its directory."""
+"""Groups of the newer protocols: the tools of a Kafka 4.3.1 broker compared with the broker's directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets of groups: ours, and those a broker's coordinator wrote."""
+"""Committed offsets of groups: ours, and those that a broker's coordinator wrote."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_commit_is_one_plain_batch_as_a_coordinator_writes_it(tmp_path: Path) 
 
 
 def test_the_commits_a_broker_wrote_are_read_back(tmp_path: Path) -> None:
-    """Held against a plain reading of the same records, in the order they lie there."""
+    """Compared with a plain reading of the same records, in log order."""
     for partition in (1, 2):
         shutil.copytree(
             SIDECARS / f"{GROUP_METADATA_TOPIC}-{partition}", tmp_path / f"{GROUP_METADATA_TOPIC}-{partition}"
@@ -146,7 +146,7 @@ def on(disk: MemoryFileSystem) -> LogManager:
 
 
 def bytes_read(disk: MemoryFileSystem, groups: GroupOffsets) -> int:
-    """Of the log, by one look."""
+    """The bytes of the log that one call reads."""
     before = len(disk.operations)
     groups.fetch("g")
     read = [each.length or 0 for each in disk.operations[before:] if each.kind == "read" and each.path.endswith(".log")]
@@ -166,7 +166,7 @@ def test_a_look_reads_only_what_was_committed_since_the_last_one(disk: MemoryFil
 
 
 def test_what_is_seen_is_the_same_whatever_rolls_compacts_or_cuts_the_log_meanwhile(disk: MemoryFileSystem) -> None:
-    """Against somebody who reads the whole log each time, while commits, tombstones and transactions go on."""
+    """Compared with reading the whole log each time, while commits, tombstones and transactions are added."""
     writers, seeing = on(disk), GroupOffsets(on(disk))
     writing = GroupOffsets(writers)
     log = writers.open_log(GROUP_METADATA_TOPIC, 0)

@@ -1,4 +1,4 @@
-"""An idempotent producer: a failing disk neither loses nor doubles what it appends."""
+"""An idempotent producer: a failing disk neither loses nor duplicates its appends."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_each_producer_has_an_id_of_its_own(tmp_path: Path) -> None:
 
 
 def append_as_new(path: Path, *values: bytes) -> None:
-    """As one run of ``commitlog produce``."""
+    """Like one run of ``commitlog produce``."""
     with LogManager.open(str(path)) as manager:
         producer = IdempotentProducer(manager)
         for value in values:
@@ -122,7 +122,7 @@ def test_a_partition_copied_in_from_another_log_directory_takes_what_a_new_produ
 
 @pytest.mark.parametrize("in_copy", [1, 2, 3])
 def test_a_partition_replaced_under_a_producer_takes_what_it_appends_next(tmp_path: Path, in_copy: int) -> None:
-    """The copy knows the same id, and has fewer, as many or more records of it."""
+    """The copy knows the same id, and has fewer, as many or more of its records."""
     for name in ("one", "other"):
         manager_of(tmp_path / name).close()
     append_as_new(tmp_path / "other", *([b"other"] * in_copy))

@@ -1,4 +1,4 @@
-"""Internal topics keep queries' progress: no door opens to their settings or their records."""
+"""Internal topics keep queries' progress: nothing gives access to their settings or their records."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_records_of_an_internal_topic_are_not_deleted_and_others_are(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_settings_it_has_or_is_opened_with_it_stays_compacted(name: str, tmp_path: Path) -> None:
-    """``topics.json`` may have other ones of a version that took them."""
+    """``topics.json`` may contain other settings, from a version that accepted them."""
     directory = directory_with_internal_topics(tmp_path / "log")
     path = Path(directory) / "topics.json"
     path.write_text(path.read_text().replace('"compact"', '"delete"'))
@@ -118,7 +118,7 @@ def test_a_topic_that_only_brokers_keep_is_not_changed_either(name: str, manager
 
 @pytest.mark.parametrize("name", [*NAMES, *BROKERS])
 def test_no_records_of_users_are_written_into_an_internal_topic(name: str, manager: LogManager) -> None:
-    """A key that is none of a coordinator's hides the progress of each query in its partition."""
+    """A key that is no coordinator's hides the progress of each query in its partition."""
     with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and writing records into it is refused"):
         IdempotentProducer(manager).append(name, 0, records([b"value"], keys=[b"query"]))
 

@@ -1,4 +1,4 @@
-"""What a reader believes of a batch: its checksum, and its place among its neighbours."""
+"""What makes a reader trust a batch: its checksum, and its position among its neighbours."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""A real broker and this engine use each other's directories, in turn, and find the same in them.
+"""A real broker and this engine use each other's directories, in turn, and find the same content.
 
-One broker lives through it all, a stage at a time; each stage is a fixture that keeps what was seen meanwhile, and the
-tests compare that, in any order:
+One broker lives through all stages; each stage is a fixture that keeps what was seen in it, and the tests compare that,
+in any order:
 
-1. ``mounted``: it starts on a directory that this engine closed in order.
+1. ``mounted``: the broker starts on a directory that this engine closed cleanly.
 2. ``shared``: while it runs, its clients append and this engine reads.
-3. ``returned``: it stops; this engine appends in place, and holds the directory; then it starts again, unclean, also on
-   what killed writers left.
+3. ``returned``: it stops; this engine appends in place, and holds the directory; then the broker starts again, after an
+   unclean stop, also on directories of killed writers.
 
-(Longer than modules here should be: it is one life of one broker, and a second broker would cost more than the length.)
+(Longer than modules should be here: this is one life of one broker, and a second broker would cost more.)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ TIME_TYPES = {
 }
 
 
-# What this engine says
+# This engine's results
 
 
 def partitions_of(directory: Path, topic: str) -> Iterator[LogReader]:
@@ -80,7 +80,7 @@ def partitions_of(directory: Path, topic: str) -> Iterator[LogReader]:
 
 
 def engine_reads(directory: Path, topic: str, isolation: Isolation) -> list[Consumed]:
-    """As :func:`java_consume`, but without leader epochs, which this engine's columns do not hold."""
+    """Like :func:`java_consume`, but without leader epochs, which this engine's columns lack."""
     return rows_of(partitions_of(directory, topic), isolation)
 
 
@@ -109,7 +109,7 @@ def consumed(partition: int, records: Records) -> Iterator[Consumed]:
 
 
 def engine_lists(directory: Path, topic: str, times: list[int]) -> list[ListedOffset]:
-    """As :func:`list_offsets`."""
+    """Like :func:`list_offsets`."""
     found = []
     for partition, reader in enumerate(partitions_of(directory, topic)):
         for time_ms in times:
@@ -123,9 +123,9 @@ def engine_lists(directory: Path, topic: str, times: list[int]) -> list[ListedOf
 
 
 def check_times(kafkas: Iterable[ListedOffset], ours: Iterable[ListedOffset], rows: Iterable[Consumed]) -> int:
-    """Ours are the first of the records that a Java consumer reads; the broker's too, unless it found a marker.
+    """Our results are the first matching records that a Java consumer reads; so are the broker's, or it found a marker.
 
-    Returns how many markers it found.
+    Returns the number of markers that it found.
     """
     seen = {(row.partition, row.offset): row.timestamp_ms for row in rows}
     markers = 0
@@ -141,7 +141,7 @@ def check_times(kafkas: Iterable[ListedOffset], ours: Iterable[ListedOffset], ro
 
 
 def engine_knows(directory: Path, topic: str) -> list[KnownProducer]:
-    """As :func:`known_producers`."""
+    """Like :func:`known_producers`."""
     return sorted(
         KnownProducer(
             partition,
@@ -171,7 +171,7 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """One closed in order; the other as a killed process leaves it, which is what lies there while logs are open."""
+    """One closed cleanly; the other as after a killed process, which is also the state while logs are open."""
     closed, killed, live = (tmp_path_factory.mktemp(name) for name in ("closed", "killed", "live"))
     with LogManager.open(str(closed), create=True) as manager:
         closed_topics = write_shapes(manager, "")
@@ -191,7 +191,7 @@ def tear(partition: Path) -> None:
     last.write_bytes(last.read_bytes()[:-40])
 
 
-# What the dump tool says
+# The dump tool's results
 
 
 Dumps = Mapping[Path, FileDump]
@@ -199,7 +199,7 @@ Dumps = Mapping[Path, FileDump]
 
 @pytest.fixture(scope="module")
 def dumps(written: Written) -> Dumps:
-    """Of every file of every segment."""
+    """Dumps of every file of every segment."""
     partitions = [
         directory / f"{topic}-{partition}"
         for directory, topics in ((written.closed, CLOSED_TOPICS), (written.killed, KILLED_TOPICS))
@@ -224,7 +224,7 @@ def test_the_dump_tool_finds_nothing_wrong_with_what_was_closed(dumps: Dumps, wr
 def test_the_dump_tool_finds_batches_and_index_entries_of_killed_writers_in_place(
     dumps: Dumps, written: Written
 ) -> None:
-    """It ends, as with a broker's own, at the zeros of a preallocated log, and at an index entry without a batch."""
+    """As with a broker's own, it ends at the zeros of a preallocated log, and at an index entry without a batch."""
     killed = {path: dump for path, dump in dumps.items() if path.is_relative_to(written.killed)}
     failed = {(path.parent.name, path.suffix) for path, dump in killed.items() if dump.failure}
     assert failed == {
@@ -259,7 +259,7 @@ def spoken(dump: FileDump) -> tuple[list[str], list[str], bool]:
 
 
 def our_dump(path: Path, options: DumpOptions) -> tuple[list[str], list[str], bool]:
-    """As :func:`spoken`."""
+    """Like :func:`spoken`."""
     findings, lines, failed = DumpFindings(), [], False
     try:
         for some in dump_file(str(path), options, findings):
@@ -299,7 +299,7 @@ def java_reads(broker: Broker, topic: str, isolation: Isolation) -> list[Consume
 
 
 def times_around(rows: list[Consumed]) -> list[int]:
-    """Times before, at and behind some records, and far from all."""
+    """Times before, at and after some records, and far from all."""
     some = sorted({row.timestamp_ms for row in rows[:: max(1, len(rows) // 12)]})
     return [0, *(time_ms + shift for time_ms in some for shift in (0, 1) if time_ms >= 0), 2**42]
 
@@ -374,7 +374,7 @@ def test_java_sees_the_offsets_that_groups_committed(mounted: Mounted) -> None:
 
 
 class Shared(NamedTuple):
-    """What this engine saw beside the running broker, before and after its clients appended, and what they saw."""
+    """What this engine saw while the broker ran, before and after its clients appended, and what they saw."""
 
     first: Reads
     unrefreshed: Reads
@@ -413,7 +413,7 @@ def read_all(readers: Mapping[str, list[LogReader]]) -> Reads:
 
 
 def fingerprints(directory: Path) -> dict[Path, tuple[int, int, int, int]]:
-    """Length, time, inode and checksum of every file of the mounted partitions, and what directories they are in."""
+    """Length, time, inode and checksum of every file of the mounted partitions, and the directories they are in."""
     partitions = [path for topic in CLOSED_TOPICS for path in directory.glob(f"{topic}-?")]
     files = [path for partition in partitions for path in partition.iterdir()]
     return {path: fingerprint(path) for path in (*files, *partitions)}
@@ -466,7 +466,7 @@ def test_a_reader_beside_a_running_broker_sees_what_was_appended_once_refreshed(
 
 
 class Returned(NamedTuple):
-    """What this engine saw when the broker had stopped, and what the broker saw when it came back."""
+    """What this engine saw after the broker had stopped, and what the broker saw when it returned."""
 
     engine_first: Reads
     groups_first: Mapping[str, Mapping[tuple[str, int], CommittedOffset]]
@@ -502,7 +502,7 @@ def engine_reads_all(directory: Path, topics: tuple[str, ...]) -> Reads:
 
 
 def engine_appends(manager: LogManager) -> None:
-    """Producers that this engine's first logs knew go on, and so do groups."""
+    """Producers from this engine's first logs continue, and so do groups."""
     rows = Rows(manager.clock.now_ms())
     uneven, idempotent, transactions = (manager.open_log(topic, 0) for topic in APPENDED_TOPICS)
     for log in (uneven, idempotent, transactions):
@@ -574,7 +574,7 @@ def test_a_broker_that_recovers_finds_by_time_what_our_reader_finds_or_a_marker(
 
 
 def test_a_broker_that_recovers_complains_of_a_torn_tail_and_of_preallocated_zeros_only(returned: Returned) -> None:
-    """Of each it says that it cuts them off, as it does with its own."""
+    """It reports that it cuts each of them off, as it does with its own."""
     problems = returned.seen.problems
     of_each = [[text for text in problems if f"{topic}-0" in text] for topic in (TORN_TOPIC, f"{KILLED}preallocated")]
     assert all(of_each)

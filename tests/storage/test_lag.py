@@ -1,4 +1,4 @@
-"""How far a group is behind: in offsets as Kafka counts them, in time by the records themselves."""
+"""A group's lag: in offsets as Kafka counts them, in time by the records' own timestamps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = ("t", 0)
 
 @pytest.fixture
 def manager(tmp_path: Path) -> LogManager:
-    """With an empty topic t of one partition; the clock stands at ten seconds behind NOW_MS."""
+    """With an empty topic t of one partition; the clock is ten seconds after NOW_MS."""
     path = directory_with_internal_topics(tmp_path)
     manager = LogManager.open(path, clock=ManualClock(NOW_MS + 10_000))
     manager.create_topic("t", partitions=1)

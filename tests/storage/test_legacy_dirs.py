@@ -1,4 +1,4 @@
-"""The directory of a 2.8.2 broker, with message formats 0, 1 and 2, beside what its own dump tool printed."""
+"""The directory of a 2.8.2 broker, with message formats 0, 1 and 2, compared with its own dump tool's output."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_all_message_formats_and_codecs_lie_in_one_segment() -> None:
 
 @pytest.mark.parametrize("partition", [name for name in PARTITIONS if name.startswith("v2-txn")])
 def test_records_of_aborted_transactions_are_hidden(partition: str) -> None:
-    """Those that the dump of the transaction indexes tells: of a producer, from a first to a last offset."""
+    """Those in the dump of the transaction indexes: of a producer, from a first to a last offset."""
     folder = broker_dirs.legacy() / "dumps" / partition
     text = "".join(path.read_text() for path in sorted(folder.glob("*.txnindex.dump.txt")))
     pattern = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+)"

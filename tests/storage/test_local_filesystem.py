@@ -1,4 +1,4 @@
-"""What only the file system of the machine can show: descriptors, the system's short answers, and other processes."""
+"""What only the machine's file system can show: descriptors, short reads and writes, and other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock
 
 @contextmanager
 def broker(path: str) -> Iterator[str]:
-    """Another process that asks for the lock as Java does, says whether it was granted, and holds it."""
+    """Another process that requests the lock like Java, reports whether it was granted, and holds it."""
     command = [sys.executable, "-c", BROKER, path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -146,7 +146,7 @@ def test_an_error_of_a_descriptor_names_its_file(tmp_path: Path, monkeypatch: py
 
 
 def test_a_lock_is_on_the_file_that_has_the_name_when_it_is_granted(tmp_path: Path) -> None:
-    """The holder removes the file before it lets go: who waited must not end up with a lock on the removed one."""
+    """The holder removes the file before releasing it: a waiting process must not get the lock of the removed file."""
     disk, path = LocalFileSystem(), str(tmp_path / "lock")
     holder = disk.lock(path)
     assert holder is not None
@@ -230,7 +230,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_broker_and_we_keep_each_other_out(tmp_path: Path) -> None:
-    """Java's FileChannel.lock is a POSIX lock of the process: here another process takes it by lockf."""
+    """Java's FileChannel.lock is a process's POSIX lock: here another process takes it by lockf."""
     disk, path = LocalFileSystem(), str(tmp_path / ".lock")
     ours = disk.lock_shared_with_broker(path)
     assert ours is not None
@@ -249,7 +249,7 @@ def test_a_broker_and_we_keep_each_other_out(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_this_process_does_not_count_as_a_brokers(tmp_path: Path) -> None:
-    """A lockf of our own process is another owner than an open file description, and so in the way as well."""
+    """Our own process's lockf has another owner than an open file description, so it conflicts too."""
     disk, path = LocalFileSystem(), str(tmp_path / ".lock")
     with open(path, "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)

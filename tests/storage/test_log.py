@@ -1,4 +1,4 @@
-"""A partition's log: appended to, read, rolled, cut, opened again, by one process and by several."""
+"""A partition's log: appending, reading, rolling, truncating, reopening, by one process and by several."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_torn_tail_is_cut_off_when_a_writer_opens_the_log(tmp_path: Path) -> N
 def test_nothing_behind_a_damaged_batch_is_kept_and_the_reason_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The damage ends one window of the walk; what the next one holds is as lost."""
+    """The damage ends one window of the walk; the content of the next window is lost as well."""
     settings = {"max_message_bytes": 2 * WINDOW_BYTES}
     log = open_log(tmp_path, **settings)
     append(log, b"a")

@@ -1,4 +1,4 @@
-"""What a log takes from whom, and that what it refuses leaves no trace."""
+"""What a log accepts from which origin; refused appends have no effect."""
 
 from __future__ import annotations
 

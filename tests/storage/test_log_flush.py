@@ -1,4 +1,4 @@
-"""What is on the disk when an append returns, and how few calls of the file system it takes."""
+"""What is on disk when an append returns, and how few file system calls it takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def syncs(disk: MemoryFileSystem) -> list[str]:
 
 
 def surviving(disk: MemoryFileSystem) -> int:
-    """Records that a power cut leaves for sure."""
+    """Records that certainly survive a power cut."""
     return len(rows(open_log("/log", filesystem=disk.crash(0, unsynced="lost"))))
 
 
@@ -109,7 +109,7 @@ def test_records_of_a_killed_writer_are_synced_before_anything_is_appended_behin
 
 
 def cost(segments: int, batches: int, **settings: Any) -> tuple[int, int, int]:
-    """Calls of the file system for opening, the next append, and opening to read, of a log of so many segments."""
+    """File system calls for opening, for the next append, and for opening to read, for a log of this many segments."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
     with open_log("/log", marks, filesystem=disk, segment_index_bytes=100, **settings) as log:
         for _ in range(segments):
@@ -141,7 +141,7 @@ def test_opening_a_long_log_takes_as_many_calls_as_a_short_one(kind: int) -> Non
 
 
 def test_ten_thousand_segments_open_with_few_calls() -> None:
-    """Made cheaply: empty files, of which an opened log looks at none but the last."""
+    """Made cheaply from empty files, of which opening a log reads only the last."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
     with open_log("/log", marks, filesystem=disk, segment_index_bytes=100) as log:
         append(log, b"x")

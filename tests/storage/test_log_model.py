@@ -1,6 +1,6 @@
-"""Random histories of a log against plain lists: the same records in both isolation levels, whatever happens.
+"""Random histories of a log compared with plain lists: the same records in both isolation levels.
 
-``python -m tests.torture model`` lets as many histories happen as it is told.
+``python -m tests.torture model`` runs any number of histories.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHANCE = st.randoms(use_true_random=False)
 
 
 class LogAgainstAList(RuleBasedStateMachine):
-    """One rule a step; what a step draws hypothesis plays, so that a failing history is shortened."""
+    """One rule per step; hypothesis chooses its values, so that it can shorten a failing history."""
 
     def __init__(self) -> None:
         super().__init__()

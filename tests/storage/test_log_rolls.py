@@ -1,4 +1,4 @@
-"""When a log begins a new segment, and what an append that needs several leaves behind."""
+"""When a log begins a new segment, and the state after an append that needs several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a log at its end and at its beginning."""
+"""Truncating a log at its end and at its beginning."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 def test_a_cut_leaves_the_whole_batches_below_it_and_the_log_goes_on(
     tmp_path: Path, settings: dict[str, Any], offset: int
 ) -> None:
-    """Batches [0, 2], [3, 5] and, behind a gap, [8, 10]."""
+    """Batches [0, 2], [3, 5] and, after a gap, [8, 10]."""
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, **settings)
     batches = {0: (b"0", b"1", b"2"), 3: (b"3", b"4", b"5"), 8: (b"8", b"9", b"10")}
@@ -133,7 +133,7 @@ def test_times_and_positions_are_found_after_a_cut_as_if_the_rest_had_never_been
 
 @pytest.mark.parametrize("asked_ms", range(0, 80, 10))
 def test_what_a_lookup_by_time_saw_before_a_cut_means_nothing_after_it(tmp_path: Path, asked_ms: int) -> None:
-    """Behind the cut other batches come to lie at the same positions."""
+    """After the cut, other batches take the same positions."""
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, index_interval_bytes=0)
     for n in range(8):

@@ -1,4 +1,4 @@
-"""Maintenance of whole directories, in this process: what the jobs do, without Spark."""
+"""Maintenance of whole directories, in this process: the work of the jobs, without Spark."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Work = Callable[..., Iterator[PartitionOutcome]]
 
 
 def work(run: MaintenanceRun, what: Work, *topics: str, **options: Any) -> list[PartitionOutcome]:
-    """What a job does, without Spark."""
+    """The work of a job, without Spark."""
     run.check()
     return list(what(run, selected(run, *topics), in_this_process, **options))
 
@@ -86,12 +86,12 @@ def by_partition(outcomes: Sequence[PartitionOutcome]) -> dict[str, PartitionOut
     return {f"{each.topic}-{each.partition}": each for each in outcomes}
 
 
-# As Kafka's cleaner did it
+# Compared with Kafka's cleaner
 
 
 @dataclass(frozen=True)
 class TimedRun(MaintenanceRun):
-    """A run whose rounds begin at given times, the last of which stays."""
+    """A run whose rounds begin at the given times; the last one is repeated."""
 
     times_ms: list[int] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class TimedRun(MaintenanceRun):
 def test_a_run_over_a_directory_leaves_what_the_real_cleaner_left(each: Pass, tmp_path: Path) -> None:
     lay_out_directory(each, tmp_path / "log")
     overrides = ConfigOverrides(each.configs, {key: str(value) for key, value in each.broker.items()})
-    # One look chooses the log, one begins each round, and one finds that nothing is due any more.
+    # One reading chooses the log, one begins each round, and one finds that nothing is due any more.
     run = TimedRun(
         str(tmp_path / "log"),
         overrides=overrides,
@@ -139,14 +139,14 @@ def test_a_topic_that_is_compacted_and_deleted_is_left_by_both_jobs_as_by_the_br
     }
 
 
-# A directory of ours
+# A directory made here
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Topic ``kept``, compacted, of three partitions, and ``gone``, deleted after two days, of two; five segments each.
 
-    In each partition of ``kept`` ten keys are written again and again; the segments of ``gone`` are 0 to 4 days old.
+    Each partition of ``kept`` has ten keys that are written repeatedly; the segments of ``gone`` are 0 to 4 days old.
     """
     directory = tmp_path_factory.mktemp("written") / "log"
     clock = ManualClock(NOW_MS)
@@ -168,7 +168,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def log_dir(written: Path, tmp_path: Path) -> Path:
-    """A copy of it to work on."""
+    """A copy to work on."""
     return Path(shutil.copytree(written, tmp_path / "log"))
 
 
@@ -186,7 +186,7 @@ def content(log_dir: Path, topic: str, number: int = 0) -> list[tuple[int, bytes
 
 
 def damage(log_dir: Path, partition: str, segment: int) -> tuple[Path, int]:
-    """Flip a bit of a value in one segment; the file, and the position of its batch."""
+    """Flip a bit of a value in one segment; returns the file, and the position of its batch."""
     path = sorted((log_dir / partition).glob("*.log"))[segment]
     data = bytearray(path.read_bytes())
     data[-2] ^= 4
@@ -239,7 +239,7 @@ def test_entries_of_other_logs_stay_in_the_checkpoint_and_those_of_logs_that_are
 
 
 def test_the_dirtiest_log_comes_first(log_dir: Path) -> None:
-    """All of partition 0 is dirty, of partition 1 a fifth, of partition 2 three fifths."""
+    """Dirty are all of partition 0, a fifth of partition 1, and three fifths of partition 2."""
     told = {("kept", 1): 40, ("kept", 2): 20}
     (log_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(told))
     outcomes = work(run_over(log_dir), compact_partitions, "kept")
@@ -293,7 +293,7 @@ def test_an_old_dirty_record_brings_a_compaction_about_whatever_the_ratio(log_di
 def test_a_log_with_a_corrupt_segment_is_named_and_left_alone_and_the_others_are_compacted(
     log_dir: Path, first_dirty: int, dry_run: bool
 ) -> None:
-    """Each segment is a group of its own, so that the first ones could be swapped before the damage is met."""
+    """Each segment is a group of its own, so that the first ones could be swapped before the damage is found."""
     small = overrides(segment_bytes=200, min_cleanable_dirty_ratio=0.01)
     with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
         log = manager.open_log("kept", 1)
@@ -338,7 +338,7 @@ def test_a_full_disk_during_a_compaction_loses_nothing_and_leaves_no_half_made_f
 
 @pytest.fixture(scope="module")
 def retained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, PartitionOutcome]]:
-    """A copy of the broker's directory before its retention, and what ours did there at the broker's time."""
+    """A copy of the broker's directory before its retention, and our retention's result there at the broker's time."""
     root = tmp_path_factory.mktemp("retained")
     with tarfile.open(GOLDEN / "before.tar.xz") as tar:
         tar.extractall(root, filter="data")
@@ -436,13 +436,13 @@ def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_
 
 
 def transactional_ids(log_dir: Path) -> set[str]:
-    """Those that are remembered."""
+    """The ids that are remembered."""
     with LogManager.open(str(log_dir)) as manager:
         return {transactional_id for transactional_id, _ in TransactionStates(manager).all()}
 
 
 def test_the_report_says_that_a_record_can_live_for_25_minutes(tmp_path: Path) -> None:
-    """Worked example 4, in the job's own report: a record every 5 seconds, 109 of them a segment."""
+    """Worked example 4, in the job's own report: a record every 5 seconds, 109 per segment."""
     clock = ManualClock(1_639_132_508_991)
     with LogManager.open(str(tmp_path / "log"), create=True, clock=clock) as manager:
         manager.create_topic("canary", partitions=1, configs={"segment.bytes": "16384", "retention.ms": "600000"})
@@ -470,7 +470,7 @@ def test_the_report_says_that_a_record_can_live_for_25_minutes(tmp_path: Path) -
 
 @pytest.mark.parametrize("scenario", ["transactions", "plain", "idempotent"])
 def test_a_rebuild_of_a_directory_leaves_the_files_of_the_broker(scenario: str, tmp_path: Path) -> None:
-    """All that can be rebuilt is deleted; the order of a snapshot's entries is that of a hash map."""
+    """Deletes everything that can be rebuilt; a snapshot's entries are in the order of a hash map."""
     log_dir = broker_dirs.copy_to(tmp_path / "log", f"{scenario}/final")
     topics = list(broker_dirs.settings(scenario)["topics"])
     kinds = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.SNAPSHOT)
@@ -555,7 +555,7 @@ def test_every_damage_is_named_with_what_to_do(log_dir: Path) -> None:
     assert (first["path"], first["position"], first["kind"]) == (str(path), position, "bad-checksum")
 
 
-# Together with others, and bad input
+# Concurrent jobs, and bad input
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions, rebuild_partitions])
@@ -581,7 +581,7 @@ def test_a_job_that_waits_goes_on_when_the_other_has_ended(
     held, pause = threading.Event(), threading.Event()
 
     def hold() -> None:
-        """Until the job was told to wait."""
+        """Wait until the job reports that it waits."""
         with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
             log: Log = manager.open_log(topic, 0)
             with log.maintaining("the other"):
@@ -612,7 +612,7 @@ def test_in_a_directory_that_cannot_be_written_nothing_is_done_and_the_reason_to
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """This process may open forty files more."""
+    """This process may open forty more files."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 40, limits[1]))
@@ -700,7 +700,7 @@ def test_a_topic_s_setting_counts_before_the_topic_s_own_and_a_broker_s_behind_i
 
 @pytest.mark.parametrize("what", ALL)
 def test_what_all_partitions_share_is_read_once(log_dir: Path, what: Work) -> None:
-    """Of a log with nothing to do, only its own files are read, of which the leader epochs are one."""
+    """For a log without anything to do, only its own files are read, including the leader epochs."""
     disk = FaultyFileSystem(
         LocalFileSystem(), [fail("open", f"*/{name}", call=2**40) for name in ("topics.json", "*-checkpoint")]
     )

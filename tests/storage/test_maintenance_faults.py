@@ -1,4 +1,4 @@
-"""A disk that fails at any call of a compaction or a retention, and faults that Kafka's cleaner and retention had."""
+"""A disk that fails at any call of a compaction or retention, and faults that Kafka's cleaner and retention had."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def deletable() -> MemoryFileSystem:
 def failures(
     start: MemoryFileSystem, settings: LogConfig, work: Callable[[Log], object], rule: Callable[[int], Rule]
 ) -> Iterator[tuple[MemoryFileSystem, KeptInMemory, Rule, StorageError | OSError | None]]:
-    """``work`` on a copy of ``start`` each time, with the fault at its first call, its second, and so on."""
+    """Runs ``work`` on a copy of ``start`` each time, with the fault at its first call, its second, and so on."""
     for call in itertools.count(1):
         disk, marks = start.copy(), KeptInMemory()
         faulty = FaultyFileSystem(disk)
@@ -166,7 +166,7 @@ def test_a_disk_that_fails_once_in_a_retention_loses_nothing_that_is_kept(
 
 
 def assert_told(told: StorageError | OSError | None, error: int) -> None:
-    """Where the failure was not made up for, the error and the file are named, and the work that was under way."""
+    """Unless the failure was compensated, names the error, the file, and the work in progress."""
     if told is not None:
         work = "" if isinstance(told, OSError) else rf"{PARTITION}: .*"  # an OSError: before anything was begun
         assert re.search(rf"{work}\[Errno {error}\].*'{PARTITION}[^']*'", str(told)), str(told)
@@ -218,7 +218,7 @@ def test_kafka_6264_records_more_than_an_int_apart_are_compacted_into_segments_t
 
 
 def write_transactions(log: Log) -> None:
-    """Many in one segment, every second one aborted, and a key a transaction."""
+    """Many transactions in one segment, every second one aborted, with one key each."""
     for n in range(12):
         rows_: Pairs = [(b"key %d" % n, b"%d" % n), (b"same", b"%d" % n)]
         fields = transactional(1, 2 * n)
@@ -317,7 +317,7 @@ def test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back(disk:
 
 
 def write_transactions_again(log: Log) -> None:
-    """Two producers whose transactions lie in one another, and are decided in another segment than they began."""
+    """Two producers with interleaved transactions, which are decided in another segment than they began in."""
     for producer, base in ((2, 0), (3, 0)):
         write(log, [(b"key %d" % producer, b"open")], fields=transactional(producer, base))
     end(log, 3, commit=False)

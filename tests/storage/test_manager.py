@@ -165,7 +165,7 @@ def test_a_directory_that_holds_no_log_is_told_from_one_that_does(tmp_path: Path
 
 
 def broker_directory(directory: Path) -> Path:
-    """What a broker leaves: partitions, checkpoints, no topics.json."""
+    """A broker's directory: partitions, checkpoints, no topics.json."""
     for name in ("plain-0", "plain-1", "with-dash-7", "keyed-0", "__consumer_offsets-3"):
         with open_log(directory / name) as log:
             append(log, name.encode())

@@ -1,4 +1,4 @@
-"""A process works on more logs than it may have files open; where locks are too many, it refuses before it begins."""
+"""A process uses more logs than it may have open files; if it needs too many locks, it refuses before it begins."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MANY = 100
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if this process might have few files open; the locks of others in the process do not count."""
+    """Lets this process have few open files; ignores the process's other locks."""
     monkeypatch.setattr(open_files, "limit", lambda: FEW)
     monkeypatch.setattr(open_files.OPEN_FILES, "files_max", open_files.FILES_MIN)
 
 
 @pytest.fixture
 def many(tmp_path: Path, few: None) -> list[File]:
-    """So many files to write, each with its number in it."""
+    """Files to write, each containing its number."""
     made = [LocalFileSystem().open(str(tmp_path / f"{n:03}"), "create") for n in range(MANY)]
     for n, file in enumerate(made):
         file.write(0, b"%03d" % n)
@@ -71,7 +71,7 @@ def test_all_of_many_files_are_read_and_written_with_few_of_them_open(many: list
 
 
 def resting(many: list[File]) -> File:
-    """One that is closed for a while: the first, which was opened before all others."""
+    """A file that is closed for a while: the first, opened before all others."""
     many[-1].size()
     return many[0]
 
@@ -128,7 +128,7 @@ def test_of_a_file_that_rests_another_one_of_its_name_is_not_taken(
 
 
 def test_a_file_in_use_is_not_closed(many: list[File], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number would soon be that of another file."""
+    """Its descriptor number would soon be another file's."""
     reading, opened = threading.Event(), threading.Event()
     pread, wanted = os.pread, many[0]
     wanted.size()
@@ -183,7 +183,7 @@ def test_a_forked_child_reads_what_rests_in_its_parent(many: list[File]) -> None
 
 @pytest.fixture
 def full() -> Iterator[int]:
-    """A limit that other things in this process have used up, but for a few files; how many there are."""
+    """A limit of which all but a few files are used up by other parts of this process; returns how many remain."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 12, limits[1]))
@@ -289,7 +289,7 @@ def commit_everywhere(manager: LogManager, coordinator: TransactionCoordinator) 
 
 
 def test_a_transaction_over_many_logs(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its commit holds a lock for each; those stay open."""
+    """Its commit holds a lock for each log; these stay open."""
     limit = PARTITIONS + open_files.FILES_MIN + open_files.OTHERS + 1
     monkeypatch.setattr(open_files, "limit", lambda: limit)
     with (

@@ -1,4 +1,4 @@
-"""What is committed of many transactions side by side, however the log is cut and read."""
+"""What is committed of many interleaved transactions, however the log is divided and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.logs import append, end_transaction, open_log, open_reader, w
 
 
 def write_at_random(log: Log, seed: int) -> list[int]:
-    """Batches of five producers and plain ones, with markers at random, some without data; the offsets committed."""
+    """Batches of five producers and plain ones, with random markers, some without data; returns committed offsets."""
     chance = random.Random(seed)
     pending: dict[int, list[int]] = {producer: [] for producer in range(5)}
     sequences, shown = dict.fromkeys(pending, 0), list[int]()

@@ -1,4 +1,4 @@
-"""Addresses of other file systems are refused wherever a path is given, and ``file:`` is a local one."""
+"""Addresses of other file systems are refused wherever a path is given, and ``file:`` means a local path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers expire while a log is open, in its snapshots and in compaction, by the clock, as a broker's do."""
+"""Like a broker's, producers expire by the clock while a log is open, in its snapshots and in compaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write_all(log: Log) -> None:
 
 
 def snapshot(directory: Path) -> set[int]:
-    """The producers in the newest one."""
+    """The producers in the newest snapshot."""
     return {each.producer_id for each in decode_snapshot(max(directory.glob("*.snapshot")).read_bytes())}
 
 
@@ -114,11 +114,11 @@ def test_a_reader_that_follows_a_log_forgets_them_too(tmp_path: Path, clock: Man
     assert set(watcher.producers.producers) == {OPEN}
 
 
-# Compaction: the last batch of an active producer stays, without records
+# Compaction: the last batch of an active producer is kept, without records
 
 
 def superseded(directory: Path, clock: ManualClock) -> Log:
-    """A producer's only record, which another one supersedes; compacted topic."""
+    """A producer's only record, superseded by another one; compacted topic."""
     log = open_log(directory, clock=clock, cleanup_policy="compact")
     write(log, IDEMPOTENT)
     append_keyed(log)

@@ -57,7 +57,7 @@ def headers(*rows: Any) -> BatchHeaders:
 
 
 class Partition:
-    """A log without bytes: it gives offsets, and applies what passed the checks. The high watermark stays at 0."""
+    """A log without bytes: assigns offsets, and applies what passed the checks. The high watermark stays at 0."""
 
     def __init__(self) -> None:
         self.state = ProducerStateManager("topic-0")
@@ -81,7 +81,7 @@ class Partition:
         return update
 
     def send(self, producer_id: int = 1, epoch: int = 0, sequence: int = 0, records: int = 1, **more: Any) -> int:
-        """A transactional batch; its first offset."""
+        """Appends a transactional batch; returns its first offset."""
         self.write(producer_id, epoch, sequence, records, transactional=True, **more)
         return self.end - records
 
@@ -506,7 +506,7 @@ def test_truncating_drops_snapshots_outside_the_log() -> None:
 
 
 class SimpleLog:
-    """The same rules, one producer at a time, every batch kept for ever."""
+    """The same rules, one producer at a time, with every batch kept for ever."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple[int, int, int, int]]] = {}  # (epoch, first sequence, last, last offset)

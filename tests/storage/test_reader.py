@@ -1,4 +1,4 @@
-"""What a reader finds: by offset, by time, of transactions, while the log goes on."""
+"""What a reader finds: by offset, by time, in transactions, while the log grows."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_segments_that_retention_removed_are_no_longer_offered(tmp_path: Path) -
 
 
 def interleaved(log: Log) -> list[tuple[int, bytes]]:
-    """Two producers and plain records, aborts before and after commits; what is committed of it."""
+    """Two producers and plain records, aborts before and after commits; returns what is committed."""
     write_transactional(log, 1, 0, b"aborted 1")
     write_transactional(log, 2, 0, b"kept 2")
     append(log, b"plain")
@@ -233,7 +233,7 @@ def test_every_run_of_aborted_records_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_fetch_by_the_list_of_aborted_runs_hides_the_same_records(tmp_path: Path) -> None:
-    """As a Kafka consumer does with what a broker answers."""
+    """As a Kafka consumer does with a broker's answer."""
     log = open_log(tmp_path)
     expected = interleaved(log)
     data = log.read(0, isolation=Isolation.READ_COMMITTED)
@@ -283,7 +283,7 @@ def test_outcomes_are_forgotten_when_the_log_is_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first_offset", [0, 1, 2, 3, 2**40])
 def test_the_transaction_index_hides_and_shows_nothing_in_a_compacted_log(tmp_path: Path, first_offset: int) -> None:
-    """It has no checksum. Compaction keeps the marker of a transaction as long as there is a batch of it."""
+    """It has no checksum. Compaction keeps a transaction's marker as long as one of its batches exists."""
     with open_log(tmp_path) as log:
         for n in range(3):
             write_transactional(log, 1, n, b"aborted")
@@ -401,7 +401,7 @@ def test_times_are_found_without_the_help_of_a_sound_index(tmp_path: Path, damag
 
 
 def test_a_batch_that_is_still_being_written_is_not_there_yet(tmp_path: Path) -> None:
-    """In a preallocated file the size tells nothing: the checksum does."""
+    """In a preallocated file, the size shows nothing: the checksum does."""
     log = open_log(tmp_path, preallocate=True, segment_bytes=2000)
     append(log, b"a")
     end = log.segments.active.size

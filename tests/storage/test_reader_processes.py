@@ -28,7 +28,7 @@ def value(writer: int, n: int) -> bytes:
 
 
 def write(directory: str, writer: int, done: Event) -> None:
-    """Batches of one to three records, sizes mixed."""
+    """Batches of one to three records of mixed sizes."""
     with Log.open(directory, config(**SETTINGS)) as log:
         n = 0
         while n < RECORDS:
@@ -96,7 +96,7 @@ def changed_ms(directory: Path) -> int:
 
 
 class Listings(LocalFileSystem):
-    """Lists as told first, and what is there from then on."""
+    """Gives the listings that were set first, and the real content from then on."""
 
     def __init__(self, *told: list[str]) -> None:
         self.told = list(told)
@@ -108,7 +108,7 @@ class Listings(LocalFileSystem):
 
 
 def listed(directory: Path, filesystem: Listings, age_ms: int) -> tuple[int, int]:
-    """Listings, and ms waited, until a reader has opened a log whose directory changed ``age_ms`` ago."""
+    """The number of listings, and the ms waited, until a reader opened a log whose directory changed ``age_ms`` ago."""
     clock = ManualClock(changed_ms(directory) + age_ms)
     with LogReader.open(str(directory), clock=clock, filesystem=filesystem) as reader:
         assert reader.log_end_offset == 1
@@ -133,7 +133,7 @@ def test_a_directory_that_changed_just_now_is_listed_twice_without_a_wait(one_re
 
 
 def test_a_name_that_one_of_two_listings_missed_is_waited_for(one_record: Path) -> None:
-    """As when a segment is made, or renamed, while the directory is read."""
+    """As when a segment is created or renamed while the directory is read."""
     assert listed(one_record, Listings([]), 0) == (3, 20)
     names = LocalFileSystem().list(str(one_record))
     assert listed(one_record, Listings(names, []), 0) == (3, 20)

@@ -1,4 +1,4 @@
-"""Indexes and snapshots rebuilt from logs: equal to Kafka's, old or new after a crash, and nothing else touched."""
+"""Indexes and snapshots rebuilt from logs: equal to Kafka's, old or new after a crash, and nothing else is changed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.support.memory_filesystem import MemoryFileSystem, crash_points
 NEVER_EXPIRED_MS = 0
 INDEX_KINDS = (names.INDEX, names.TIME_INDEX)
 
-# In compacted logs the cleaner counts the interval for what it writes; after a restart a broker counts anew: such
-# directories (compaction, leader-epochs, retention) have sound indexes that a rebuild would write otherwise.
+# In compacted logs the cleaner counts the interval for what it writes; after a restart a broker restarts the count.
+# These directories (compaction, leader-epochs, retention) have valid indexes that a rebuild would write differently.
 EQUAL = ("plain", "transactions", "codecs", "idempotent", "times", "rolls")
 
 
@@ -54,7 +54,7 @@ def partitions(scenario: str) -> list[tuple[Path, dict[str, str]]]:
 
 @pytest.mark.parametrize("scenario", EQUAL)
 def test_rebuilt_files_are_those_of_the_broker(tmp_path: Path, scenario: str) -> None:
-    """All sidecars are deleted; snapshots, whose order is that of a hash map, are compared by their entries."""
+    """Deletes all sidecars; compares snapshots, which are in the order of a hash map, by their entries."""
     for path, configs in partitions(scenario):
         copy = tmp_path / path.name
         shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*index", "*.snapshot"))
@@ -92,7 +92,7 @@ def test_transaction_indexes_and_snapshots_are_those_of_the_broker(tmp_path: Pat
             assert sorted(checkpoints.decode_snapshot((copy / expected.name).read_bytes())) == sorted(told), expected
 
 
-# A small log of ours
+# A small log made here
 
 
 def write_small(directory: object, marks: KeptInMemory, filesystem: MemoryFileSystem | None = None) -> None:
@@ -116,7 +116,7 @@ DAMAGES = {
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """All but the locks, which tell who worked there last."""
+    """All files except the locks, which contain the last holder."""
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix not in ("", ".lock")}
 
 
@@ -217,7 +217,7 @@ def test_nothing_is_rebuilt_while_another_works_on_the_partition(tmp_path: Path)
 
 
 def test_a_power_cut_leaves_every_index_old_or_new() -> None:
-    """At every step of the rebuilding of one segment, under some of the disks that may be left."""
+    """At every step of rebuilding one segment, for some of the possible disks."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
     write_small("/log", marks, disk)
     paths = [names.join("/log", names.segment_file(0, kind)) for kind in INDEX_KINDS]
@@ -256,7 +256,7 @@ RUNS = st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([PLAIN, 
 
 @given(st.lists(RUNS, max_size=12))
 def test_what_leaves_no_trace_changes_nothing_of_the_state(runs: list[tuple[int, int, int, int]]) -> None:
-    """Replayed batch by batch, at once, and in windows of seven as a walk through a segment has them."""
+    """Replayed batch by batch, at once, and in windows of seven like a walk through a segment."""
     rows = [(producer_id, epoch, attributes) for producer_id, epoch, attributes, count in runs for _ in range(count)]
     table = np.zeros(len(rows), HEADERS)
     table["magic"], table["count"] = 2, 1

@@ -1,7 +1,7 @@
-"""Each record set of Kafka's alone in a partition's directory: read as Kafka's file reader reads it, or refused.
+"""Each of Kafka's record sets alone in a partition's directory: read like Kafka's file reader reads it, or refused.
 
-Nothing beside it tells how far it once reached. None reads shorter without a word, and where Kafka's reader goes on and
-ours stops, docs/compatibility.md says why.
+No other file shows how far it once reached. None is silently cut short; where Kafka's reader continues and ours stops,
+docs/compatibility.md gives the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support import record_sets
 from tests.support.clock import ManualClock
 from tests.support.frozen_filesystem import FrozenFileSystem
 
-# Refused here, and read by Kafka, in whole or up to where it stops without a word: docs/compatibility.md says why.
+# Refused here, but read by Kafka as a whole or up to where it silently stops: docs/compatibility.md gives the reasons.
 VANISHING = "records would vanish"
 FUTURE = "a message format that this engine does not know"
 NO_BATCH = "what lies at the end is no beginning of a batch"
@@ -48,7 +48,7 @@ STRICTER: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 REFUSED = {name for refused in STRICTER.values() for name in refused}
-# Kafka's file reader fails at the control record that says how a transaction ended; readers of data pass over those.
+# Kafka's file reader fails at the control record that ends a transaction; readers of data skip control records.
 MALFORMED_MARKERS = "corrupt-v2-control-"
 
 Row = tuple[int, int, Any, Any]  # offset, time, key, value
@@ -61,7 +61,7 @@ def partition(name: str) -> FrozenFileSystem:
 
 
 def by_kafka(name: str) -> list[Row]:
-    """The records of the batches that its file reader went through."""
+    """The records of the batches that Kafka's file reader went through."""
     return [
         (record["offset"], record["timestamp"], _told(record, "key"), _told(record, "value"))
         for batch in record_sets.load(name)["batches"]

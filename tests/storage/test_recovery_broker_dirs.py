@@ -1,4 +1,4 @@
-"""Directories that a broker left in a crash, or damaged ones, opened to write; beside what a broker made of them."""
+"""Directories after a broker's crash, or damaged ones, opened for writing, compared with what a broker made of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.logs import records
 
 VARIANTS = ("clean-marker", "no-marker", "no-marker-rp0")
 
-# What a directory differs in from the one that the broker left, by variant and damage: each is the safer outcome
-# (docs/compatibility.md). "refused": the damage is below the recovery point, so it is told, and nothing is changed.
+# The differences from the directory that the broker left, by variant and damage: ours are the safer outcome
+# (docs/compatibility.md). "refused": the damage is below the recovery point, so it is reported, and nothing is changed.
 REFUSED = {"refused"}
 DIFFERENT: dict[tuple[str, str], set[str]] = {
     # a tail that was synced once: Kafka serves what is left of it, or cuts it off
@@ -75,7 +75,7 @@ DIFFERENT: dict[tuple[str, str], set[str]] = {
 
 
 def comparable(name: str, data: bytes, log_end_offset: int) -> object:
-    """A file without what does not matter: the order in a snapshot, and the epoch that a broker's start assigns."""
+    """A file without what does not matter: the order in a snapshot, and the epoch that a starting broker assigns."""
     if name.endswith(names.SNAPSHOT):
         return sorted(checkpoints.decode_snapshot(data))
     if name == names.LEADER_EPOCH_CHECKPOINT:
@@ -84,7 +84,7 @@ def comparable(name: str, data: bytes, log_end_offset: int) -> object:
 
 
 def differing(ours: Path, kafka: Path, log_end_offset: int) -> set[str]:
-    """Names of files that are not the same in two directories of a partition."""
+    """Names of files that differ between two directories of a partition."""
     found, expected = (
         {name: comparable(name, data, log_end_offset) for name, data in broker_dirs.files(path).items()}
         for path in (ours, kafka)
@@ -142,7 +142,7 @@ def test_damage_is_mended_as_kafka_mends_it_or_more_safely(tmp_path: Path, varia
 
 
 def is_told(error: CorruptionError) -> bool:
-    """Path, position and offset of the damage are in the message."""
+    """The message contains path, position and offset of the damage."""
     return f"{error.path}, position {error.position}: the segment is sound up to offset " in str(error)
 
 
@@ -158,7 +158,7 @@ def damaged(tmp_path: Path, variant: str) -> Path:
 
 @pytest.mark.parametrize("variant", ["no-marker", "no-marker-rp0"])
 def test_what_is_appended_to_a_mended_log_is_read_again_after_the_next_start(tmp_path: Path, variant: str) -> None:
-    """Also behind garbage and torn tails, where what Kafka acknowledged after a clean stop can never be read."""
+    """Also after garbage and torn tails, where Kafka's records acknowledged after a clean stop can never be read."""
     directory = damaged(tmp_path, variant)
     ends: dict[str, int] = {}
     with broker_dirs.open_manager(directory) as manager:
@@ -179,7 +179,7 @@ def test_what_is_appended_to_a_mended_log_is_read_again_after_the_next_start(tmp
 
 
 class Fatal(NamedTuple):
-    """What stops a broker, and what it comes to here."""
+    """What stops a broker, and the outcome in this engine."""
 
     log_start_offset: int
     log_end_offset: int
@@ -213,7 +213,7 @@ def test_what_stops_a_broker_does_not_stop_us(tmp_path: Path, case: str, caplog:
 
 
 def test_an_emptied_partition_whose_records_were_synced_is_told(tmp_path: Path) -> None:
-    """Kafka begins it anew, at offset 0, and gives the offsets of the lost records to others."""
+    """Kafka begins it again at offset 0, and assigns the offsets of the lost records to others."""
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/empty-partition-before")
     with (
         broker_dirs.open_manager(directory) as manager,

@@ -1,4 +1,4 @@
-"""Recovery of one segment beside Kafka's ``LogSegment.recover``, over all record sets, sound and damaged."""
+"""Recovery of one segment compared with Kafka's ``LogSegment.recover``, over all record sets, intact and damaged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.clock import ManualClock
 
 Found = tuple[int, int, int]  # truncatedBytes, validBytes, nextOffset
 
-# Offsets are outside the checksum. Where a batch does not end above its predecessor, what follows would be given
-# offsets a second time or be found by none: cut there. Kafka reads on, and fails where the offset is negative.
+# Offsets are outside the checksum. If a batch does not end above its predecessor, later batches would get offsets a
+# second time or be unreachable: the log is cut there. Kafka reads on, and fails if the offset is negative.
 OFFSETS_GO_BACK: dict[str, Found] = {
     "corrupt-file-offsets-go-back": (187, 187, 103),
     "corrupt-v0-wrapper-offset-below-inner": (158, 43, 1001),
@@ -32,14 +32,14 @@ OFFSETS_GO_BACK: dict[str, Found] = {
     "corrupt-v2-last-offset-delta-negative-crc-fixed": (399, 118, 1002),
     "corrupt-v2-last-offset-delta-too-large-crc-fixed": (111, 386, 1103),
 }
-# A marker that cannot be understood does not keep the log from opening: a malformed one is the last batch kept, as
-# Kafka has it for other malformed ones; one of an unknown type ends no transaction.
+# A marker that does not parse does not prevent the log from opening: a malformed one is the last batch kept, like other
+# malformed ones in Kafka; one of an unknown type ends no transaction.
 MARKERS_THAT_STOP_KAFKA: dict[str, Found] = {
     "corrupt-v2-control-key-null": (122, 195, 1003),
     "corrupt-v2-control-key-type-99": (0, 311, 1008),
     "corrupt-v2-control-key-type-minus-1": (0, 338, 1008),
 }
-# Whole batches of a format that we do not know; Kafka takes them for magic 2.
+# Whole batches of an unknown format; Kafka takes them for magic 2.
 NEWER_FORMATS = ("corrupt-v2-magic-127", "corrupt-v2-magic-3", "corrupt-v2-magic-3-crc-fixed")
 DIFFERENT = {**OFFSETS_GO_BACK, **MARKERS_THAT_STOP_KAFKA}
 
@@ -92,7 +92,7 @@ def test_a_whole_batch_of_a_newer_format_is_told_and_not_cut_off(tmp_path: Path,
 
 
 def test_below_the_recovery_point_nothing_is_cut_off(tmp_path: Path) -> None:
-    """The recovery point lies one record behind what is whole: what follows was synced once."""
+    """The recovery point is one record above the last whole one: what follows was synced once."""
     tried = 0
     for name in recovered_by_kafka():
         if not name.startswith(("torn-", "corrupt-file-")):
@@ -108,7 +108,7 @@ def test_below_the_recovery_point_nothing_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_dense_index_is_rebuilt_whatever_its_room(tmp_path: Path) -> None:
-    """The log grew under a larger ``segment.index.bytes`` than it is recovered under."""
+    """The log was written with a larger ``segment.index.bytes`` than it is recovered with."""
     tight = LogConfig.from_mapping({"segment.index.bytes": "16", "index.interval.bytes": "0"})
     segment = segment_of(tmp_path, "v2-many-small-batches", tight)
     recovery = recover_and_cut(segment)

@@ -1,4 +1,4 @@
-"""Files beside the log that are missing, torn or wrong: none of them keeps a log from opening, none costs a record."""
+"""Missing, torn or wrong files beside the log: none prevents a log from opening, and none costs a record."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_epochs_are_rebuilt_although_garbage_follows_the_last_batch(director
 
 
 def test_an_empty_file_of_the_next_base_is_taken_for_the_active_segment(directory: Path) -> None:
-    """What a crash leaves of a roll."""
+    """The state after a crash during a roll."""
     (directory / names.segment_file(20, names.LOG)).touch()
     for end in (20, 21):
         with open_log(directory) as log:
@@ -115,7 +115,7 @@ def test_a_gap_between_segments_is_told_at_opening_and_refused_at_reading(
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_a_torn_segment_that_others_follow_is_told(directory: Path, policy: str) -> None:
-    """Nothing else would say that records are missing there, least of all in a compacted log."""
+    """Nothing else would show that records are missing there, least of all in a compacted log."""
     torn = segments(directory)[1]
     torn.write_bytes(torn.read_bytes()[:-5])
     settings = config(segment_bytes=500, index_interval_bytes=100, cleanup_policy=policy)
@@ -160,7 +160,7 @@ def test_snapshots_of_no_segment_and_beyond_the_end_are_removed(directory: Path)
 
 
 def test_garbage_between_two_whole_segments_costs_no_record(directory: Path) -> None:
-    """Behind the recovery point Kafka drops all segments that follow; here every offset is still there."""
+    """Above the recovery point Kafka drops all later segments; here every offset still exists."""
     with segments(directory)[1].open("ab") as file:
         file.write(bytes(range(50)))
     for _ in product(range(2)):

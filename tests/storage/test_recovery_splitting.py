@@ -1,4 +1,4 @@
-"""A segment whose offsets lie more than 2^31 - 1 above its base: split, at whatever step a crash stops it."""
+"""A segment with offsets more than 2^31 - 1 above its base is split, whatever step a crash interrupts."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_torn_tail_of_an_overflowed_segment_is_cut_off_after_the_split() -> No
 
 
 def test_legacy_messages_are_split_where_their_offsets_can_be_relative() -> None:
-    """Their headers tell the last offset only; the part begins where any offset within it fits."""
+    """Their headers contain only the last offset; the part begins where any offset in it fits."""
     disk = MemoryFileSystem()
     disk.make_directory(DIRECTORY)
     legacy = broker_dirs.legacy() / "log" / "v1-gzip-0" / "00000000000000000000.log"

@@ -1,4 +1,4 @@
-"""Every refused record of a table, against asking for each record alone whether the log takes it."""
+"""Every refused record of a table, compared with appending each record alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that follows another, without a broker between: fetches of any size, and what is produced of records."""
+"""A log that follows another without a broker in between: fetches of any size, and batches made from records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def follower(tmp_path: Path) -> Log:
 
 
 def fetch(leader: Log, offset: int, size: int = 1 << 20) -> bytes:
-    """As a broker answers: from the batch that holds the offset on, cut anywhere behind it."""
+    """A broker's answer: from the batch that holds the offset on, cut anywhere after it."""
     data = next(Path(leader.context.directory).glob("*.log")).read_bytes()
     return data[offset // 5 * (len(data) // 4) :][:size]
 

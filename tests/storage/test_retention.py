@@ -1,4 +1,4 @@
-"""Retention of logs on a disk: as the broker did it, beside readers and writers, and what is left for later runs."""
+"""Retention of logs on a disk: compared with a broker, beside readers and writers, and what later runs do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DAY_MS = 86_400_000
 RETENTION_MS = 5 * DAY_MS // 2  # of the logs below, whose records are whole days old
 
 
-# As the broker did it
+# Compared with a broker
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def files_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
 
 @pytest.fixture(scope="module")
 def retained(stages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, RetentionReport]]:
-    """A copy of the broker's directory, and what our retention did there at the broker's time."""
+    """A copy of the broker's directory, and our retention's result there at the broker's time."""
     root = tmp_path_factory.mktemp("retained")
     with tarfile.open(GOLDEN / "before.tar.xz") as tar:
         tar.extractall(root, filter="data")
@@ -80,7 +80,7 @@ def retained(stages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 
 def open_partition(manager: LogManager, topic: str) -> Log:
-    """With the config that the broker had; its directory has no ``topics.json``."""
+    """With the broker's config; its directory has no ``topics.json``."""
     settings = LogConfig.from_mapping({**TOPICS[topic]["configs"], "file.delete.delay.ms": "600000"})
     log = manager.open_log(topic, 0)
     return Log.open(log.context.directory, settings, clock=manager.clock, checkpoints=log.checkpoints)
@@ -115,7 +115,7 @@ def test_a_consumer_finds_what_it_found_at_the_broker(
 def test_the_checkpoint_says_where_each_log_begins(
     stages: Path, retained: tuple[Path, dict[str, RetentionReport]]
 ) -> None:
-    """Kafka writes only those that begin within a segment; the others' first segment says the same."""
+    """Kafka lists only those that begin within a segment; for the others the first segment implies it."""
 
     def starts(root: Path) -> dict[str, int]:
         lines = (root / "log-start-offset-checkpoint").read_text().splitlines()[2:]
@@ -127,7 +127,7 @@ def test_the_checkpoint_says_where_each_log_begins(
 
 
 def test_a_broker_s_deleted_files_go_at_the_next_opening(stages: Path, tmp_path: Path) -> None:
-    """As at the broker's own next start: when they were renamed nobody knows, as Kafka leaves their times alone."""
+    """As at the broker's next start: nobody knows when they were renamed, because Kafka does not set their times."""
     with tarfile.open(GOLDEN / "stopped.tar.xz") as tar:
         tar.extractall(tmp_path, filter="data")
     with LogManager.open(str(tmp_path), clock=ManualClock(EXPECTED["now_ms"] + DAY_MS)) as manager:
@@ -163,7 +163,7 @@ def test_a_live_broker_s_directory_is_previewed_without_a_change(stages: Path) -
     assert files_of(stages / "before") == before
 
 
-# Logs of our own
+# Logs made here
 
 
 def clock_at(now_ms: int = NOW_MS) -> ManualClock:
@@ -171,7 +171,7 @@ def clock_at(now_ms: int = NOW_MS) -> ManualClock:
 
 
 def five_segments(directory: Path, clock: ManualClock, checkpoints: KeptInMemory | None = None, **settings: Any) -> Log:
-    """Four closed segments and the active one, a record each, a day apart; the last is as old as the clock."""
+    """Four closed segments and the active one, one record each, a day apart; the last has the clock's time."""
     log = open_log(
         directory, checkpoints, clock=clock, **{"retention_ms": RETENTION_MS, "segment_index_bytes": 1024, **settings}
     )
@@ -262,7 +262,7 @@ def test_without_a_delay_the_files_go_at_once(tmp_path: Path) -> None:
 
 
 def test_a_delayed_removal_leaves_new_files_of_the_same_name(tmp_path: Path) -> None:
-    """KAFKA-12964: the log was cut to its beginning and written anew before the removal was due."""
+    """KAFKA-12964: the log was cut to its beginning and written again before the removal was due."""
     clock = clock_at()
     log = five_segments(tmp_path, clock)
     retain(log)
@@ -318,7 +318,7 @@ def test_another_writer_sees_that_segments_are_gone(tmp_path: Path) -> None:
 
 
 def test_what_another_process_appended_since_keeps_the_active_segment(tmp_path: Path) -> None:
-    """The plan saw it old and alone; when it is carried out, its newest record is of now."""
+    """The plan saw one old segment alone; when the plan is carried out, its newest record is recent."""
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints)
     other = open_log(tmp_path, checkpoints, clock=clock, segment_ms=10**12)
@@ -389,7 +389,7 @@ def test_a_group_that_lags_keeps_what_it_has_not_read(tmp_path: Path) -> None:
 
 
 def test_of_a_compacted_topic_only_what_lies_below_the_log_start_goes(tmp_path: Path) -> None:
-    """KAFKA-7400: such segments were never deleted. The log start was raised while the topic had ``delete``."""
+    """KAFKA-7400: these segments were never deleted. The log start was raised while the topic had ``delete``."""
     clock, checkpoints = clock_at(), KeptInMemory()
     five_segments(tmp_path, clock, checkpoints).close()
     checkpoints.write(Marks(5, 3))
@@ -407,7 +407,7 @@ def test_a_policy_of_ones_own_cannot_delete_from_a_topic_that_is_only_compacted(
 
 
 def test_a_log_start_within_the_active_segment_stops_nothing(tmp_path: Path) -> None:
-    """KAFKA-9133 was the like of it in the cleaner."""
+    """KAFKA-9133 was a similar fault in the cleaner."""
     log = five_segments(tmp_path, clock_at(), retention_ms=-1)
     append(log, b"5")
     log.delete_records(5)
@@ -416,7 +416,7 @@ def test_a_log_start_within_the_active_segment_stops_nothing(tmp_path: Path) -> 
 
 
 def test_a_time_index_that_cannot_be_right_deletes_nothing(tmp_path: Path) -> None:
-    """Zeros, as a power cut may leave them, would say that all records are of 1970."""
+    """Zeros, as a power cut may leave them, would mean that all records are from 1970."""
     clock = clock_at()
     log = five_segments(tmp_path, clock, retention_ms=5 * DAY_MS)
     log.close()
@@ -429,7 +429,7 @@ def test_a_time_index_that_cannot_be_right_deletes_nothing(tmp_path: Path) -> No
 
 
 def test_a_time_index_that_says_too_little_deletes_nothing(tmp_path: Path) -> None:
-    """It has lost its end, and what is left of it is older than the segment's newest record."""
+    """It has lost its end, and the rest is older than the segment's newest record."""
     clock = clock_at()
     settings: dict[str, Any] = {"retention_ms": 5 * DAY_MS, "index_interval_bytes": 0}
     log = open_log(tmp_path, clock=clock, **settings)
@@ -445,7 +445,7 @@ def test_a_time_index_that_says_too_little_deletes_nothing(tmp_path: Path) -> No
 
 
 def test_size_counts_every_segment_once(tmp_path: Path) -> None:
-    """What the report calls the size of the log is the size of its files (KAFKA-20732, KAFKA-15479)."""
+    """The size of the log in the report is the size of its files (KAFKA-20732, KAFKA-15479)."""
     log = five_segments(tmp_path, clock_at(), retention_ms=-1, retention_bytes=150)
     retain(log)
     sizes = [path.stat().st_size for path in tmp_path.glob("*.log")]
@@ -454,7 +454,7 @@ def test_size_counts_every_segment_once(tmp_path: Path) -> None:
     assert sum(sizes) - sizes[0] < 150 <= sum(sizes)
 
 
-# What the report says
+# The report
 
 
 def write_canary(log: Log, clock: ManualClock, until_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The power goes at every change that retention makes: what is kept is there, and what went does not come back."""
+"""The power fails at every change of a retention: what is kept exists, and what was deleted does not return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def manager_of(disk: MemoryFileSystem | FaultyFileSystem, days_later: int = 0) -
 
 
 def disk_with_days() -> MemoryFileSystem:
-    """Offsets 0 to 3, a segment each, four days old to one; all of it synced."""
+    """Offsets 0 to 3, one segment each, from four days old to one; everything is synced."""
     disk = MemoryFileSystem(ManualClock(NOW_MS))
     with manager_of(disk) as manager:
         manager.create_topic(TOPIC, partitions=1, configs=CONFIGS)
@@ -55,7 +55,7 @@ def segments_left(disk: MemoryFileSystem) -> list[int]:
 
 
 def check_retention(written: MemoryFileSystem, days_later: int, start: int, effort: Effort) -> Iterator[int]:
-    """Power cuts while retention runs, after which the log begins at ``start``; where it begins after each."""
+    """Power cuts while retention runs, after which the log begins at ``start``; yields where it begins after each."""
     for where, left in effort.cut(lambda disk: run(disk, days_later), written):
         reader = manager_of(left, days_later + 1).open_reader(TOPIC, 0)
         yield reader.log_start_offset

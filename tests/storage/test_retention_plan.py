@@ -1,4 +1,4 @@
-"""What retention decides: tables of logs without files, a slow twin of Kafka's rules, and what the report says."""
+"""Retention's decisions: tables of logs without files, a slow twin of Kafka's rules, and the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNLIMITED = {"retention_ms": -1, "retention_bytes": -1}
 
 
 def segment(base: int, end: int, *, size: int = 100, age_ms: int = 0, **changes: object) -> SegmentFacts:
-    """A closed one whose newest record is ``age_ms`` old."""
+    """A closed segment whose newest record is ``age_ms`` old."""
     facts = SegmentFacts(base, end, size, NOW_MS - age_ms, modified_ms=NOW_MS, first_timestamp_ms=NOW_MS - age_ms)
     return replace(facts, **changes)  # type: ignore[arg-type]
 
@@ -112,7 +112,7 @@ def test_records_without_a_time_go_by_the_time_of_the_file() -> None:
 
 
 def test_the_time_of_a_file_means_nothing_where_records_have_one() -> None:
-    """A restore or a copy touches every file; neither keeps data nor deletes it (KAFKA-3802)."""
+    """Restoring or copying touches every file, which neither keeps data nor deletes it (KAFKA-3802)."""
     for modified_ms in (0, NOW_MS, NOW_MS + 10**9):
         segments = [replace(each, modified_ms=modified_ms) for each in four().segments]
         assert gone(log(*segments), limits(retention_ms=2 * MINUTE_MS)) == [0, 10]
@@ -142,7 +142,7 @@ def test_nothing_goes_from_the_first_open_transaction_on() -> None:
 
 
 def test_what_lies_below_the_log_start_goes_though_a_group_never_read_it() -> None:
-    """Nobody can read it any more; so it is no reason to keep its bytes."""
+    """Nobody can read it any more, so there is no reason to keep its bytes."""
     assert gone(four(start=20), limits(retention_ms=1000), RetentionOptions({"slow": 0})) == [0, 10]
 
 
@@ -158,7 +158,7 @@ def test_nothing_goes_that_a_group_has_not_read() -> None:
 
 
 def test_of_a_segment_that_is_young_and_not_read_both_is_said() -> None:
-    """The group may read it before its time comes, or not: when it goes at the latest nobody knows."""
+    """Whether the group reads it in time is unknown, and so is the latest time of its deletion."""
     decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
     fate = decided.kept[0]
     assert (fate.rule, fate.until_ms, fate.removed_by_ms) == ("retention.ms", NOW_MS, None)
@@ -182,7 +182,7 @@ def test_a_group_that_has_read_what_goes_is_no_news() -> None:
 
 @dataclass(frozen=True)
 class KeepNewest:
-    """A policy of one's own: so many segments are enough."""
+    """A custom policy: a given number of segments is enough."""
 
     count: int
     name: str = "my policy"
@@ -236,7 +236,7 @@ def test_kept_until_is_the_last_moment_at_which_it_is() -> None:
     assert len(plan(four(), settings, until_ms + 1).removed) == 1
 
 
-# A slow twin: Kafka's three passes, each written as its source has it
+# A slow twin: Kafka's three passes, each written like its source
 
 
 def kafka_deletes(facts: LogFacts, settings: LogConfig, now_ms: int) -> list[int]:
@@ -344,7 +344,7 @@ FIRST_MS = 1_639_132_508_991
 
 
 def worked_example(now_ms: int) -> RetentionPlan:
-    """``segment.bytes=16384``, ``retention.ms=600000``, looked at every 5 minutes, ``file.delete.delay.ms=60000``."""
+    """``segment.bytes=16384``, ``retention.ms=600000``, checked every 5 minutes, ``file.delete.delay.ms=60000``."""
     rolled_ms = FIRST_MS + 108 * 5000  # 9 minutes after the first record
     facts = LogFacts(
         "/logs/canary-0",

@@ -1,4 +1,4 @@
-"""What is left of a damaged log: every record of the batches that are right, and each damage told once."""
+"""What is readable of a damaged log: every record of the intact batches, and each damage reported once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def of_batches(*numbers: int) -> list[int]:
 
 @pytest.fixture
 def spoiled(tmp_path: Path) -> Callable[[Spoil], LogReader]:
-    """A reader of eleven batches in two segments; everything is below the recovery point, and batch 4 is spoiled."""
+    """A reader of eleven batches in two segments; everything is below the recovery point, and batch 4 is damaged."""
 
     def make(spoil: Spoil) -> LogReader:
         log = open_log(tmp_path, index_interval_bytes=0)
@@ -87,14 +87,14 @@ def offset_of_before(data: bytearray, position: int, size: int) -> None:
 
 
 def record_too_long(data: bytearray, position: int, size: int) -> None:
-    """The length of the first record, and the checksum of the batch with it."""
+    """Changes the length of the first record, and the batch's checksum with it."""
     data[position + v2.LAYOUT.itemsize] = 0x7E
     buffer = np.frombuffer(data, dtype=np.uint8)
     v2.sign(buffer, np.array([position]), np.array([size]))
 
 
 def cut_off(data: bytearray, position: int, size: int) -> None:
-    """From the middle of batch 4 on; another segment follows."""
+    """Damages everything from the middle of batch 4 on; another segment follows."""
     del data[position + size // 2 :]
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of another time: readers go by what the log says of its producers."""
+"""Snapshots of another time: readers follow the log's account of its producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMITTED = [(0, b"first"), (3, b"second"), (5, b"plain")]
 
 
 def three_times(directory: Path) -> list[Path]:
-    """A log with a snapshot within each of two transactions, and one behind them; the snapshots, in that order."""
+    """A log with a snapshot within each of two transactions, and one after them; the snapshots, in that order."""
     with open_log(directory) as log:
         write_transactional(log, 1, 0, b"first")
         log.roll()
@@ -35,7 +35,7 @@ def three_times(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize(("place", "source"), [(2, 0), (2, 1), (1, 0), (1, 2), (0, 1), (0, 2)])
 def test_a_snapshot_that_was_set_back_or_forward_changes_nothing(tmp_path: Path, place: int, source: int) -> None:
-    """Transactions that had ended seemed open, and what lies behind them was not shown; or the other way round."""
+    """Ended transactions seemed open, and records after them were not shown; or the other way round."""
     snapshots = three_times(tmp_path)
     snapshots[place].write_bytes(snapshots[source].read_bytes())
     for lost in snapshots[place + 1 :]:
@@ -58,7 +58,7 @@ def test_a_snapshot_that_knows_nothing_of_an_open_transaction_opens_nothing(tmp_
 
 
 def test_a_snapshot_behind_damage_is_not_believed(tmp_path: Path) -> None:
-    """One that was set back made a reader wait below the damage, which it so never reached."""
+    """An older snapshot made a reader wait below the damage, which it therefore never reached."""
     with open_log(tmp_path) as log:
         write_transactional(log, 1, 0, b"first")
         log.roll()
@@ -77,7 +77,7 @@ def test_a_snapshot_behind_damage_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_snapshots_of_brokers_go_with_their_logs(caplog: pytest.LogCaptureFixture) -> None:
-    """Of idempotent and transactional producers, compacted or not, of 3.9 and 4.3."""
+    """Of idempotent and transactional producers, compacted or not, from 3.9 and 4.3."""
     snapshots = 0
     for log in sound_logs():
         snapshots += sum(path.endswith(names.SNAPSHOT) for path in log.files)

@@ -1,4 +1,4 @@
-"""Snapshots: what they hold, that a log that goes on leaves them alone, and what crashes and damage leave."""
+"""Snapshots: their content, their independence from later changes of the log, and crashes and damage."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def everything(manager: LogManager) -> Rows:
 
 @pytest.fixture
 def manager(tmp_path: Path) -> LogManager:
-    """A directory to write to, closed logs in it."""
+    """A directory for writing, with closed logs in it."""
     made = manager_of(tmp_path / "log")
     directory_with_internal_topics(tmp_path / "log")
     fill(made)
@@ -129,7 +129,7 @@ def test_what_cutting_the_log_takes_from_the_snapshot_is_told(manager: LogManage
 
 
 def test_a_transaction_is_whole_or_not_there(manager: LogManager, tmp_path: Path) -> None:
-    """A writer commits to two partitions again and again, under both append locks, while snapshots are taken."""
+    """A writer commits to two partitions repeatedly, under both append locks, while snapshots are taken."""
     stop = threading.Event()
 
     def write() -> None:
@@ -187,7 +187,7 @@ def test_a_brokers_directory_is_snapshot_with_the_word_of_its_clean_stop_left_to
     assert everything(broker_dirs.open_manager(tmp_path / "again")) == before
 
 
-# What is in the way
+# Obstacles
 
 
 def test_a_place_that_is_taken_is_left_alone(manager: LogManager, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A crash at any step of a swap of segments: whoever opens the log finds the old segments or the new ones."""
+"""A crash at any step of a swap of segments: opening the log finds the old segments or the new ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made_before(directory: Path) -> Path:
-    """A log of several segments, the first two compacted into one that is ``.cleaned``: every third record is left."""
+    """A log of several segments; a ``.cleaned`` one merges the first two and keeps every third record."""
     with open_log(directory, recovery_point=0) as log:
         for _, value in OLD:
             log.append_records(records([value], keys=[value]))
@@ -83,7 +83,7 @@ def new_rows(directory: Path) -> Rows:
 
 
 def renames(directory: Path) -> Iterator[tuple[str, str]]:
-    """The renames of a swap, in their order (spec 12.8)."""
+    """The renames of a swap, in their order (cleaner.swapping.swap_in)."""
     first, second = bases(directory)[:2]
     for kind in KINDS:
         yield names.segment_file(first, kind + names.CLEANED), names.segment_file(first, kind + names.SWAP)
@@ -145,7 +145,7 @@ def test_a_reader_sees_what_finishing_a_swap_would_leave_and_changes_nothing(
 def test_whatever_part_of_the_new_files_is_there_the_log_is_the_old_or_the_new_one(
     before: Path, tmp_path: Path, states: tuple[str, ...]
 ) -> None:
-    """As a power cut may leave names that were not synced: each new file missing, ``.cleaned`` or ``.swap``."""
+    """As if a power cut had lost names that were not synced: each new file is missing, ``.cleaned`` or ``.swap``."""
     directory = shutil.copytree(before, tmp_path / "log")
     first = bases(before)[0]
     for kind, suffix in zip(KINDS, states, strict=True):
@@ -205,7 +205,7 @@ def plan_of(disk: MemoryFileSystem) -> SwapPlan:
 
 
 def logs_after_power_cuts(start: MemoryFileSystem) -> set[tuple[str, ...]]:
-    """The names that the files of a log had at first, after its opening was stopped by a power cut at any change."""
+    """The original names of the files that remain, after opening the log was stopped by a power cut at any change."""
     found: set[tuple[str, ...]] = set()
     for _, disk in crash_points(lambda disk: carry_out(plan_of(disk), disk, DIRECTORY), start):
         for seed in POWER_CUTS:
@@ -216,14 +216,14 @@ def logs_after_power_cuts(start: MemoryFileSystem) -> set[tuple[str, ...]]:
 
 
 def test_no_power_cut_while_a_swap_is_finished_brings_an_original_back() -> None:
-    """The merged segment 0 stands for 0 and 50."""
+    """The merged segment 0 replaces 0 and 50."""
     new, merged = names.segment_file(0, names.LOG + names.SWAP), names.segment_file(50, names.LOG)
     disk = a_disk(names.segment_file(0, names.LOG), merged, new)
     assert logs_after_power_cuts(disk) == {(new,)}
 
 
 def test_no_power_cut_while_a_swap_is_undone_makes_it_look_finished() -> None:
-    """Without the ``.cleaned``, which are removed last, a part of the new segments would stand for all of them."""
+    """Without the ``.cleaned`` files, which are removed last, part of the new segments would replace all of them."""
     files = tuple(names.segment_file(base, names.LOG) for base in (0, 50, 100))
     unfinished = (names.segment_file(0, names.LOG + names.CLEANED), names.segment_file(100, names.LOG + names.SWAP))
     assert logs_after_power_cuts(a_disk(*files, *unfinished)) == {files}

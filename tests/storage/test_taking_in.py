@@ -1,4 +1,4 @@
-"""What a writer takes in of another's appends, by their headers, against what opening the log anew finds."""
+"""What a writer learns of another's appends, by their headers, compared with reopening the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGE = b"x" * 20_000  # a batch of which only the header is read
 
 
 def append_mixed(log: Log, seed: int) -> None:
-    """Large and small batches, of producers and of none, committed, aborted and left open."""
+    """Large and small batches, with and without producers, committed, aborted and still open."""
     random = np.random.default_rng(seed)
     for sequence in range(6):
         values = [LARGE[: int(random.choice([10, 9_000, 20_000]))] for _ in range(int(random.integers(1, 4)))]
@@ -49,7 +49,7 @@ def test_what_was_taken_in_is_what_opening_finds(tmp_path: Path, seed: int, prea
 @pytest.mark.parametrize("kept", [8, 40, 100, 10_000])
 @pytest.mark.parametrize("preallocate", [False, True])
 def test_torn_batch_of_another_is_cut_off(tmp_path: Path, kept: int, preallocate: bool) -> None:
-    """As a process killed in the middle of a write leaves it; preallocated zeros make it look whole."""
+    """As after a process was killed in the middle of a write; preallocated zeros make it look whole."""
     settings = {"preallocate": preallocate, "segment_bytes": 1 << 20}
     with open_log(tmp_path, **settings) as mine:
         mine.append(batch(b"first"))
@@ -69,7 +69,7 @@ def test_torn_batch_of_another_is_cut_off(tmp_path: Path, kept: int, preallocate
 
 @pytest.mark.parametrize("is_mine_first", [False, True])
 def test_time_index_stays_in_order_where_another_closed_the_log_meanwhile(tmp_path: Path, is_mine_first: bool) -> None:
-    """Closing, and recovering, add an entry that no batch asks for; whoever comes next goes on behind it."""
+    """Closing and recovering add an entry that belongs to no batch; the next writer continues after it."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:
         mine.append(batch(LARGE, timestamps=1_000))
@@ -91,7 +91,7 @@ def test_time_index_stays_in_order_where_another_closed_the_log_meanwhile(tmp_pa
 
 
 def test_indexes_that_another_made_anew_are_read_anew(tmp_path: Path) -> None:
-    """Recovery writes them from the beginning, without what closing added: nobody goes on where they once ended."""
+    """Recovery rewrites them from the beginning, without the entry from closing: nobody continues at their old end."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:
         for timestamp in (1_000, 2_000, 3_000):
@@ -128,7 +128,7 @@ def test_more_index_entries_of_another_than_one_look_reads(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
 def test_index_that_tells_of_more_than_the_log_holds_is_made_anew(tmp_path: Path, kind: str) -> None:
-    """Another process, or the disk, spoiled it while the log is open: that stops nobody who appends."""
+    """Another process, or the disk, damaged it while the log is open: that does not stop appends."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:
         mine.append(batch(LARGE, timestamps=1_000))

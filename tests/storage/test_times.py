@@ -1,4 +1,4 @@
-"""Lookups by time find records, not the markers between them, whatever the time index makes of those."""
+"""Lookups by time find records, not the markers between them, whatever effect those have on the time index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRODUCER = Producer(7, 0)
 
 
 def transaction(log: Log, *timestamps: int, producer: Producer = PRODUCER, commit: bool | None = True) -> None:
-    """A batch for each time, and the marker behind them; None leaves it open."""
+    """A batch per time, and the marker after them; None leaves the transaction open."""
     for timestamp in timestamps:
         log.append_transactional(encoded(timestamp), producer)
     if commit is not None:
@@ -38,7 +38,7 @@ def encoded(timestamp: int) -> v2.EncodedBatches:
 
 
 def history(log: Log, count: int, *, of_each: int = 5) -> None:
-    """Old records, one a second, in transactions that end now."""
+    """Old records, one per second, in transactions that end now."""
     for first in range(0, count, of_each):
         transaction(log, *(OLD_MS + 1000 * n for n in range(first, first + of_each)))
 
@@ -81,7 +81,7 @@ def test_a_partition_that_nothing_was_written_to_has_no_time(tmp_path: Path) -> 
 
 
 def test_records_of_an_aborted_transaction_are_found_by_those_who_see_them(tmp_path: Path) -> None:
-    """A batch that failed and was written again: a window by time is one of the second try."""
+    """A batch failed and was written again: a window by time has one from the second attempt."""
     log = open_log(tmp_path)
     transaction(log, 10, 20, 30, commit=False)
     transaction(log, 10, 20, 30)
@@ -95,7 +95,7 @@ def test_records_of_an_aborted_transaction_are_found_by_those_who_see_them(tmp_p
 def test_any_log_answers_every_time_as_reading_all_of_it_does(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Questions in any order, between appends, to readers that remember what they read and to one that does not."""
+    """Lookups in any order, between appends, by readers that remember what they read and by one that does not."""
     chance = random.Random(seed)
     monkeypatch.setattr(times, "STRETCH_BYTES", chance.choice([1, 300, 2**20]))
     monkeypatch.setattr(times, "PROBE_BYTES", 100)
@@ -126,7 +126,7 @@ def test_any_log_answers_every_time_as_reading_all_of_it_does(
 
 
 def write_something(log: Log, clock: ManualClock, chance: random.Random) -> None:
-    """Times in and out of order, with and without transactions; now and then the log start rises."""
+    """Times in and out of order, with and without transactions; occasionally the log start is raised."""
     for n in range(chance.randrange(1, 12)):
         clock.advance(chance.choice([0, 0, 7]))
         now = [chance.choice([n * 8, chance.randrange(100), clock.now_ms(), -1]) for _ in range(chance.randrange(1, 4))]
@@ -162,7 +162,7 @@ def test_a_segment_is_read_once_for_all_lookups(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_segment_that_compaction_replaced_is_read_again(tmp_path: Path) -> None:
-    """What was remembered are positions in a file that has another's name by now."""
+    """Remembered positions refer to a file whose name another file has by now."""
     log = open_log(tmp_path, segment_bytes=2000, segment_ms=2**62)
     history(log, 60)
     other = tmp_path / "other"
@@ -188,7 +188,7 @@ def test_a_time_index_that_a_broker_made_empty_is_not_believed(tmp_path: Path) -
 
 
 def test_a_changed_header_that_a_lookup_would_pass_over_is_an_error(tmp_path: Path) -> None:
-    """A time, or a control bit: no bit of them can be believed before the checksum says so."""
+    """A time, or a control bit: no bit can be trusted before the checksum is verified."""
     log = open_log(tmp_path, segment_ms=2**62)
     history(log, 20)
     log.close()
@@ -209,7 +209,7 @@ def test_a_changed_header_that_a_lookup_would_pass_over_is_an_error(tmp_path: Pa
 
 @pytest.mark.parametrize("order", ["rising", "falling", "any"])
 def test_a_time_index_that_says_too_little_is_not_believed(tmp_path: Path, order: str) -> None:
-    """Entries lost, or a bit of one changed: no checksum covers an index, so the log has the last word."""
+    """Lost entries, or a changed bit: no checksum covers an index, so the log decides."""
     chance = random.Random(order)
     log = open_log(tmp_path, segment_bytes=400, index_interval_bytes=0)
     offered = [OLD_MS + 10 * n for n in range(30)]

@@ -1,4 +1,4 @@
-"""Changes to topics: configs, partitions, deletion; on directories of ours and of brokers, and after crashes."""
+"""Changes to topics: configs, partitions, deletion; in directories of ours and of brokers, and after crashes."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def synced() -> MemoryFileSystem:
 
 
 def test_after_a_power_cut_the_topic_is_there_to_delete_or_gone() -> None:
-    """At every change; and a topic of the name that is made then is empty."""
+    """At every change; and a topic of that name created afterwards is empty."""
     listed = set()
     for operation, disk in crash_points(lambda each: delete_topic(manager_of(each), "orders"), synced()):
         manager = manager_of(disk.crash(3))
@@ -208,7 +208,7 @@ def manager_of(disk: MemoryFileSystem) -> LogManager:
     return LogManager.open("/log", create=True, filesystem=disk, clock=ManualClock(NOW_MS))
 
 
-# Topics of which a part is here
+# Topics of which only a part is here
 
 
 def test_a_part_of_a_brokers_topic_is_told_by_a_gap_or_by_the_brokers_metadata(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Transactions: what may follow what, who is refused, and what is seen."""
+"""Transactions: which states may follow which, who is refused, and what is visible."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def state_of(disk: MemoryFileSystem, transactional_id: str = APP) -> Transaction
 
 
 def states_written(disk: MemoryFileSystem) -> list[tuple[TransactionState, int]]:
-    """All states in the order in which they lie in the log, with their epochs."""
+    """All states in log order, with their epochs."""
     found = []
     for part in manage(disk).open_reader(TRANSACTION_STATE_TOPIC, 0).records(0, 2**62):
         assert part.values is not None
@@ -405,7 +405,7 @@ def test_what_another_took_over_meanwhile_cannot_be_committed_by_its_ticket(disk
 
 @pytest.fixture
 def faulty(disk: MemoryFileSystem) -> tuple[FaultyFileSystem, Query]:
-    """A query whose driver's disk fails when told; tasks have another."""
+    """A query whose driver's disk fails on request; tasks have another disk."""
     filesystem = FaultyFileSystem(disk)
     manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
     return filesystem, Query(filesystem, manager, manage(disk)).start()
@@ -633,7 +633,7 @@ def test_a_new_transactional_id_gets_no_producer_id_that_its_partitions_know(dis
 def test_a_transactional_id_takes_another_producer_id_where_a_partition_knows_its_own_of_another(
     disk: MemoryFileSystem, foreign_epoch: int
 ) -> None:
-    """As a partition's directory that is copied in from another log directory, whose ids begin at the same number."""
+    """As when a partition's directory is copied from another log directory, whose ids begin at the same number."""
     query = Query.on(disk).start()
     query.run_batch(0)
     foreign = Producer(FIRST_PRODUCER_ID, foreign_epoch)
@@ -694,7 +694,7 @@ def test_a_lock_file_that_is_kept_keeps_nobody_out_and_goes_when_the_id_expires(
     assert not set(kept) & set(disk.list("/logs"))
 
 
-# --- dead transactions
+# --- abandoned transactions
 
 
 def clock_of(disk: MemoryFileSystem) -> ManualClock:
@@ -743,7 +743,7 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
 
 
 def test_a_transaction_that_nobody_holds_is_left_until_its_timeout_is_over(disk: MemoryFileSystem) -> None:
-    """A batch write has no lock between its planning and its commit."""
+    """A batch write holds no lock between its planning and its commit."""
     with Query.on(disk).start().coordinator as planning:
         transaction = planning.begin(PLACES)
     parts = Query.on(disk).write(transaction, 0)
@@ -789,7 +789,7 @@ def test_an_epoch_that_its_transactional_id_has_left_behind_is_aborted(disk: Mem
 def test_a_transaction_that_was_begun_and_decided_while_others_looked_is_not_taken_for_an_old_one(
     faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem, is_decided: bool
 ) -> None:
-    """Who read the states before it began, and the partitions after it wrote, sees records that no state explains."""
+    """A process that read the states before it began, and the partitions after it wrote, sees unexplained records."""
     filesystem, query = faulty
     query.run_batch(0)
     transaction = query.begin()

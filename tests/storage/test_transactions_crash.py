@@ -1,7 +1,7 @@
-"""The driver is killed, or the power goes, at every change that a transaction makes: content is all or nothing.
+"""The driver is killed, or the power fails, at every change of a transaction: all of it is visible or nothing.
 
-After every crash the query is started again, as it is: it must end with each batch once, wherever it was interrupted,
-and without anybody's help. ``python -m tests.torture crash-states`` tries as many disks as it is told.
+After every crash the same query is started again: it must end with each batch exactly once, wherever it was
+interrupted, without any help. ``python -m tests.torture crash-states`` tries any number of disks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def disk_with_a_batch(configs: dict[str, str]) -> MemoryFileSystem:
 
 
 def check(disk: MemoryFileSystem, acknowledged: int, where: str) -> None:
-    """What is there is whole batches, nothing acknowledged is gone, and the query ends as if nothing had happened."""
+    """Only whole batches are visible, nothing acknowledged is lost, and the query ends as if nothing had happened."""
     for partition in (0, 1):
         seen = content(manage(disk), partition)
         assert seen in [expected(partition, range(n)) for n in range(BATCHES + 1)], where
@@ -94,7 +94,7 @@ class Interrupted:
 
     @property
     def acknowledged(self) -> int:
-        """Batches, by the latest run and before it."""
+        """Batches written by the latest run and before it."""
         return 1 if self.query is None else self.query.acknowledged
 
     def __call__(self, disk: MemoryFileSystem) -> None:
@@ -127,7 +127,7 @@ def test_a_killed_driver_leaves_whole_batches_and_the_query_goes_on() -> None:
 
 
 def check_restarts(scenario: Scenario, kills: Effort, cuts: Effort) -> None:
-    """The next start reads what was not synced, acts on it, and then the power goes."""
+    """The next start reads what was not synced, acts on it, and then the power fails."""
     program = Interrupted(scenario)
     for where, killed in kills.killed(program, program.start):
         for again, left in cuts.cut(lambda disk: Query.on(disk).start(), killed.copy()):
@@ -140,7 +140,7 @@ def test_the_power_may_go_while_the_next_start_brings_a_transaction_to_its_end(s
 
 
 def check_ended_by_others(effort: Effort) -> None:
-    """A process that has the states open meanwhile ends what a killed driver decided, but did not sync."""
+    """A process that had the states open all along ends what a killed driver decided but did not sync."""
 
     def program(disk: MemoryFileSystem) -> None:
         others = manage(disk)

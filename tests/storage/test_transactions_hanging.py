@@ -1,4 +1,4 @@
-"""Hanging transactions: found, named, and ended by hand; those that a coordinator ends are left to it."""
+"""Hanging transactions are found, named, and ended by hand; those that a coordinator ends are left to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MINUTE_MS = 60_000
 
 @pytest.fixture
 def manager(tmp_path: Path) -> LogManager:
-    """Topic t of two partitions; the first one has a record, one of a transaction that nobody knows, and another."""
+    """Topic t of two partitions; the first has a record, one of a transaction that nobody knows, and another."""
     opened = LogManager.open(directory_with_internal_topics(tmp_path / "log"), clock=ManualClock(NOW_MS))
     opened.create_topic("t", partitions=2)
     log = opened.open_log("t", 0)
@@ -57,7 +57,7 @@ def test_an_abort_marker_ends_it_and_the_records_behind_it_are_read(manager: Log
 
 
 def test_the_marker_is_that_of_a_brokers_request_to_write_one(manager: LogManager) -> None:
-    """WriteTxnMarkers: the producer's epoch, and the coordinator's that the partition saw last."""
+    """WriteTxnMarkers: the producer's epoch, and the latest coordinator epoch that the partition saw."""
     log = manager.open_log("t", 1)
     write_transactional(log, 7, 0, b"a")
     end_transaction(log, 7, commit=True, coordinator_epoch=5)
@@ -92,7 +92,7 @@ def test_where_none_begins_there_the_open_ones_are_named(
 
 
 def write(manager: LogManager, coordinator: TransactionCoordinator, partition: int) -> int:
-    """A record in a transaction that begins; its producer's id."""
+    """Writes a record in a new transaction; returns its producer's id."""
     transaction = coordinator.begin([("t", partition)])
     writer = TransactionalWriter(manager, transaction)
     writer.append("t", partition, encoded(b"x"))

@@ -1,7 +1,7 @@
-"""A broker takes over a directory with our transactions, ended and not; then this engine takes it over from the broker.
+"""A broker takes over a directory with our transactions, ended or not; then this engine takes it over from the broker.
 
 One broker, one life: ``mounted`` is what it shows after its start, ``went_on`` after its own producers used the same
-transactional ids, ``returned`` what this engine makes of the directory then.
+transactional ids, ``returned`` what this engine makes of the directory afterwards.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Query:
 
 
 def write_transactions(directory: Path) -> None:
-    """Ended ones, one that was decided and whose markers are missing, and one that was left open."""
+    """Ended transactions, a decided one with missing markers, and an open one."""
     with managed(directory) as manager:
         manager.create_topic(TOPIC, partitions=2)
         for topic in INTERNAL_TOPICS:
@@ -117,7 +117,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Life:
-    """All that happened."""
+    """Everything that happened."""
 
     states: str  # the dump of __transaction_state, before the broker came
     commits: str  # of __consumer_offsets
@@ -150,7 +150,7 @@ def dump(directory: Path, topic: str, decoder: str) -> str:
 
 
 def wait_for(happened: Callable[[], bool]) -> None:
-    """The broker's coordinators load, and end what was left, after its start."""
+    """After its start, the broker's coordinators load, and end unfinished transactions."""
     deadline = time.monotonic() + 60
     while not happened():
         assert time.monotonic() < deadline
@@ -158,7 +158,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def go_on(broker: Broker) -> None:
-    """Java producers with a transactional id of ours, with the one left open, and with another."""
+    """Java producers with one of our transactional ids, with that of the open transaction, and with another."""
     for name in ("going on", "dead", "a broker's own"):
         steps: list[Action] = [
             Step.BEGIN,
@@ -194,7 +194,7 @@ def test_kafkas_dump_tool_reads_our_offset_commits(life: Life) -> None:
 
 
 def test_a_consumer_sees_what_was_committed_and_the_broker_ends_what_was_left(life: Life) -> None:
-    """The one that was decided is there, though a marker was missing; the one that was left open is not."""
+    """The decided one is visible although a marker was missing; the open one is not."""
     expected = ["batch 1", "second", "batch 2", "second", "decided"]
     assert life.mounted.committed == {0: expected, 1: expected}
 

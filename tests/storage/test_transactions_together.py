@@ -1,4 +1,4 @@
-"""Transactions among others: tasks in several processes, compaction and retention between all steps, many queries."""
+"""Concurrent transactions: tasks in several processes, compaction and retention between all steps, many queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TASKS, RECORDS = 3, 40
 
 
 def run_task(directory: str, ticket: bytes, task: int) -> None:
-    """A task, and one that comes late: it goes on until it is refused."""
+    """A task, and a late one, which continues until it is refused."""
     transaction = pickle.loads(ticket)
     with LogManager.open(directory) as manager:
         writer = TransactionalWriter(manager, transaction)
@@ -75,7 +75,7 @@ def run_processes(target: object, arguments: list[tuple[object, ...]]) -> None:
 
 
 def check_aborting_under_a_running_task(directory: str, coordinator: TransactionCoordinator) -> None:
-    """Whatever it appended lies before the marker."""
+    """Everything that it appended is before the marker."""
     transaction, began = coordinator.begin(PLACES), SPAWN.Event()
     process = SPAWN.Process(target=run_until_refused, args=(directory, pickle.dumps(transaction), began))
     process.start()
@@ -99,7 +99,7 @@ def small_segments() -> MemoryFileSystem:
 
 
 def maintain(manager: LogManager) -> None:
-    """Compaction of the internal topics, retention of the other."""
+    """Compaction of the internal topics, retention of the other one."""
     now_ms = manager.clock.now_ms()
     for internal in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
         Cleaner().clean(manager.open_log(internal, 0), None, now_ms + 10 * 86_400_000)

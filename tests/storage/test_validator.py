@@ -1,4 +1,4 @@
-"""What a leader refuses, keeps, and rewrites. The batches are built here byte by byte, with nothing of ours."""
+"""What a leader refuses, keeps, and rewrites. The batches are built here byte by byte, without any of our code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 
 
 class Rec(NamedTuple):
-    """A record of a batch under construction; ``offset`` is the delta written, by default its place."""
+    """A record of a batch under construction; ``offset`` is the delta to write, by default its index."""
 
     key: bytes | None = b"k"
     value: bytes | None = b"v"
@@ -587,7 +587,7 @@ class TestRecords:
         assert len(refused.value.record_errors) == 1000
 
 
-# The fast way: columns that are checked before they are encoded, and never decoded again.
+# The fast path: columns that are checked before they are encoded, and never decoded again.
 
 KEYS = st.one_of(st.none(), st.binary(max_size=80))
 TIMESTAMPS = st.one_of(st.just(-1), st.integers(NOW_MS - 1200, NOW_MS + 700), st.sampled_from([-(2**61), -2, 0, 2**62]))
@@ -657,7 +657,7 @@ class TestColumns:
     def test_the_same_bytes_are_written_as_by_the_long_way(
         self, records: list[Rec], policy: frozenset[str], timestamp_type: str, codec: str, batch_bytes_max: int
     ) -> None:
-        """The long way takes each encoded batch as a client would send it; the short one stamps them all in place."""
+        """The long way takes each encoded batch as if sent by a client; the short one stamps them all in place."""
         config = LogConfig(cleanup_policy=policy, message_timestamp_type=timestamp_type, compression_type=codec)
         columns = columns_of([Rec(r.key or b"", r.value, max(r.timestamp, -1)) for r in records])
         validate_columns(columns, now_ms=NOW_MS, config=config)

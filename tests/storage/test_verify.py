@@ -1,4 +1,4 @@
-"""Verification: silent about what real brokers left in order, and naming everything that is not."""
+"""Verification: silent about directories that real brokers closed cleanly, and naming everything that is wrong."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def look(directory: Path, configs: dict[str, str] | None = None) -> LogContext:
 
 
 def verified(partition: Path, configs: dict[str, str] | None = None) -> tuple[list[Finding], LogFindings]:
-    """A partition as a broker left it, beside its checkpoints."""
+    """A partition as a broker left it, with its checkpoints."""
     context = look(partition, configs)
     told, findings = read_checkpoints(context, str(partition.parent), *broker_dirs.topic_partition(partition.name))
     result = verify_log(context, told)
@@ -84,7 +84,7 @@ def verified(partition: Path, configs: dict[str, str] | None = None) -> tuple[li
 
 
 def verified_apart(partition: Path) -> LogFindings:
-    """As a job does it that knows no topic's config: segments apart, which know of each other by snapshots only."""
+    """Like a job that knows no topic's config: segments apart, connected only by snapshots."""
     context = look(partition)
     told, _ = read_checkpoints(context, str(partition.parent), *broker_dirs.topic_partition(partition.name))
     segments, of_names = plan_verification(context, told)
@@ -104,7 +104,7 @@ def kinds(result: LogFindings) -> set[Kind]:
     return {finding.kind for finding in result.findings}
 
 
-# What brokers left in order
+# Directories that brokers closed cleanly
 
 
 @pytest.mark.parametrize("stage", SOUND_STAGES)
@@ -119,7 +119,7 @@ def test_nothing_is_found_in_what_a_broker_left_in_order(stage: str) -> None:
 
 @pytest.mark.parametrize("stage", [*SOUND_STAGES, "rolls/overflow-after"])
 def test_nothing_is_damaged_in_it_where_each_segment_is_checked_by_itself_and_no_config_is_known(stage: str) -> None:
-    """Compaction by several rounds drops the index entries of transactions whose records are gone, not all markers."""
+    """Repeated compaction drops the index entries of transactions without records, but not all their markers."""
     found = []
     for path in partitions(broker_dirs.stage(stage) / "log"):
         found += [each for each in verified_apart(path).findings if each.severity is not Severity.NOTE]
@@ -149,7 +149,7 @@ def test_a_compacted_log_is_recognized_without_its_config() -> None:
     assert found == []
 
 
-# What was damaged
+# Damaged directories
 
 
 def number(offset: int, suffix: str) -> str:
@@ -248,7 +248,7 @@ def test_each_damage_is_found_where_it_is(damage: str) -> None:
 
 @pytest.mark.parametrize("name", ["no-txnindex", "bad-txnindex", "stray-swap-no-txnindex", "overflow"])
 def test_aborts_without_an_entry_are_found_where_each_segment_is_checked_by_itself(name: str) -> None:
-    """The records of some of them lie in an earlier segment."""
+    """Some of their records are in an earlier segment."""
     partition = broker_dirs.stage("recovery-damage/damaged") / "log" / f"d-{name}-0"
     expected = [each for each in DAMAGES[name] if each[0] == "missing-abort"]
     assert [each for each in brief(verified_apart(partition).findings) if each[0] == "missing-abort"] == expected
@@ -267,7 +267,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_and_the_log_checked(case: str
         assert result.batches
 
 
-# A small log of ours
+# A small log made here
 
 
 def small_log(directory: Path) -> KeptInMemory:
@@ -312,7 +312,7 @@ def test_a_log_of_ours_is_sound_and_verifying_it_changes_nothing(tmp_path: Path)
 
 
 def test_segments_checked_apart_come_to_what_the_log_comes_to(tmp_path: Path) -> None:
-    """As one task a segment would: from pickles, and the last one first."""
+    """Like one task per segment: from pickles, last one first."""
     partition = broker_dirs.stage("recovery-damage/damaged") / "log" / "d-flip-middle-0"
     context = look(partition)
     checkpointed, _ = read_checkpoints(context, str(partition.parent), "d-flip-middle", 0)
@@ -338,7 +338,7 @@ def test_records_behind_damage_are_still_checked(tmp_path: Path) -> None:
 
 
 def test_a_time_entry_of_what_damage_took_is_none_of_its_own(tmp_path: Path) -> None:
-    """The largest timestamp lies in the damaged batch, and the entry says so."""
+    """The largest timestamp is in the damaged batch, and the entry contains it."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks, index_interval_bytes=0) as log:
         for late_ms in (0, 1000, 10, 20):
@@ -390,7 +390,7 @@ def test_a_producer_may_be_missing_in_the_snapshot_only_if_it_was_idle_for_a_day
 
 
 def batches_of(path: Path) -> list[int]:
-    """Positions of the batches of a sound log."""
+    """Positions of the batches of an intact log."""
     data, positions, at = path.read_bytes(), [], 0
     while at < len(data):
         positions.append(at)
@@ -424,7 +424,7 @@ def test_a_message_format_from_the_future_is_named_and_passed_over(tmp_path: Pat
 def test_an_aborted_transaction_without_records_needs_no_entry_and_one_with_records_in_another_segment_does(
     tmp_path: Path,
 ) -> None:
-    """As compaction leaves it: the batches of a transaction are gone, or empty, and its marker is still there."""
+    """As after compaction: the batches of a transaction are gone or empty, and its marker still exists."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as log:
         write_transactional(log, 7, 0, b"aborted")
@@ -483,7 +483,7 @@ def test_a_torn_tail_below_the_recovery_point_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_log_is_sound_at_every_moment_while_it_is_written(tmp_path: Path) -> None:
-    """Indexes at full capacity, no closing entries, an entry for a marker that is still to come."""
+    """Indexes at full capacity, no closing entries, an entry for a marker that is yet to come."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks, segment_bytes=900, index_interval_bytes=64) as log:
         for n in range(6):
@@ -535,7 +535,7 @@ def test_a_million_equal_findings_are_counted_and_not_kept(tmp_path: Path) -> No
     assert found[-1].what == "79 more of these"
 
 
-# Damage that Kafka's file reader passes over
+# Damage that Kafka's file reader ignores
 
 ODDITIES = {
     "corrupt-v2-attributes-unused-bits-crc-fixed": Kind.ODD_ATTRIBUTES,
@@ -605,7 +605,7 @@ def test_no_damaged_record_set_stops_verification(tmp_path: Path, name: str) -> 
     assert result.of(Severity.DAMAGE)
 
 
-# Any damage at all
+# Arbitrary damage
 
 
 @pytest.fixture(scope="module")
@@ -618,7 +618,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seen(directory: Path, recovery_point: int) -> object:
-    """All that readers see; None where they are refused."""
+    """All that readers see; None if they are refused."""
     try:
         reader = LogReader.open(str(directory), clock=ManualClock(), checkpoints=KeptInMemory(recovery_point))
         with reader:
@@ -663,7 +663,7 @@ def test_any_cut_is_found_or_changes_no_record(sound: Path, tmp_path: Path, data
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300), st.integers(0, 900))
 def test_noise_anywhere_in_a_log_stops_nothing(sound: Path, tmp_path: Path, noise: bytes, position: int) -> None:
-    """Only the segment with the noise in it loses batches."""
+    """Only the segment with the noise loses batches."""
     directory = tmp_path / "log"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(sound, directory)

@@ -1,4 +1,4 @@
-"""What a reader sees that looks again and again: what a new reader would, and at the cost of what was appended."""
+"""A reader used repeatedly sees what a new reader would, for the cost of what was appended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seen(reader: LogReader) -> tuple[object, ...]:
 
 
 def end_of_data(reader: LogReader, isolation: Isolation) -> int:
-    """The slow twin of ``stable_end``: behind the last batch with data, by a walk over the whole log."""
+    """The slow twin of ``stable_end``: after the last batch with data, by a walk over the whole log."""
     bound, found = reader.end_offset(isolation), reader.log_start_offset
     for segment in reader.segments:
         found = max(found, min(segment.base_offset, bound))
@@ -60,7 +60,7 @@ steps = st.lists(
 
 
 class World:
-    """A log that is written, and what is open in it."""
+    """A log being written, and its open transactions."""
 
     def __init__(self, directory: Path, index_interval_bytes: int) -> None:
         self.directory, self.index_interval_bytes = directory, index_interval_bytes
@@ -95,7 +95,7 @@ class World:
         self.log.roll()
 
     def delete(self, _number: int) -> None:
-        """Half of what is there may no longer be read."""
+        """Deletes half of the readable records."""
         start = (self.log.log_start_offset + self.log.last_stable_offset) // 2
         self.marks.write(Marks(self.marks.read().recovery_point, start))
 
@@ -104,7 +104,7 @@ class World:
         self.log = open_log(self.directory, self.marks, index_interval_bytes=self.index_interval_bytes)
 
     def look(self, _number: int) -> None:
-        """Nothing: the watcher looks after every step, or only here."""
+        """Does nothing: the watcher catches up after every step, or only here."""
 
 
 @settings(max_examples=25)
@@ -132,7 +132,7 @@ def two_batches_a_look(log: Log, watcher: LogWatcher) -> None:
 
 
 def test_what_was_seen_before_is_not_read_again(tmp_path: Path) -> None:
-    """Opened files and reads are counted by rules that never strike."""
+    """Rules that never apply count opened files and reads."""
     opened, read, listed = fail("open", call=-1), fail("read", call=-1), fail("list", call=-1)
     filesystem = FaultyFileSystem(LocalFileSystem(), [opened, read, listed])
     log = open_log(tmp_path)
@@ -261,7 +261,7 @@ def test_bytes_between_two_offsets_are_those_of_whole_segments_and_a_share_of_ot
 
 
 def test_a_segment_that_leaves_the_log_between_two_looks_is_not_missed(tmp_path: Path) -> None:
-    """Its size was asked for, and only an open file that vanished was looked for again: streams failed on it."""
+    """Its size was requested, and only a vanished open file was searched for again: streams failed."""
     log = open_log(tmp_path)
     for _ in range(3):
         append(log, *[b"x" * 10] * 10)

@@ -1,4 +1,4 @@
-"""The known dump of the Strimzi canary, to the byte: one record every five seconds, one record a batch."""
+"""The known dump of the Strimzi canary, to the byte: one record every five seconds, one record per batch."""
 
 from __future__ import annotations
 

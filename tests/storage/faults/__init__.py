@@ -1,1 +1,1 @@
-"""The faults that real logs had, each with a scenario that fails where the fault is put back (docs/known_faults.md)."""
+"""Faults that real logs had, each with a scenario that fails if the fault is put back (docs/known_faults.md)."""

@@ -33,7 +33,7 @@ from tests.support.memory_filesystem import MemoryFileSystem
 
 
 def a_reader_that_begins_before_a_commit_shows_nothing_aborted(directory: Path) -> None:
-    """Between two fetches of one read a transaction is aborted, and another one begins and is committed."""
+    """Between two fetches of one read, a transaction is aborted, and another one begins and is committed."""
     log = open_log(directory, segment_bytes=300)
     append(log, b"before")
     write_transactional(log, 1, 0, b"aborted")
@@ -57,7 +57,7 @@ def _values(part: object) -> list[bytes | None]:
 
 
 def a_read_at_the_end_of_a_file_of_more_than_two_gib(directory: Path) -> None:
-    """A sparse file; the system gives at most 2 GiB at once, and less where the file ends."""
+    """A sparse file; the system reads at most 2 GiB at once, and less at the end of the file."""
     path, size = directory / "large", (1 << 31) + 4096
     directory.mkdir(exist_ok=True)
     with LocalFileSystem().open(str(path), "create") as file:
@@ -69,7 +69,7 @@ def a_read_at_the_end_of_a_file_of_more_than_two_gib(directory: Path) -> None:
 
 
 def interrupted_in_a_cut(directory: Path) -> None:
-    """The log end is lower already, the producers are not: nobody writes before the log is opened again."""
+    """The log end is lower already, the producers are not: nothing is written before the log is reopened."""
     log = open_log(directory)
     append(log, b"a")
     append(log, b"b")
@@ -89,7 +89,7 @@ def _interrupted(*_: object) -> None:
 
 
 def a_cut_in_an_empty_segment(directory: Path) -> None:
-    """It was left empty since the next offset was too far away for it."""
+    """It stayed empty because the next offset was out of its range."""
     log = open_log(directory)
     log.append(replicated(b"far", base_offset=2**31 + 5), origin=Origin.REPLICATION)
     log.truncate_to(5)

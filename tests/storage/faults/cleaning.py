@@ -49,7 +49,7 @@ def a_dirty_part_without_a_record_that_counts_is_passed(disk: MemoryFileSystem) 
 
 
 def compressed_batches_that_lose_nothing_keep_their_bytes(disk: MemoryFileSystem) -> None:
-    """Compressed as nobody here would."""
+    """Compressed as no writer here does it."""
     value = b"".join(b"%d" % (n * n) for n in range(300))
     with a_log(disk) as log:
         write(log, [(b"a", value)], [(b"b", value)], fields=v2.BatchFields(codec=Codec.GZIP, level=1))

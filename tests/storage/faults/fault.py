@@ -1,4 +1,4 @@
-"""A fault that a real log had: what went wrong, what shows that it is not here, the line that would bring it back."""
+"""A fault that a real log had: what went wrong, what shows that it is absent here, and the line that would cause it."""
 
 from __future__ import annotations
 import __future__
@@ -24,14 +24,14 @@ Scenario = Callable[[Path], object]  # is given an empty directory; raises where
 
 @dataclass(frozen=True)
 class Mutation:
-    """One function of the engine with a fault put in: ``correct``, which it has once, replaced by ``faulty``."""
+    """One function of the engine with a fault put in: ``correct``, which it contains once, replaced by ``faulty``."""
 
     function: str  # module below storage, a colon, name: "cleaner.ranges:_bounds", "segment:LogSegment.trim"
     correct: str
     faulty: str
 
     def apply(self, patch: pytest.MonkeyPatch) -> None:
-        """Put the fault in, wherever the function was imported to; an AssertionError where the line is gone."""
+        """Put the fault in, wherever the function was imported to; raises AssertionError if the line does not exist."""
         module_name, _, name = self.function.partition(":")
         module = importlib.import_module(f"{PACKAGE}.{module_name}")
         outer, _, name = name.rpartition(".")
@@ -64,7 +64,7 @@ def _plain(found: Any) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A row of the table; ``why_not`` where there is no scenario: what the fault needs and is not here."""
+    """A row of the table; ``why_not`` if there is no scenario: what the fault needs and does not exist here."""
 
     number: int
     issue: str
@@ -75,7 +75,7 @@ class Fault:
 
     @property
     def held_by(self) -> str:
-        """For the page: the test, or the reason."""
+        """The page's entry: the test, or the reason."""
         if self.scenario is None:
             return self.why_not
         path = self.scenario.__module__.replace(".", "/")
@@ -84,7 +84,7 @@ class Fault:
 
 
 def in_directory(test: Callable[..., object], *arguments: object) -> Scenario:
-    """A test that is given a directory."""
+    """A test that gets a directory."""
 
     @wraps(test)
     def scenario(directory: Path) -> None:
@@ -94,7 +94,7 @@ def in_directory(test: Callable[..., object], *arguments: object) -> Scenario:
 
 
 def on_disk(test: Callable[..., object], *arguments: object, **named: object) -> Scenario:
-    """A test that is given a disk in memory."""
+    """A test that gets a disk in memory."""
 
     @wraps(test)
     def scenario(_: Path) -> None:
@@ -104,7 +104,7 @@ def on_disk(test: Callable[..., object], *arguments: object, **named: object) ->
 
 
 def by_itself(test: Callable[..., object], *arguments: object) -> Scenario:
-    """A test that is given nothing, or what ``arguments`` make: functions among them are called."""
+    """A test that gets no arguments, or those that ``arguments`` make: functions among them are called."""
 
     @wraps(test)
     def scenario(_: Path) -> None:

@@ -1,4 +1,4 @@
-"""Faults of opening a log after a crash, and of what a crash leaves."""
+"""Faults of opening a log after a crash, and of the state after a crash."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def what_recovery_found_is_synced_before_it_counts_as_synced(disk: MemoryFileSys
 
 
 def opening_fails_half_way_and_moves_no_mark(directory: Path) -> None:
-    """Of two partitions one is damaged where it was synced."""
+    """One of two partitions is damaged where it was synced."""
     root = str(directory / "logs")
     with LogManager.open(root, create=True) as manager:
         manager.create_topic("t", partitions=2)
@@ -137,7 +137,7 @@ def an_empty_active_segment_opens_whatever_it_lacks(directory: Path) -> None:
 
 
 def a_snapshot_behind_what_a_crash_left_is_not_believed(directory: Path) -> None:
-    """The last batch is torn, though the snapshot knows of it: its producer sends it again, and it is written."""
+    """The last batch is torn, although the snapshot knows it: its producer sends it again, and it is written."""
     with open_log(directory) as log:
         for n in range(3):
             log.append(batch(b"%d" % n, producer_id=7, base_sequence=n))

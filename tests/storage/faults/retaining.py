@@ -1,4 +1,4 @@
-"""Faults of retention, and of tiers that are not here."""
+"""Faults of retention, and of tiers, which do not exist here."""
 
 from __future__ import annotations
 

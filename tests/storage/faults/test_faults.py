@@ -1,4 +1,4 @@
-"""Each fault of the table is not here, and would be seen if it were."""
+"""Each fault of the table is absent here, and would be detected if it were not."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def read_or_refused(data: bytes) -> object:
 def test_what_is_read_quickly_is_what_is_read_line_by_line(
     offsets: dict[tuple[str, int], int], at: int, put: bytes
 ) -> None:
-    """Lines that end as on another platform are read the slow way; ``put`` takes the place of one byte, perhaps."""
+    """Line ends of another platform are read the slow way; ``put`` may replace one byte."""
     data = checkpoints.encode_offsets(offsets)
     data = data[:at] + put + data[at + 1 :]
     assert read_or_refused(data) == read_or_refused(data.replace(b"\n", b"\r\n"))

@@ -1,4 +1,4 @@
-"""The library's checksums, whose ways differ by length and by where the bytes lie, against slow ones."""
+"""The library's checksums, whose methods differ by length and alignment, compared with slow ones."""
 
 from __future__ import annotations
 

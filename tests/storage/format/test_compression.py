@@ -1,4 +1,4 @@
-"""Codecs: what is written can be read, what cannot be right is refused, and no header makes us reserve memory."""
+"""Codecs: what is written can be read, invalid streams are refused, and no header makes us reserve memory."""
 
 from __future__ import annotations
 

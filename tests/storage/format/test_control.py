@@ -1,4 +1,4 @@
-"""Control records, against what Kafka writes and parses."""
+"""Control records, compared with what Kafka writes and parses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARSED = [row for row in ROWS if row["kind"] == "parseKey"]
 MARKERS = [row for row in ROWS if row["kind"] == "endTransactionMarker"]
 KRAFT = [row for row in ROWS if row["kind"] == "kraft"]
 
-# Appendix B of the reference: offset 5, leader epoch 2, time 1000, producer 42 of epoch 3, coordinator epoch 7.
+# The bytes that Kafka writes for offset 5, leader epoch 2, time 1000, producer 42 of epoch 3, coordinator epoch 7.
 COMMIT = (
     "0000000000000005000000420000000202dbc3b9ad00300000000000000000000003e800000000000003e8000000000000002a0003ffffffff"
     "000000012000000008000000010c00000000000700"
@@ -93,7 +93,7 @@ def test_a_control_record_without_a_key_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP], ids=lambda codec: codec.name)
 def test_markers_read_together_are_those_read_one_by_one(codec: Codec) -> None:
-    """Beside control records of another kind, a batch that compaction emptied, and one that is compressed."""
+    """With control records of another kind, a batch that compaction emptied, and a compressed one."""
     record = formats.decode(marker(False, 6), formats.scan(marker(False, 6)).headers).records
     again = v2.encode(
         record, v2.BatchFields(producer_id=7, producer_epoch=0, transactional=True, control=True, codec=codec)

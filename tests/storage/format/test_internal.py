@@ -50,7 +50,7 @@ def files(topic: str) -> list[Path]:
 
 
 def dumped(path: Path) -> dict[int, tuple[str, str]]:
-    """Offset -> what the dump tool says of key and payload."""
+    """The dump tool's text for key and payload, by offset."""
     found = [re.search(r"^\| offset: (\d+) .*? key: (.*?) payload: (.*)$", line) for line in dump_of(path)]
     return {int(m[1]): (m[2], m[3]) for m in found if m}
 

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1: in wrappers, offsets are absolute in the one, relative in the other (spec 2.2)."""
+"""Message sets of magic 0 and 1: offsets in wrappers are absolute in magic 0, relative in magic 1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 2**33), st.integers(-1, 2**62), STRINGS
 
 
 def table(rows: list[tuple[int, int, bytes | None, bytes | None]], append_time: bool = False) -> Records:
-    """Records whose offsets lie the first field of each row apart."""
+    """Records whose offsets are the first field of each row apart."""
     steps, times, keys, values = zip(*rows, strict=True)
     return Records(
         np.cumsum(steps, dtype=np.int64),
@@ -129,7 +129,7 @@ def test_no_records_are_no_bytes(module, codec: Codec) -> None:
 @pytest.mark.parametrize("module", [v0, v1])
 @given(data=st.data())
 def test_a_damaged_set_is_refused_or_read_but_nothing_else(module, data: st.DataObject) -> None:
-    """With a right checksum around the damage, so that it is looked at."""
+    """With a correct checksum around the damage, so that it is decoded."""
     buffer = module.encode(table(data.draw(ROWS)), data.draw(st.sampled_from(CODECS))).copy()
     size = int(formats.scan(buffer).headers.table["size"][0])
     for _ in range(data.draw(st.integers(1, 3))):

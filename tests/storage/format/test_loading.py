@@ -1,4 +1,4 @@
-"""Kernels that are loaded ahead, for processes that are forked."""
+"""Kernels loaded in advance, for processes that are forked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every record set that Kafka wrote, sound and damaged, read as Kafka's own file reader reads it.
+"""Every record set that Kafka wrote, intact and damaged, read like Kafka's own file reader reads it.
 
-A sound one must decode to what the JSON twin says, to the last field. Of a damaged one we may give what Kafka gives, or
-refuse more; what is refused beyond Kafka stands in :data:`STRICTER`, with the reason.
+An intact one must decode to the JSON twin's content, to the last field. For a damaged one we may return what Kafka
+returns, or refuse more; what only we refuse is listed in :data:`STRICTER`, with the reason.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SETS = record_sets.names()
 SOUND = [name for name in SETS if not name.startswith(record_sets.DAMAGED)]
 DAMAGED = [name for name in SETS if name.startswith(record_sets.DAMAGED)]
 
-# What Kafka's file reader reads and we refuse: reading on would lose records, or take one format for another.
+# Kafka's file reader reads these and we refuse them: reading on would lose records, or mistake one format for another.
 STRICTER: dict[str, type[CorruptionError]] = {
-    # A magic from the future: Kafka's file reader takes it for 2.
+    # A magic of a newer format: Kafka's file reader takes it for 2.
     "corrupt-v2-magic-3": UnsupportedMagicError,
     "corrupt-v2-magic-3-crc-fixed": UnsupportedMagicError,
     "corrupt-v2-magic-127": UnsupportedMagicError,
@@ -40,7 +40,7 @@ STRICTER: dict[str, type[CorruptionError]] = {
     "corrupt-v0-wrapper-inner-torn": InvalidRecordError,
     "corrupt-v1-wrapper-inner-torn": InvalidRecordError,
 }
-# Kafka's exceptions and ours. Everything a decompressor or a buffer throws there is an InvalidRecordError here.
+# Kafka's exceptions and ours. Everything thrown there by a decompressor or a buffer is an InvalidRecordError here.
 OURS: dict[str, type[CorruptionError]] = {
     "CorruptRecordException": CorruptRecordError,
     "InvalidRecordException": InvalidRecordError,
@@ -48,7 +48,7 @@ OURS: dict[str, type[CorruptionError]] = {
     "IllegalArgumentException": InvalidRecordError,
     "NullPointerException": InvalidRecordError,  # a control record with a null key
 }
-# The same refusal under another of our names than the table above gives.
+# The same refusal with another of our exceptions than the table above lists.
 OTHERWISE: dict[str, type[CorruptionError]] = {
     "corrupt-v0-magic-3": UnsupportedMagicError,  # Kafka: a checksum error, for it reads the checksum where 2 has it
     "corrupt-v1-magic-3": UnsupportedMagicError,
@@ -60,7 +60,7 @@ OTHERWISE: dict[str, type[CorruptionError]] = {
 
 
 def read_batch_by_batch(buffer: Bytes) -> tuple[list[dict[str, Any]], CorruptionError | None]:
-    """What can be read before the first error, and the error, as Kafka's reader goes about it."""
+    """What can be read before the first error, and the error, in the way of Kafka's reader."""
     scan = formats.scan(buffer)
     batches: list[dict[str, Any]] = []
     for row in range(len(scan.headers)):
@@ -141,7 +141,7 @@ def _encoded_again(buffer: Bytes, headers: BatchHeaders) -> Bytes:
 
 @pytest.mark.parametrize("name", [name for name in SOUND if name.startswith("v2-") and "append-time" not in name])
 def test_an_uncompressed_batch_decoded_and_encoded_again_is_the_same_bytes(name: str) -> None:
-    """Without the ones of LogAppendTime: their records' own times are gone, and with them the deltas."""
+    """Without those of LogAppendTime, whose records' own times, and therefore deltas, are lost."""
     buffer = record_sets.log_bytes(name)
     headers = formats.scan(buffer).headers
     for row in np.flatnonzero(headers.codec == Codec.NONE).tolist():
@@ -152,7 +152,7 @@ def test_an_uncompressed_batch_decoded_and_encoded_again_is_the_same_bytes(name:
 
 @pytest.mark.parametrize("name", [name for name in SOUND if name.startswith(("v0-", "v1-"))])
 def test_a_legacy_set_decoded_and_encoded_again_holds_the_same_records(name: str) -> None:
-    """Plain messages byte for byte; a wrapper, whose codec may compress otherwise than Java's, by its records."""
+    """Plain messages byte for byte; a wrapper by its records, since its codec may compress differently than Java's."""
     buffer = record_sets.log_bytes(name)
     headers = formats.scan(buffer).headers
     for row in range(len(headers)):

@@ -1,4 +1,4 @@
-"""The walk over batches: where it stops, why, and what is said of it."""
+"""The walk over batches: where it stops, why, and how that is described."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_batches_of_all_formats_are_found_in_their_order(magics: list[int]) -> N
 
 @pytest.mark.parametrize("left", range(1, SIZES[2]))
 def test_whatever_is_left_of_a_batch_is_a_torn_tail(left: int) -> None:
-    """Of any length: a length field that is whole and right says that more was to come."""
+    """Of any length: a complete, valid length field shows that more was to come."""
     buffer = np.concatenate([batch(0), batch(1)])
     scan = formats.scan(buffer[: len(buffer) - SIZES[2] + left])
     assert (len(scan.headers), scan.end, scan.reason) == (1, SIZES[2], StopReason.TRUNCATED)

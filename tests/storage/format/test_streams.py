@@ -1,4 +1,4 @@
-"""Streams as others write them, byte by byte: what Kafka's readers take of a codec's framing, and what they do not."""
+"""Streams written by others, byte by byte: which framing of a codec Kafka's readers accept, and which not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
-LZ4_HEADER = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, no checksums, no size (spec 3.3)
+LZ4_HEADER = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, no checksums, no size
 LZ4_END = bytes(4)
 XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 LIMIT = 2**20
@@ -115,7 +115,7 @@ class TestLz4:
 
     @pytest.mark.parametrize("size", range(2, 15))
     def test_the_hash_of_a_header_is_the_librarys(self, size: int) -> None:
-        """The checksum byte that lz4 itself writes, for the descriptors it can make, and any length for no crash."""
+        """The checksum byte that lz4 itself writes, for the descriptors it can make, and no crash for any length."""
         assert 0 <= compression.header_checksum(bytes(range(size))) <= 255
         for options in ({}, {"store_size": False}, {"block_checksum": True}, {"content_checksum": True}):
             frame = lz4.frame.compress(b"x" * size, **options)
@@ -177,7 +177,7 @@ STARTS = {
 
 
 def read_or_refuse(codec: Codec, stream: Bytes, magic: int = 2) -> bytes:
-    """What it holds, nothing where it is refused; any other error is the test's failure."""
+    """Its content, nothing if it is refused; any other error fails the test."""
     try:
         return decompress(codec, stream, magic=magic, limit=LIMIT).tobytes()
     except InvalidRecordError:
@@ -192,7 +192,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("codec", COMPRESSED)
     def test_a_stream_cut_anywhere_is_refused(self, codec: Codec) -> None:
-        """Except xerial's between two blocks, which has no end mark; there the record count finds out."""
+        """Except xerial's between two blocks, which has no end mark; there the record count reveals it."""
         payload = noise(40_000)
         stream = compress(codec, array(payload))
         for size in [*range(40), *range(len(stream) - 40, len(stream)), *range(40, len(stream), 997)]:

@@ -1,4 +1,4 @@
-"""Columns of byte strings and tables of records, by themselves."""
+"""Columns of byte strings and tables of records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_slice_of_a_column_is_the_slice_of_the_strings(strings: list[bytes | N
 
 
 def test_a_string_of_a_large_column_is_read_without_reading_the_column() -> None:
-    """Data that is shorter than its offsets say: only the bytes of the slice may be asked for."""
+    """The data is shorter than its offsets: only the bytes of the slice may be read."""
     column = BinaryColumn(np.frombuffer(b"abc", dtype=np.uint8), np.array([0, 1, 3, 2**31 - 1], dtype=np.int32), None)
     assert column.slice(1, 2).to_list() == [b"bc"]
 

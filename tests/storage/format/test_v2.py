@@ -1,4 +1,4 @@
-"""Batches of format 2: the bytes Kafka's own tests know, the changes a leader makes, and what is refused."""
+"""Batches of format 2: the bytes of Kafka's own tests, the changes a leader makes, and what is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.format import v0, v1, v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records, last_sequence
 
-# Kafka's MemoryRecordsTest.testChecksum, in the bytes of appendix B of the reference.
+# The bytes of Kafka's MemoryRecordsTest.testChecksum.
 TWO_RECORDS = (
     "0000000000000000000000550000000002e58cf1ff00000000000100000000000454c300000000000454c3ffffffffffffffffffffffffffff"
     "0000000220000000086b6579310c76616c756531002400e1bf2202086b6579320c76616c75653200"

@@ -1,4 +1,4 @@
-"""Runs of batches read into one table: how many there are, how they are compressed, and which of them is damaged."""
+"""Runs of batches read into one table: their number, their compression, and damaged ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def as_lists(table: Records) -> list[list[object]]:
 
 
 def with_damage(buffer: Bytes, headers: BatchHeaders, row: int) -> tuple[Bytes, int]:
-    """The same batches but for one, whose records begin with a length below zero; and where that one lies."""
+    """The same batches except one, whose records begin with a negative length; and its position."""
     one = headers[row : row + 1]
     position, size = int(one.table["position"][0]), int(one.table["size"][0])
     body = v2.parts(buffer, one, 2**30)[0].source.copy()
@@ -68,7 +68,7 @@ def with_damage(buffer: Bytes, headers: BatchHeaders, row: int) -> tuple[Bytes, 
     ("count", "value_bytes", "batch_bytes"), [(3000, 3, 50), (300, 2000, 100_000), (40, 30_000, 1)]
 )
 def test_batches_small_and_large_make_one_table(codec: Codec, count: int, value_bytes: int, batch_bytes: int) -> None:
-    """Small ones are joined after they are decompressed; some of these runs are joined several times."""
+    """Small ones are joined after decompression; some of these runs are joined several times."""
     table = records(count, value_bytes)
     buffer, headers = v2.encode_batches(table, v2.BatchFields(codec=codec), batch_bytes_max=batch_bytes)
     assert len(headers) > 3
@@ -109,7 +109,7 @@ def test_one_batch_may_decompress_to_no_more_than_asked() -> None:
 
 
 def with_sizes(sizes: list[tuple[int, int]]) -> tuple[Records, Bytes]:
-    """A record a batch, with keys and values of these sizes; the batches behind each other."""
+    """One record per batch, with keys and values of these sizes; consecutive batches."""
     count = len(sizes)
     keys: list[bytes | None] = [b"k" * key for key, _ in sizes]
     values: list[bytes | None] = [b"v" * value for _, value in sizes]
@@ -131,7 +131,7 @@ def strings(table: Records) -> list[list[bytes | None]]:
 def test_columns_are_whole_where_few_batches_have_nearly_all_of_their_bytes(
     batches: int, large: tuple[int, int], place: int
 ) -> None:
-    """How much room keys and values need is told by some of the batches; those others tell nothing of."""
+    """Some of the batches are sampled for the space that keys and values need; they differ from the others here."""
     sizes = [(1, 1)] * batches
     sizes[place] = large
     table, buffer = with_sizes(sizes)
@@ -145,7 +145,7 @@ def test_columns_of_many_batches_of_any_sizes(sizes: list[tuple[int, int]]) -> N
 
 
 def test_damage_behind_more_bytes_than_were_expected_is_told_by_its_position() -> None:
-    """The batches before it do not fit where the sampled ones say; what is told is the damage, not that."""
+    """The batches before it need more space than sampled; the error reported is the damage, not that."""
     sizes = [(1, 1)] * 64
     sizes[3] = (3_000, 3_000)
     _, buffer = with_sizes(sizes)

@@ -1,4 +1,4 @@
-"""What a writer of batches of magic 2 may do, and what is refused before a byte is written (spec 1.4)."""
+"""What a writer of batches of magic 2 may do, and what is refused before a byte is written."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class TestFields:
 
 
 class TestCutting:
-    """Of records of 13 bytes: length, attributes, two deltas, a key of one and a value of five, and no headers."""
+    """Records of 13 bytes: length, attributes, two deltas, a key of one and a value of five, and no headers."""
 
     SIZE = 13
 
@@ -207,7 +207,7 @@ class TestCutting:
 
 
 def test_a_batch_larger_than_its_length_field_can_say_is_refused() -> None:
-    """One value of 2^31 - 61 bytes, never touched: with everything around it, it is some bytes too large."""
+    """One value of 2^31 - 61 bytes, never accessed: with everything around it, it is a few bytes too large."""
     size = 2**31 - 61
     table = Records(
         np.zeros(1, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Which walk is taken: the plain one, until numba is there or worth its import."""
+"""Which walk is used: the plain one until numba has been imported or is worth importing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print("numba" in sys.modules)
 
 
 def test_a_few_batches_are_walked_without_numba() -> None:
-    """Of this process others have imported it."""
+    """In this process others have imported it."""
     arguments = [sys.executable, "-c", PROGRAM, MESSAGES.tobytes().hex()]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["False"]
@@ -46,7 +46,7 @@ def test_many_batches_make_numba_worth_its_import(monkeypatch: pytest.MonkeyPatc
 
 
 def told(rooms, walk):
-    """``walk``, that notes in ``rooms`` how many batches it was asked for."""
+    """``walk``, recording in ``rooms`` how many batches were requested."""
 
     def noting(source, start, batches_max):
         rooms.append(batches_max)

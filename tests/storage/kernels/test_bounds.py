@@ -1,7 +1,7 @@
-"""Nothing is written outside an array, and no memory reserved, whatever the bytes say.
+"""Nothing is written outside an array, and no memory reserved, whatever the bytes contain.
 
-Compiled kernels check no bounds: what goes wrong here shows in ``test_without_jit.py``, which runs this file as plain
-Python, where an index outside an array is an IndexError.
+Compiled kernels check no bounds: a mistake here shows in ``test_without_jit.py``, which runs this file as plain Python,
+where an index outside an array is an IndexError.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ INT32_MAX = 2**31 - 1
 
 
 def batch(body: bytes, count: int) -> bytes:
-    """A batch with these bytes for records, and a right checksum."""
+    """A batch with these bytes for records, and a correct checksum."""
     checked = struct.pack(">hiqqqhii", 0, 9, 0, 0, -1, -1, -1, count) + body
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, reference.crc32c(checked)) + checked
 
 
 def shortened(record: bytes, size: int) -> bytes:
-    """The first ``size`` bytes of a record, with a length that says so."""
+    """The first ``size`` bytes of a record, with a matching length."""
     return reference.varint(size - 1) + record[1:size]
 
 
 @pytest.mark.parametrize("wholes", [0, 1, 3])
 @pytest.mark.parametrize("record", [NULLS, LARGE], ids=["nulls", "large"])
 def test_a_record_ends_within_its_fields_where_no_more_rows_were_expected(record: bytes, wholes: int) -> None:
-    """Rows are reserved for as many records as the bytes can hold at seven bytes each; one more may begin."""
+    """Rows are reserved for as many records as fit at seven bytes each; one more may begin."""
     for size in range(1, len(record)):
         for count in (wholes + 1, INT32_MAX):
             data = np.frombuffer(batch(WHOLE * wholes + shortened(record, size), count), dtype=np.uint8)
@@ -57,7 +57,7 @@ def test_a_record_ends_within_its_fields_where_no_more_rows_were_expected(record
     ids=["header count", "record length", "key length", "value length", "header key length", "header value length"],
 )
 def test_the_largest_number_in_any_field_reserves_nothing(body: bytes) -> None:
-    """NumPy's arrays count in what ``tracemalloc`` sees."""
+    """``tracemalloc`` counts NumPy's arrays."""
     data = np.frombuffer(batch(body, INT32_MAX), dtype=np.uint8)
     headers = formats.scan(data).headers
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Batches by their keys, as compaction reads and writes them, against the columns of the same batches."""
+"""Batches by their keys, as compaction reads and writes them, compared with the columns of the same batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCHES = st.lists(st.tuples(RECORDS, st.sampled_from(Codec)), min_size=1, max_s
 
 
 def encoded(batches: list[tuple[list[reference.Record], Codec]]) -> np.ndarray:
-    """One behind the other, each above the one before."""
+    """Consecutive batches with ascending offsets."""
     pieces, above = [], 0
     for records, codec in batches:
         shifted = [replace(record, offset=record.offset + above) for record in records]

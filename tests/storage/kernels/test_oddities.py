@@ -1,4 +1,4 @@
-"""What is odd in records and no reader minds: found where it is, and nowhere else."""
+"""Oddities in records that no reader minds: found where they are, and nowhere else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bits(*batches: bytes) -> list[int]:
 
 
 def record(padded: str = "", attributes: int = 0, key: bytes | None = b"\x80\x80") -> bytes:
-    """A record whose number ``padded`` has a byte more than it needs."""
+    """A record whose number ``padded`` has one byte more than it needs."""
 
     def number(field: str, value: int) -> bytes:
         plain = reference.varint(value)

@@ -1,4 +1,4 @@
-"""The key-to-offset table against a dict, and its hash against SipHash written plainly."""
+"""The key-to-offset table compared with a dict, and its hash with SipHash written plainly."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_map_is_a_dict_that_ends_at_its_limit(keys: list[bytes | None], limit:
         assert is_latest(offset_map, key, offset) == (key is not None and offset >= newest.get(key, -1))
 
 
-# SipHash with 128 bits, as its paper and reference vectors have it
+# SipHash with 128 bits, as in its paper and reference vectors
 
 
 def plain_siphash(data: bytes, key: bytes, compressing: int, finishing: int) -> tuple[int, int]:

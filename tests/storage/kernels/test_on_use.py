@@ -1,4 +1,4 @@
-"""Kernels are imported when first used: numba takes longer than listing topics does."""
+"""Kernels are imported on first use: numba takes longer than listing topics."""
 
 from __future__ import annotations
 

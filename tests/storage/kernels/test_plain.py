@@ -1,4 +1,4 @@
-"""The look that spares a closer one: it says yes only where the long way has nothing to tell, and there always."""
+"""The quick test that replaces a closer one: it succeeds exactly if the long way has nothing to report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_plain(buffer: Bytes) -> bool:
 
 
 def told(buffer: Bytes) -> tuple[int, list[object]]:
-    """Records counted and what is said of them."""
+    """The number of records, and the findings about them."""
     findings = Findings()
     check = RecordChecks(Place(findings, "a log"), DECOMPRESSED_BYTES_MAX)
     check.check(Window(0, buffer, formats.scan(buffer).headers))

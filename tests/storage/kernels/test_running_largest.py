@@ -1,4 +1,4 @@
-"""The largest timestamp so far, batch by batch: the compiled walk against one that looks back each time."""
+"""The largest timestamp so far, batch by batch: the compiled walk compared with one that looks back each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches get an index entry: the compiled choice against one that searches for each."""
+"""Which batches get an index entry: the compiled choice compared with one that searches for each."""
 
 from __future__ import annotations
 

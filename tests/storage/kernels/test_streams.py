@@ -1,4 +1,4 @@
-"""Streams of the usual shape, measured and decompressed in place, against the reader of streams of any shape."""
+"""Streams of the usual shape, measured and decompressed in place, compared with the reader of any shape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = b"".join(b"record %d of some; " % number for number in range(500))
 
 
 def measured(codec: int, stream: bytes) -> int:
-    """The room of a stream that lies between other bytes."""
+    """The measured size of a stream between other bytes."""
     source = frozen(np.frombuffer(b"\x28\xb5" + stream, dtype=np.uint8))
     rooms = np.zeros(1, dtype=np.int64)
     starts, stops = np.array([2], dtype=np.int64), np.array([2 + len(stream)], dtype=np.int64)
@@ -31,7 +31,7 @@ def measured(codec: int, stream: bytes) -> int:
 
 
 def read(codec: int, stream: bytes) -> bytes | None:
-    """What is in the stream; None where that is left to the other reader."""
+    """The content of the stream; None if it is left to the other reader."""
     room = measured(codec, stream)
     if room == streams.OTHER:
         return None

@@ -1,4 +1,4 @@
-"""Fast paths against their slow twins in ``tests/support/reference.py``, on whatever hypothesis comes up with."""
+"""Fast paths compared with their slow twins in ``tests/support/reference.py``, on input made up by hypothesis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORDS = ROWS.map(lambda rows: spread(0, rows))
 
 
 def spread(offset: int, rows: list[tuple[int, int, bytes | None, bytes | None, tuple]]) -> list[reference.Record]:
-    """Records whose offsets lie the first field of each row apart."""
+    """Records whose offsets are the first field of each row apart."""
     records = []
     for step, *fields in rows:
         offset += step
@@ -86,7 +86,7 @@ def test_a_batch_is_read_like_the_slow_twin_reads_it(records: list[reference.Rec
 
 @given(RECORDS, st.binary(max_size=40))
 def test_a_batch_is_read_alike_whatever_lies_behind_it(records: list[reference.Record], behind: bytes) -> None:
-    """Keys and values are copied in blocks where the bytes behind suffice."""
+    """Keys and values are copied in blocks if enough bytes follow."""
     batch = reference.encode_batch(records)
     decoded = formats.decode(as_array(batch + behind), formats.scan(as_array(batch)).headers)
     assert rows(decoded.records) == records
@@ -94,7 +94,7 @@ def test_a_batch_is_read_alike_whatever_lies_behind_it(records: list[reference.R
 
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.sampled_from(Codec))
 def test_a_run_of_batches_is_read_into_one_table(sets: list[list[reference.Record]], codec: Codec) -> None:
-    """Every second batch compressed, so that uncompressed neighbours and single streams meet in one run."""
+    """Every second batch is compressed, so that uncompressed neighbours and single streams meet in one run."""
     fields = (v2.BatchFields(), v2.BatchFields(codec=codec))
     buffer = np.concatenate([v2.encode(table(records), fields[i % 2]) for i, records in enumerate(sets)])
     decoded = formats.decode(buffer, formats.scan(buffer).headers)
@@ -104,7 +104,7 @@ def test_a_run_of_batches_is_read_into_one_table(sets: list[list[reference.Recor
 
 @given(RECORDS, st.randoms(use_true_random=False), st.integers(1, 3))
 def test_of_spoiled_bytes_behind_a_right_checksum_both_make_the_same(records, random, flips) -> None:
-    """What the twin reads must be read alike, what it calls malformed refused: never a wrong record, nor a crash."""
+    """What the twin reads must be read alike, what it calls malformed refused: never a wrong record or a crash."""
     batch = bytearray(reference.encode_batch(records))
     for _ in range(flips):
         batch[random.randrange(reference.HEADER.size - 4, len(batch))] = random.randrange(256)
@@ -163,7 +163,7 @@ def test_shares_of_some_tables_are_encoded_as_each_would_be_alone(
 
 
 def signed(encoded: v2.EncodedBatches) -> tuple[bytes, list[tuple[int, ...]]]:
-    """Bytes and headers, once a producer has stamped them."""
+    """Bytes and headers, after stamping a producer."""
     of_producer = {
         "base_offset": 9,
         "leader_epoch": 2,

@@ -1,6 +1,6 @@
 """The tests of the kernels once more, with the kernels as plain Python: both must do the same.
 
-What is compiled checks no bounds; as plain Python over NumPy an index outside an array is an IndexError.
+Compiled code checks no bounds; as plain Python over NumPy, an index outside an array is an IndexError.
 """
 
 from __future__ import annotations
