@@ -332,7 +332,8 @@ class LogManager:
         description = self.topic(topic)
         if partition not in description.partitions:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, but not {partition}"
+                f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, but not "
+                f"{partition}"
             )
         return self._config(description)
 
