@@ -47,7 +47,7 @@ def test_lists_grow_with_what_was_before_them_up_to_the_bound() -> None:
     assert before == 60
 
 
-def test_what_the_items_raise_comes_behind_the_results_before_it() -> None:
+def test_an_error_of_the_items_is_raised_after_the_results_before_it() -> None:
     def items() -> Iterator[int]:
         yield from range(2)
         raise StorageError("the third is damaged")
@@ -58,7 +58,7 @@ def test_what_the_items_raise_comes_behind_the_results_before_it() -> None:
         next(results)
 
 
-def test_what_the_work_raises_is_told_before_what_the_items_behind_it_raise() -> None:
+def test_an_error_of_the_work_is_raised_before_one_of_later_items() -> None:
     def items() -> Iterator[int]:
         yield 0
         raise StorageError("second")
@@ -70,7 +70,7 @@ def test_what_the_work_raises_is_told_before_what_the_items_behind_it_raise() ->
         list(in_order(work, items()))
 
 
-def test_who_stops_early_hears_nothing_of_what_was_begun() -> None:
+def test_stopping_early_ignores_errors_of_work_in_progress() -> None:
     ended = []
 
     def work(item: int) -> int:
@@ -155,7 +155,7 @@ def test_no_more_is_gathered_than_the_bound_and_one_item() -> None:
     assert list(lists) == [[2]]
 
 
-def test_what_the_items_raise_comes_behind_all_that_was_gathered() -> None:
+def test_an_error_of_the_items_is_raised_after_all_that_was_gathered() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise StorageError("the second is damaged")
@@ -167,7 +167,7 @@ def test_what_the_items_raise_comes_behind_all_that_was_gathered() -> None:
     assert list(sized([])) == []
 
 
-def test_who_stops_gathering_early_ends_the_thread_that_waits() -> None:
+def test_stopping_early_ends_the_waiting_thread() -> None:
     items = Gated([3], range(4, 50))
     lists = sized(items)
     assert next(lists) == [3]

@@ -31,7 +31,7 @@ def test_what_may_be_repeated_may_hold_commas_too() -> None:
     assert parse_names("--topics", ["a, b", "c.*", ""]) == ["a", "b", "c.*"]
 
 
-def test_an_option_that_names_nothing_is_refused_as_it_would_mean_everything_or_nothing() -> None:
+def test_an_option_without_a_name_is_refused_as_ambiguous() -> None:
     assert parse_names("--topics", []) == []
     with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
         parse_names("--keep-for-groups", [""])
@@ -60,6 +60,6 @@ def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
-def test_pair_that_is_none_is_told_without_its_secret() -> None:
+def test_malformed_pair_is_reported_without_its_secret() -> None:
     with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': expected key=value"):
         parse_pairs("--client", ["ssl.password topsecret"])

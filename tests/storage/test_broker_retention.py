@@ -82,7 +82,7 @@ UNTOUCHED = dict.fromkeys(TOPICS, SEGMENTS)
         ("segment.bytes=1000", "retention.bytes=-1"),
     ],
 )
-def test_nothing_goes_by_settings_that_nobody_gave_and_the_report_says_so(
+def test_nothing_is_deleted_by_settings_that_nobody_gave_and_the_report_says_so(
     pairs: tuple[str, ...], directory: Path
 ) -> None:
     outcomes = done(retain_partitions, run_over(directory, *pairs))
@@ -92,7 +92,7 @@ def test_nothing_goes_by_settings_that_nobody_gave_and_the_report_says_so(
     assert "an internal topic, chosen only by its name" in str(outcomes["__consumer_offsets"])
 
 
-def test_what_is_asked_for_goes_but_of_no_internal_topic(directory: Path) -> None:
+def test_requested_deletions_happen_except_in_internal_topics(directory: Path) -> None:
     outcomes = done(retain_partitions, run_over(directory, "retention.ms=1000"))
     assert left(directory) == UNTOUCHED | {"orders": 0}
     assert "warning" not in str(outcomes["orders"])
@@ -195,7 +195,7 @@ def test_a_brokers_defaults_count_where_its_metadata_log_has_the_topics_own(dire
     assert left(directory) == UNTOUCHED | {"orders": 0}
 
 
-def test_settings_are_taken_from_what_kafkas_tools_print(directory: Path, tmp_path: Path) -> None:
+def test_settings_are_taken_from_the_output_of_kafkas_tools(directory: Path, tmp_path: Path) -> None:
     said = tmp_path / "said.txt"
     said.write_text(
         "Topic: orders\tTopicId: x\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: \n"

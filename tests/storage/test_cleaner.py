@@ -287,7 +287,7 @@ def test_kafka_5431_preallocated_segments_end_with_their_last_batch(disk: Memory
         assert log.segments.first.file_size == log.segments.first.size > 0
 
 
-def test_records_without_a_key_go_and_are_counted(disk: MemoryFileSystem) -> None:
+def test_records_without_a_key_are_dropped_and_counted(disk: MemoryFileSystem) -> None:
     with a_log(disk) as log:
         keyless = v2.encode(records([b"1", b"1"], keys=[None, b"a"]), v2.BatchFields(leader_epoch=0))
         log.append(keyless, origin=Origin.REPLICATION)  # from before the topic was compacted
@@ -339,7 +339,7 @@ def test_kafka_7322_two_maintenance_jobs_never_work_on_one_log(disk: MemoryFileS
         assert clean(log) == 2
 
 
-def test_a_log_that_is_cut_meanwhile_is_not_swapped(disk: MemoryFileSystem) -> None:
+def test_a_log_truncated_during_the_round_is_not_swapped(disk: MemoryFileSystem) -> None:
     marks = KeptInMemory()
     with a_log(disk, checkpoints=marks) as log, a_log(disk, checkpoints=marks) as other:
         write(log, [(b"a", b"1")], [(b"a", b"2")])
@@ -356,7 +356,7 @@ def test_a_log_that_is_cut_meanwhile_is_not_swapped(disk: MemoryFileSystem) -> N
         assert pairs(other) == [(b"a", b"1")]
 
 
-def test_appends_go_on_while_a_log_is_cleaned(disk: MemoryFileSystem) -> None:
+def test_appends_continue_while_a_log_is_cleaned(disk: MemoryFileSystem) -> None:
     with a_log(disk) as log, a_log(disk) as other:
         write(log, [(b"a", b"1")], [(b"a", b"2")])
         other.refresh()

@@ -94,5 +94,5 @@ def check_crash_after_crash(settings: LogConfig, segments: list[Pairs], cuts: Ef
                 assert [pair for pair in old if pair in found] == found, f"{where}, then {second}"
 
 
-def test_the_power_may_go_again_while_a_swap_is_finished_or_undone() -> None:
+def test_the_power_may_fail_again_while_a_swap_is_finished_or_undone() -> None:
     check_crash_after_crash(compacted(200, 0), SEGMENTS, Effort(every=11), Effort(every=3))

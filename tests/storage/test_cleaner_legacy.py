@@ -56,7 +56,7 @@ def first_dirty_offset(partition: str) -> int:
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_what_kafkas_cleaner_left_is_left_as_it_is(partition: str, tmp_path: Path) -> None:
+def test_the_result_of_kafkas_cleaner_is_not_changed(partition: str, tmp_path: Path) -> None:
     with opened(partition, tmp_path / partition) as log:
         log.truncate_to(first_dirty_offset(partition))
         log.roll()
@@ -129,7 +129,7 @@ def test_compaction_of_any_old_log_keeps_the_newest_of_each_key(
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize(("age_ms", "stays"), [(999, True), (1000, False)])
-def test_a_tombstone_goes_when_its_file_is_older_than_the_newest_clean_one_by_the_retention(
+def test_a_tombstone_is_dropped_if_its_file_is_older_than_the_newest_clean_one(
     magic: int, age_ms: int, *, stays: bool
 ) -> None:
     """The format has no delete horizon, so as in Kafka the times of files decide."""

@@ -136,7 +136,7 @@ def test_whatever_is_superseded_has_no_record_that_stays_however_coarse_the_cell
     st.integers(1, 60),
     st.integers(1, 5),
 )
-def test_marks_tell_the_latest_records_as_the_map_does_or_not_at_all(
+def test_marks_find_the_latest_records_like_the_map_or_not_at_all(
     keys: list[list[bytes | None]], start: int, end: int, limit: int
 ) -> None:
     buffer = encoded(in_order(keys))
@@ -164,7 +164,7 @@ def test_all_records_of_the_dirty_part_are_known_where_a_cell_is_one_offset() ->
         assert not put(buffer, start=0, end=4)[1].knows_each_record(headers)
 
 
-def test_a_superseded_batch_is_counted_and_gone_but_its_records_are_read_once_only(
+def test_a_superseded_batch_is_counted_and_dropped_and_read_only_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ManualClock()

@@ -46,7 +46,7 @@ def by_name(keys: dict[str, Any]) -> list[Any]:
 # --- the same keys as Kafka
 
 
-def test_a_topic_has_all_of_kafkas_keys_and_one_that_kafka_is_not_told() -> None:
+def test_a_topic_has_all_of_kafkas_keys_and_one_unknown_to_kafka() -> None:
     assert set(OURS_TOPIC) == {*KAFKA_TOPIC, "max.decompressed.bytes"}
     assert set(LogConfig.of_kafka(LogConfig().to_mapping())) == set(KAFKA_TOPIC)
 
@@ -210,7 +210,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(given: str, hint: str) -
     assert str(raised.value) == f"unknown topic config {given}: {hint}"
 
 
-def test_a_mapping_comes_back_as_it_went() -> None:
+def test_a_config_survives_conversion_to_a_mapping() -> None:
     config = LogConfig.from_mapping({"cleanup.policy": "delete,compact", "retention.ms": "5", "preallocate": "TRUE"})
     mapping = config.to_mapping()
     assert mapping["cleanup.policy"] == "compact,delete"
@@ -258,7 +258,7 @@ def test_an_error_in_a_brokers_key_names_that_key() -> None:
         LogConfig.from_mapping({}, broker={"log.roll.hours": 0})
 
 
-def test_a_brokers_other_keys_are_accepted_and_told_to_have_no_effect() -> None:
+def test_a_brokers_other_keys_are_accepted_and_reported_as_unused() -> None:
     broker = {
         "log.dirs": "/data",
         "log.roll.hours": 3,
@@ -271,7 +271,7 @@ def test_a_brokers_other_keys_are_accepted_and_told_to_have_no_effect() -> None:
     assert LogConfig.without_effect(broker) == ["log.dirs", "min.insync.replicas", "num.partitions"]
 
 
-def test_a_topics_keys_that_only_a_broker_can_honour_are_told_to_have_no_effect() -> None:
+def test_topic_keys_for_brokers_only_are_reported_as_unused() -> None:
     topic = {"remote.storage.enable": True, "retention.ms": 1, "unclean.leader.election.enable": False}
     LogConfig.from_mapping(topic)
     assert LogConfig.without_effect(topic) == ["remote.storage.enable", "unclean.leader.election.enable"]
@@ -284,7 +284,7 @@ def test_a_topics_keys_that_only_a_broker_can_honour_are_told_to_have_no_effect(
     ("policy", "compact", "delete"),
     [("delete", False, True), ("compact", True, False), ("compact, delete", True, True), ("", False, False)],
 )
-def test_a_cleanup_policy_says_what_is_done(policy: str, compact: bool, delete: bool) -> None:
+def test_a_cleanup_policy_decides_between_deletion_and_compaction(policy: str, compact: bool, delete: bool) -> None:
     config = LogConfig.from_mapping({"cleanup.policy": policy})
     assert (config.compact, config.delete) == (compact, delete)
 
@@ -315,7 +315,7 @@ def test_a_compacted_log_rolls_in_time_for_its_largest_lag() -> None:
 # --- conf/log.toml
 
 
-def test_the_file_of_defaults_says_every_default_that_has_an_effect() -> None:
+def test_the_file_of_defaults_has_every_default_with_an_effect() -> None:
     document = tomllib.loads((ROOT / "conf/log.toml").read_text())
     assert set(document) == {"topic", "broker"}
     assert set(document["topic"]) == {name for name, key in OURS_TOPIC.items() if key.has_effect}

@@ -67,7 +67,7 @@ def written_to(directory: Path, work: Callable[[], object]) -> list[int]:
 
 
 @pytest.mark.parametrize("here", [range(0, 50, 3), range(17), [49, 0], range(50)], ids=str)
-def test_a_group_lies_where_its_hash_modulo_50_says_however_few_partitions_are_here(
+def test_a_group_is_in_the_partition_of_its_hash_modulo_50_however_few_are_here(
     here: Iterable[int], tmp_path: Path
 ) -> None:
     directory = broker_left(tmp_path / "log", here)
@@ -94,7 +94,7 @@ def test_a_group_lies_where_its_hash_modulo_50_says_however_few_partitions_are_h
         assert written_to(directory, lambda: None) == []
 
 
-def test_what_is_missing_is_said_in_numbers(tmp_path: Path) -> None:
+def test_missing_partitions_are_listed_by_number(tmp_path: Path) -> None:
     with managed(broker_left(tmp_path / "some", range(47))) as manager:
         assert GroupOffsets(manager).missing() == (
             f"3 of the 50 partitions of __consumer_offsets are not in {manager.directory}: 47, 48, 49"
@@ -117,7 +117,7 @@ def test_a_topic_with_more_than_50_partitions_has_as_many_as_its_largest_number_
         assert written_to(directory, lambda: GroupOffsets(manager).commit(name, committed_as(name))) == [59]
 
 
-def test_half_of_a_topic_with_fewer_partitions_is_not_taken_for_all_of_it(tmp_path: Path) -> None:
+def test_half_of_a_topic_with_fewer_partitions_is_not_mistaken_for_all_of_it(tmp_path: Path) -> None:
     directory = broker_left(tmp_path / "log", range(4), partitions=8)
     with managed(directory) as manager:
         groups = GroupOffsets(manager)
@@ -134,7 +134,7 @@ def test_half_of_a_topic_with_fewer_partitions_is_not_taken_for_all_of_it(tmp_pa
         assert "whether it has more is not known" in str(groups.missing())
 
 
-def test_names_tell_the_number_of_partitions_where_only_one_fits(tmp_path: Path) -> None:
+def test_names_determine_the_number_of_partitions_if_only_one_fits(tmp_path: Path) -> None:
     directory = broker_left(tmp_path / "log", partitions=4)
     with managed(directory) as manager:
         groups = GroupOffsets(manager)
@@ -205,7 +205,7 @@ def test_a_lost_topics_json_moves_no_group_of_ours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 1])
 @pytest.mark.parametrize("count", [3, 60])
-def test_a_topic_of_which_all_records_are_lost_is_not_made_again(count: int, left: int, tmp_path: Path) -> None:
+def test_a_topic_that_lost_all_records_is_not_created_again(count: int, left: int, tmp_path: Path) -> None:
     """With ``topics.json``; only the recovery points show it, with a line for each partition."""
     with managed(tmp_path) as manager:
         manager.create_topic(GROUP_METADATA_TOPIC, partitions=count)
@@ -222,7 +222,7 @@ def test_a_topic_of_which_all_records_are_lost_is_not_made_again(count: int, lef
         assert len(list(tmp_path.glob("__consumer_offsets-*"))) == left
 
 
-def test_lost_partitions_count_where_nothing_else_tells_how_many_there_were(tmp_path: Path) -> None:
+def test_lost_partitions_count_if_nothing_else_shows_how_many_existed(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         manager.create_topic(GROUP_METADATA_TOPIC, partitions=60)
         for group in GROUPS:
@@ -239,7 +239,7 @@ def test_lost_partitions_count_where_nothing_else_tells_how_many_there_were(tmp_
             GroupOffsets(manager).fetch(elsewhere)
 
 
-def test_partitions_of_a_topic_that_was_never_finished_are_taken_and_completed(tmp_path: Path) -> None:
+def test_partitions_of_a_topic_that_was_never_finished_are_used_and_completed(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         manager.create_topic(GROUP_METADATA_TOPIC, partitions=7)
     (tmp_path / "topics.json").unlink()
@@ -271,7 +271,7 @@ def test_a_lost_directory_costs_the_groups_in_it_and_is_not_made_again(tmp_path:
         groups.commit(GROUPS[0], committed_as(GROUPS[0]))
 
 
-def test_a_damaged_partition_can_be_left_out(tmp_path: Path) -> None:
+def test_a_damaged_partition_can_be_skipped(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         for group in GROUPS:
             GroupOffsets(manager).commit(group, committed_as(group))

@@ -224,7 +224,7 @@ def check_recovery_can_be_interrupted(effort: Effort) -> None:
             check_recovers(left, story, f"recovery: {where}")
 
 
-def test_the_power_may_go_again_while_a_log_recovers() -> None:
+def test_the_power_may_fail_again_while_a_log_recovers() -> None:
     check_recovery_can_be_interrupted(QUICK)
 
 
@@ -243,7 +243,7 @@ def check_retries(settings: dict[str, str], effort: Effort) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, SMALL], ids=["within a segment", "over segments"])
-def test_a_batch_that_is_sent_again_after_a_power_cut_is_there_once(settings: dict[str, str]) -> None:
+def test_a_batch_sent_again_after_a_power_cut_is_stored_once(settings: dict[str, str]) -> None:
     check_retries(settings, QUICK)
 
 

@@ -73,7 +73,7 @@ def test_compaction_leaves_the_log_alone(tmp_path: Path, bomb_at: int) -> None:
     assert (tmp_path / names.segment_file(0, names.LOG)).read_bytes() == before
 
 
-def test_verification_tells_it(tmp_path: Path, bomb_at: int) -> None:
+def test_verification_reports_it(tmp_path: Path, bomb_at: int) -> None:
     context = LogContext(
         str(tmp_path), config(max_decompressed_bytes=LIMIT), SystemClock(), LocalFileSystem(), writable=False
     )

@@ -21,7 +21,7 @@ def manager(tmp_path: Path) -> LogManager:
     return LogManager.open(str(tmp_path), create=True, clock=ManualClock(NOW_MS))
 
 
-def test_segments_are_clean_up_to_where_compaction_got_dirty_behind_and_untouched_at_the_end(
+def test_segments_are_clean_then_dirty_then_uncleanable(
     manager: LogManager,
 ) -> None:
     manager.create_topic("users", partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "100"})
@@ -58,7 +58,7 @@ def test_as_of_another_time_other_segments_go(manager: LogManager) -> None:
     assert describe_partition(manager, "orders", 0).cleanable is None
 
 
-def test_a_partition_that_is_not_there_is_told(manager: LogManager) -> None:
+def test_an_unknown_partition_is_reported(manager: LogManager) -> None:
     manager.create_topic("orders", partitions=1)
     with pytest.raises(UnknownTopicOrPartitionError, match=r"has partitions \[0\], but not 3"):
         describe_partition(manager, "orders", 3)

@@ -373,7 +373,7 @@ def test_a_damaged_batch_shows_the_records_before_the_damage(plain: str, tmp_pat
     ]
 
 
-def test_damage_is_told_with_file_and_position(at: Any) -> None:
+def test_damage_is_reported_with_file_and_position(at: Any) -> None:
     at("damage-zeros")
     [path] = GOLDENS["damage-zeros"].failed
     with pytest.raises(CorruptRecordError) as caught:
@@ -411,7 +411,7 @@ def test_lines_are_the_same_whether_rows_are_alike_or_not(rows: list[tuple[int, 
     assert LINE.format(columns) == [f"{number} 100 % {word} {flag}" for number, word, flag in rows]
 
 
-def test_a_dump_that_nobody_reads_on_gives_its_file_back(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_dump_closes_its_file(plain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With windows of 100 bytes, so that most of the file is still unread."""
     monkeypatch.setattr("pyspark_commitlog.storage.dump.reading.HEADERS_WINDOW_BYTES", 100)
     threads = threading.active_count()
@@ -453,7 +453,7 @@ def contents(lines: list[str]) -> list[str]:
     return [line.partition("headerKeys: [] ")[2] for line in lines if line.startswith("|")]
 
 
-def test_tombstones_unknown_kinds_and_broken_values_of_groups_are_told(tmp_path: Path) -> None:
+def test_tombstones_unknown_kinds_and_broken_values_of_groups_are_shown(tmp_path: Path) -> None:
     key = OffsetCommitKey("g", "t", 3).encode()
     expiring = OffsetCommitValue(5, 'm"\x1f\\', 7, expire_timestamp=9).encode()
     rows = [(key, None), (b"\0\x63xx", b"\0\0"), (key, b"\0\0\0"), (key, expiring)]
@@ -520,7 +520,7 @@ def test_bytes_become_text_as_in_java(data: bytes, text: str) -> None:
     assert as_text(BinaryColumn.from_list([data, None, b"x"])) == [text, None, "x"]
 
 
-def test_nothing_of_the_golden_files_was_left_out() -> None:
+def test_no_golden_file_is_missing_from_the_tests() -> None:
     def kinds() -> Iterator[str]:
         for golden in GOLDENS.values():
             yield from (path.rpartition(".")[2] for path in golden.dumps)

@@ -28,7 +28,7 @@ def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:
     return LeaderEpochCache(EpochEntry(*entry) for entry in entries)
 
 
-def test_a_checkpoint_of_kafka_is_taken_as_it_is_and_written_as_it_was() -> None:
+def test_a_checkpoint_of_kafka_is_read_and_written_unchanged() -> None:
     data = (SIDECARS / "log-dir" / names.LEADER_EPOCH_CHECKPOINT).read_bytes()
     assert LeaderEpochCache(decode_leader_epochs(data)).to_bytes() == data
 

@@ -142,7 +142,7 @@ def test_a_file_opened_for_reading_is_not_written(place: Place) -> None:
     assert place.get("a") == b"12345"
 
 
-def test_a_closed_file_says_so_and_closes_again_quietly(place: Place) -> None:
+def test_a_closed_file_raises_and_may_be_closed_again(place: Place) -> None:
     file = place.disk.open(place.put("a", b"12345"), "write")
     file.close()
     file.close()
@@ -158,7 +158,7 @@ def test_a_read_before_the_beginning_is_refused(place: Place) -> None:
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
-def test_opening_what_is_not_there_names_it(place: Place, mode: str) -> None:
+def test_opening_a_missing_file_names_it(place: Place, mode: str) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         place.disk.open(place / "missing", mode)  # type: ignore[arg-type]
     assert raised.value.filename == place / "missing"
@@ -190,7 +190,7 @@ def test_list_of_a_missing_directory_fails(place: Place) -> None:
         place.disk.list(place.put("a", b""))
 
 
-def test_status_tells_size_and_kind_and_identity(place: Place) -> None:
+def test_status_has_size_and_kind_and_identity(place: Place) -> None:
     place.put("a", b"12345")
     place.disk.make_directory(place / "d")
     first, directory = place.disk.status(place / "a"), place.disk.status(place / "d")
@@ -204,14 +204,14 @@ def test_status_tells_size_and_kind_and_identity(place: Place) -> None:
     assert second.inode != first.inode
 
 
-def test_status_of_what_is_not_there_is_none(place: Place) -> None:
+def test_status_of_a_missing_name_is_none(place: Place) -> None:
     place.put("a", b"")
     assert place.disk.status(place / "missing") is None
     assert place.disk.status(place / "missing/b") is None
     assert place.disk.status(place / "a/b") is None
 
 
-def test_set_modified_is_what_status_tells(place: Place) -> None:
+def test_set_modified_changes_what_status_reports(place: Place) -> None:
     place.disk.set_modified(place.put("a", b"1"), 1_600_000_000_123)
     status = place.disk.status(place / "a")
     assert status is not None
@@ -226,7 +226,7 @@ def test_rename_replaces(place: Place) -> None:
     assert place.get("b") == b"new"
 
 
-def test_rename_takes_a_directory_with_all_it_holds(place: Place) -> None:
+def test_rename_moves_a_directory_with_its_content(place: Place) -> None:
     place.disk.make_directory(place / "topic-0")
     place.put("topic-0/log", b"1")
     place.disk.rename(place / "topic-0", place / "topic-0.gone-delete")
@@ -234,7 +234,7 @@ def test_rename_takes_a_directory_with_all_it_holds(place: Place) -> None:
     assert place.get("topic-0.gone-delete/log") == b"1"
 
 
-def test_rename_of_what_is_not_there_fails(place: Place) -> None:
+def test_rename_of_a_missing_file_fails(place: Place) -> None:
     with pytest.raises(FileNotFoundError):
         place.disk.rename(place / "a", place / "b")
 
@@ -265,7 +265,7 @@ def test_a_link_replaces_nothing(place: Place) -> None:
     assert place.get("b") == b"2"
 
 
-def test_remove_takes_files_and_empty_directories_and_what_is_not_there(place: Place) -> None:
+def test_remove_accepts_files_and_empty_directories_and_missing_names(place: Place) -> None:
     place.put("a", b"")
     place.disk.make_directory(place / "d")
     for name in ("a", "d", "missing", "missing/a"):
@@ -281,7 +281,7 @@ def test_remove_of_a_directory_that_is_not_empty_fails(place: Place) -> None:
     assert raised.value.errno == errno.ENOTEMPTY
 
 
-def test_make_directory_makes_parents_and_does_not_mind_one_that_is_there(place: Place) -> None:
+def test_make_directory_creates_parents_and_accepts_an_existing_one(place: Place) -> None:
     place.disk.make_directory(place / "x/y/z")
     place.disk.make_directory(place / "x/y/z")
     assert place.disk.list(place / "x/y") == ["z"]
@@ -316,7 +316,7 @@ def test_an_exclusive_lock_keeps_every_other_out_until_released(place: Place) ->
     again.release()
 
 
-def test_shared_locks_go_together_and_keep_an_exclusive_one_out(place: Place) -> None:
+def test_shared_locks_coexist_and_exclude_an_exclusive_one(place: Place) -> None:
     first = place.disk.lock(place / "lock", exclusive=False)
     second = place.disk.lock(place / "lock", exclusive=False, wait=False)
     assert first is not None
@@ -360,7 +360,7 @@ def test_a_released_lock_leaves_its_file(place: Place) -> None:
     assert place.disk.list(place.directory) == ["lock"]
 
 
-def test_the_shared_lock_goes_with_itself_and_with_flock(place: Place) -> None:
+def test_the_shared_lock_coexists_with_itself_and_with_flock(place: Place) -> None:
     first = place.disk.lock_shared_with_broker(place / ".lock")
     second = place.disk.lock_shared_with_broker(place / ".lock")
     assert first is not None

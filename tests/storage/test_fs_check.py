@@ -18,7 +18,7 @@ def verdicts(findings: list[Finding]) -> dict[str, Verdict]:
     return {finding.check: finding.verdict for finding in findings}
 
 
-def test_the_local_file_system_has_no_fault_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_the_local_file_system_passes_and_nothing_remains(tmp_path: Path) -> None:
     findings = check_filesystem(str(tmp_path))
     assert [str(finding) for finding in findings if finding.verdict is Verdict.FAILED] == []
     assert [finding.check for finding in findings] == [

@@ -41,13 +41,13 @@ def a_topic(known: Known, name: str = "t", **configs: str) -> TopicDescription:
         ),
     ],
 )
-def test_what_nobody_gave_is_told(
+def test_settings_that_nobody_gave_are_found(
     topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str], missing: set[str]
 ) -> None:
     assert ungiven(topic, run, broker) == missing
 
 
-def test_limits_that_nobody_gave_are_none() -> None:
+def test_limits_that_nobody_gave_do_not_apply() -> None:
     config = config_of(a_topic(Known.SOME, retention_bytes="9"), {}, {"log.retention.ms": "5"})
     assert (config.retention_ms, config.retention_bytes, config.delete) == (-1, 9, True)
     assert config_of(a_topic(Known.OWN), {}, {"log.retention.ms": "5"}).retention_ms == 5
@@ -60,7 +60,7 @@ def test_an_internal_topic_stays_compacted() -> None:
         assert config.cleanup_policy == {"compact"}
 
 
-def test_what_was_found_of_a_broker_counts_behind_what_the_topic_was_given_here() -> None:
+def test_a_brokers_settings_rank_below_those_given_here() -> None:
     theirs = {"retention.ms": "1", "flush.ms": "2", "confluent.key": "3"}
     found = FoundSettings({"t": TopicSettings(theirs, Known.OWN)})
     assert completed(a_topic(Known.SOME, retention_ms="9"), found).configs == {"retention.ms": "9", "flush.ms": "2"}

@@ -41,13 +41,13 @@ def listed_by_the_broker(text: str) -> dict[str, tuple[str, str, str]]:
     return {name: (type_[9:-1], protocol, state[9:-1]) for name, type_, protocol, state in rows}
 
 
-def test_types_protocols_and_states_are_those_that_the_broker_said(kafka_4: Path) -> None:
+def test_types_protocols_and_states_are_those_of_the_broker(kafka_4: Path) -> None:
     said = listed_by_the_broker(json.loads((kafka_4 / "said.json").read_text())["classic upgraded"])
     found = groups_of(kafka_4 / "live" / "log")
     assert {name: (each.type, each.protocol_type, each.state) for name, each in found.items()} == said
 
 
-def test_members_have_what_the_brokers_tools_said(kafka_4: Path) -> None:
+def test_members_are_as_printed_by_the_brokers_tools(kafka_4: Path) -> None:
     said = json.loads((kafka_4 / "said.json").read_text())["tools"]
     [text] = [each["stdout"] for each in said if "--members" in each["arguments"]]
     rows = {row[1]: row for row in (line.split() for line in text.splitlines()[2:])}

@@ -57,7 +57,7 @@ def write(manager: LogManager, key: OffsetCommitKey, value: bytes | None, fields
     log.append_records(records([value], keys=[key.encode()]), fields)
 
 
-def test_a_tombstone_takes_a_commit_back(tmp_path: Path) -> None:
+def test_a_tombstone_revokes_a_commit(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
     groups = GroupOffsets(manager)
@@ -66,7 +66,7 @@ def test_a_tombstone_takes_a_commit_back(tmp_path: Path) -> None:
     assert groups.fetch("g") == {("t", 1): CommittedOffset(7)}
 
 
-def test_a_commit_within_a_transaction_counts_when_that_is_committed_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_commit_in_a_transaction_counts_once_committed_and_blocks_no_one(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
     groups, key = GroupOffsets(manager), OffsetCommitKey("g", "t", 0)
@@ -165,7 +165,7 @@ def test_a_look_reads_only_what_was_committed_since_the_last_one(disk: MemoryFil
     assert bytes_read(disk, GroupOffsets(groups.manager)) == 0
 
 
-def test_what_is_seen_is_the_same_whatever_rolls_compacts_or_cuts_the_log_meanwhile(disk: MemoryFileSystem) -> None:
+def test_what_is_seen_does_not_depend_on_rolls_compaction_or_truncation(disk: MemoryFileSystem) -> None:
     """Compared with reading the whole log each time, while commits, tombstones and transactions are added."""
     writers, seeing = on(disk), GroupOffsets(on(disk))
     writing = GroupOffsets(writers)
@@ -203,7 +203,7 @@ def plainly(disk: MemoryFileSystem, group: str) -> dict[tuple[str, int], Committ
     return found
 
 
-def test_a_plain_commit_behind_one_in_a_transaction_stays_when_that_is_committed(disk: MemoryFileSystem) -> None:
+def test_a_plain_commit_after_one_in_a_transaction_wins_over_it(disk: MemoryFileSystem) -> None:
     manager = on(disk)
     groups, key = GroupOffsets(manager), OffsetCommitKey("g", "t", 0)
     fields = v2.BatchFields(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -215,7 +215,7 @@ def test_a_plain_commit_behind_one_in_a_transaction_stays_when_that_is_committed
     assert groups.fetch("g") == {("t", 0): CommittedOffset(2)}
 
 
-def test_a_batch_that_is_only_partly_there_is_not_seen(disk: MemoryFileSystem) -> None:
+def test_an_incomplete_batch_is_not_seen(disk: MemoryFileSystem) -> None:
     groups, others = GroupOffsets(on(disk)), GroupOffsets(on(disk))
     others.commit("g", {("t", 0): CommittedOffset(1)})
     assert groups.fetch("g") == {("t", 0): CommittedOffset(1)}
@@ -262,7 +262,7 @@ def test_a_look_that_was_interrupted_loses_nothing(disk: MemoryFileSystem) -> No
         assert groups.fetch("g") == {("t", each): CommittedOffset(each) for each in range(n + 1)}
 
 
-def test_a_record_that_cannot_be_understood_is_told_at_every_look(disk: MemoryFileSystem) -> None:
+def test_an_undecodable_record_is_reported_on_every_call(disk: MemoryFileSystem) -> None:
     manager = on(disk)
     write(manager, OffsetCommitKey("g", "t", 0), b"\x7f\xff what is this")
     groups = GroupOffsets(on(disk))

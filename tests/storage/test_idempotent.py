@@ -26,7 +26,7 @@ def manager_of(path: Path, rules: list[Rule] | None = None) -> LogManager:
 
 @pytest.mark.parametrize("kind", ["write", "sync"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_append_that_failed_is_repeated_and_there_once(tmp_path: Path, kind: OperationName, times: int) -> None:
+def test_a_failed_append_is_repeated_and_stored_once(tmp_path: Path, kind: OperationName, times: int) -> None:
     rules: list[Rule] = []
     with manager_of(tmp_path, rules) as manager:
         producer = IdempotentProducer(manager)
@@ -41,7 +41,7 @@ def test_an_append_that_failed_is_repeated_and_there_once(tmp_path: Path, kind: 
         ]
 
 
-def test_a_disk_that_fails_for_good_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_fails_for_good_is_reported(tmp_path: Path) -> None:
     rules: list[Rule] = []
     manager = manager_of(tmp_path, rules)
     producer = IdempotentProducer(manager)
@@ -94,7 +94,7 @@ def values_in(path: Path) -> list[bytes | None]:
         pytest.param(b"[" * 900, id="no end"),
     ],
 )
-def test_a_new_producer_is_never_taken_for_an_older_one_whatever_became_of_the_file_of_ids(
+def test_a_new_producer_is_never_mistaken_for_an_older_one_whatever_the_file_of_ids(
     tmp_path: Path, content: bytes | None
 ) -> None:
     manager_of(tmp_path).close()
@@ -109,7 +109,7 @@ def test_a_new_producer_is_never_taken_for_an_older_one_whatever_became_of_the_f
     assert values_in(tmp_path) == [bytes([each]) for each in b"abcdefgh"]
 
 
-def test_a_partition_copied_in_from_another_log_directory_takes_what_a_new_producer_appends(tmp_path: Path) -> None:
+def test_a_partition_copied_from_another_log_directory_accepts_a_new_producer(tmp_path: Path) -> None:
     for name in ("one", "other"):
         manager_of(tmp_path / name).close()
         append_as_new(tmp_path / name, *(b"%s %d" % (name.encode(), n) for n in range(3)))
@@ -121,7 +121,7 @@ def test_a_partition_copied_in_from_another_log_directory_takes_what_a_new_produ
 
 
 @pytest.mark.parametrize("in_copy", [1, 2, 3])
-def test_a_partition_replaced_under_a_producer_takes_what_it_appends_next(tmp_path: Path, in_copy: int) -> None:
+def test_a_partition_replaced_under_a_producer_accepts_its_next_append(tmp_path: Path, in_copy: int) -> None:
     """The copy knows the same id, and has fewer, as many or more of its records."""
     for name in ("one", "other"):
         manager_of(tmp_path / name).close()
@@ -149,7 +149,7 @@ def test_after_an_append_that_failed_for_good_other_records_are_no_repetition_of
         assert [value for _, value in rows(manager.open_reader("t", 0))][-1] == b"c"
 
 
-def test_one_producer_writes_to_several_partitions_under_one_id_where_none_of_them_knows_it(tmp_path: Path) -> None:
+def test_one_producer_uses_one_id_for_partitions_that_do_not_know_it(tmp_path: Path) -> None:
     with manager_of(tmp_path) as manager:
         manager.ensure_topic("other")
         producer = IdempotentProducer(manager)

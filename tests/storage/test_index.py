@@ -66,7 +66,7 @@ def where(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", partition_files(".index"), ids=where)
-def test_an_offset_index_of_kafka_says_what_its_dump_says(path: Path) -> None:
+def test_an_offset_index_of_kafka_equals_its_dump(path: Path) -> None:
     index = OffsetIndex(LocalFileSystem(), str(path), base_of(path), writable=False)
     index.sanity_check()
     pairs = zip(index.offsets.tolist(), index.positions.tolist(), strict=True)
@@ -74,7 +74,7 @@ def test_an_offset_index_of_kafka_says_what_its_dump_says(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", partition_files(".timeindex"), ids=where)
-def test_a_time_index_of_kafka_says_what_its_dump_says(path: Path) -> None:
+def test_a_time_index_of_kafka_equals_its_dump(path: Path) -> None:
     index = TimeIndex(LocalFileSystem(), str(path), base_of(path), writable=False)
     index.sanity_check()
     pairs = zip(index.timestamps.tolist(), index.offsets.tolist(), strict=True)
@@ -82,7 +82,7 @@ def test_a_time_index_of_kafka_says_what_its_dump_says(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", partition_files(".txnindex"), ids=where)
-def test_a_transaction_index_of_kafka_says_what_its_dump_says(path: Path) -> None:
+def test_a_transaction_index_of_kafka_equals_its_dump(path: Path) -> None:
     index = TransactionIndex(LocalFileSystem(), str(path), base_of(path), writable=False)
     index.sanity_check()
     assert [
@@ -149,7 +149,7 @@ def test_the_default_capacities_are_those_of_kafka(disk: MemoryFileSystem) -> No
 
 @pytest.mark.parametrize("block_entries", [1, 3, 4, 4096])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 10])
-def test_entries_are_told_from_the_zeros_of_an_index_that_was_not_trimmed(
+def test_entries_are_distinguished_from_the_zeros_of_an_untrimmed_index(
     disk: MemoryFileSystem, count: int, block_entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyspark_commitlog.storage.index._BLOCK_ENTRIES", block_entries)
@@ -215,7 +215,7 @@ def test_entries_written_stay_when_the_index_is_opened_again(disk: MemoryFileSys
     assert offset_index(disk).offsets.tolist() == [BASE + 5, BASE + 7]
 
 
-def test_a_failed_write_leaves_the_index_as_it_was(disk: MemoryFileSystem) -> None:
+def test_a_failed_write_leaves_the_index_unchanged(disk: MemoryFileSystem) -> None:
     faulty = FaultyFileSystem(disk, [fail("write", "/x.index", call=2)])
     index = OffsetIndex(faulty, "/x.index", BASE)
     index.append(BASE + 5, 100)
@@ -337,7 +337,7 @@ def test_a_lookup_in_an_empty_index_begins_at_the_base(disk: MemoryFileSystem) -
         pytest.param(300, 101, None, id="beyond"),
     ],
 )
-def test_the_upper_bound_of_a_fetch_is_the_first_entry_behind_it(
+def test_the_upper_bound_of_a_fetch_is_the_first_entry_after_it(
     four: OffsetIndex, position: int, fetched: int, found: tuple[int, int] | None
 ) -> None:
     assert four.fetch_upper_bound_offset(OffsetPosition(BASE, position), fetched) == found
@@ -361,7 +361,7 @@ def test_an_offset_the_segment_cannot_hold_is_refused(disk: MemoryFileSystem, of
     offset_index(disk).append(BASE + 2**31 - 1, 0)
 
 
-def test_a_full_index_takes_no_more_unless_it_is_rebuilt(disk: MemoryFileSystem) -> None:
+def test_a_full_index_accepts_no_more_unless_it_is_rebuilt(disk: MemoryFileSystem) -> None:
     index = offset_index(disk, max_bytes=23)
     index.append(BASE + 1, 10)
     assert not index.is_full
@@ -425,7 +425,7 @@ def test_a_timestamp_that_is_no_later_than_the_last_is_passed_over(disk: MemoryF
     assert index.offsets.tolist() == [BASE + 1, BASE + 4, BASE + 6]
 
 
-def test_times_may_lie_as_far_apart_as_numbers_of_64_bits_do(disk: MemoryFileSystem) -> None:
+def test_times_may_be_as_far_apart_as_64_bits_allow(disk: MemoryFileSystem) -> None:
     index = time_index(disk)
     index.append(2**63 - 1, BASE + 1)  # further above -1, where it begins, than 2^63 - 1
     assert index.lookup(2**63 - 1) == TimestampOffset(2**63 - 1, BASE + 1)
@@ -435,7 +435,7 @@ def test_times_may_lie_as_far_apart_as_numbers_of_64_bits_do(disk: MemoryFileSys
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(9, BASE + 5), (10, BASE), (99, BASE)])
-def test_a_time_entry_that_goes_back_is_refused(disk: MemoryFileSystem, timestamp: int, offset: int) -> None:
+def test_a_time_entry_that_decreases_is_refused(disk: MemoryFileSystem, timestamp: int, offset: int) -> None:
     index = time_index(disk)
     index.append(10, BASE + 1)
     with pytest.raises(InvalidOffsetError, match=r"x\.timeindex"):

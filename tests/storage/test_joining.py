@@ -43,7 +43,7 @@ def test_a_flipped_bit_gives_the_same_records_or_an_error(name: str, tmp_path: P
         log.write_bytes(data)
 
 
-def test_damage_with_sound_batches_behind_it_is_told_where_no_recovery_point_is_known(tmp_path: Path) -> None:
+def test_damage_before_sound_batches_is_reported_without_a_recovery_point(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         for value in (b"a", b"b", b"c"):
             log.append_records(Records.to_append([b"k"], [value], NOW_MS))

@@ -540,7 +540,7 @@ def test_a_broker_does_not_start_while_this_engine_holds_the_directory(returned:
 
 @pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize("topic", APPENDED_TOPICS)
-def test_a_broker_goes_on_with_a_directory_that_it_and_this_engine_wrote_in_turn(
+def test_a_broker_continues_with_a_directory_written_by_both_in_turn(
     returned: Returned, topic: str, isolation: Isolation
 ) -> None:
     rows = returned.engine_last[topic, isolation]

@@ -43,7 +43,7 @@ def test_the_oldest_record_that_was_not_read_counts(manager: LogManager) -> None
     assert [behind_ms(manager, offset) for offset in range(4)] == [10_000, 9_000, 6_000, 0]
 
 
-def test_an_empty_log_and_an_offset_behind_its_end_are_no_lag(manager: LogManager) -> None:
+def test_an_empty_log_and_an_offset_above_its_end_are_no_lag(manager: LogManager) -> None:
     assert behind_ms(manager, 0) == 0
     append(manager.open_log(*PLACE), b"a")
     assert behind_ms(manager, 7) == 0

@@ -55,7 +55,7 @@ def test_every_record_is_read_that_the_brokers_own_dump_shows(partition: str) ->
     assert [as_dumped(row, partition) for row in found] == dumped(partition)
 
 
-def test_all_message_formats_and_codecs_lie_in_one_segment() -> None:
+def test_one_segment_holds_all_message_formats_and_codecs() -> None:
     with broker_dirs.open_manager(broker_dirs.legacy() / "log") as manager:
         reader = manager.open_reader("upgraded", 0)
         tables = [window.headers for segment in reader.segments for window in segment.batches()]

@@ -40,7 +40,7 @@ def test_records_come_back_with_the_offsets_they_were_given(tmp_path: Path) -> N
     assert log.log_end_offset == 4
 
 
-def test_a_log_goes_on_where_it_was_closed(tmp_path: Path) -> None:
+def test_a_log_continues_where_it_was_closed(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         append(log, b"a", b"b")
     with open_log(tmp_path) as log:
@@ -120,7 +120,7 @@ def test_a_torn_tail_is_cut_off_when_a_writer_opens_the_log(tmp_path: Path) -> N
     assert rows(log) == [(0, b"a"), (1, b"c")]
 
 
-def test_nothing_behind_a_damaged_batch_is_kept_and_the_reason_is_told(
+def test_nothing_after_a_damaged_batch_is_kept_and_the_reason_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The damage ends one window of the walk; the content of the next window is lost as well."""
@@ -148,7 +148,7 @@ def test_a_reader_passes_over_a_torn_tail_and_leaves_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Log, LogReader])
-def test_records_that_were_synced_and_are_gone_are_reported(tmp_path: Path, kind: type[LogReader]) -> None:
+def test_missing_records_that_were_synced_are_reported(tmp_path: Path, kind: type[LogReader]) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     append(log, b"b")
@@ -159,7 +159,7 @@ def test_records_that_were_synced_and_are_gone_are_reported(tmp_path: Path, kind
     assert len(path.read_bytes()) > 0
 
 
-def test_a_flipped_bit_is_told_with_path_and_position(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_reported_with_path_and_position(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     position = log.segments.active.size
@@ -207,7 +207,7 @@ def test_an_open_transaction_holds_back_the_last_stable_offset(tmp_path: Path) -
     assert log.last_stable_offset == 4
 
 
-def test_a_reader_sees_transactions_that_ended_behind_the_last_snapshot(tmp_path: Path) -> None:
+def test_a_reader_sees_transactions_that_ended_after_the_last_snapshot(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append_records(records([b"committed"]), transactional(1, 0))
     end_transaction(log, 1, commit=True)
@@ -250,7 +250,7 @@ def test_lookups_by_time_find_the_first_record_not_older(tmp_path: Path) -> None
     assert log.offset_for_timestamp(NOW_MS + 1000) is None
 
 
-def test_a_log_truncated_to_an_offset_ends_there_and_goes_on(tmp_path: Path) -> None:
+def test_a_log_truncated_to_an_offset_ends_there_and_continues(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=300)
     for n in range(20):
         append(log, b"%d" % n)
@@ -261,7 +261,7 @@ def test_a_log_truncated_to_an_offset_ends_there_and_goes_on(tmp_path: Path) -> 
     assert rows(open_log(tmp_path, segment_bytes=300)) == [(n, b"%d" % n) for n in range(7)] + [(7, b"new")]
 
 
-def test_a_log_started_anew_begins_at_the_offset_given(tmp_path: Path) -> None:
+def test_a_restarted_log_begins_at_the_given_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     log.truncate_fully_and_start_at(100)
@@ -270,7 +270,7 @@ def test_a_log_started_anew_begins_at_the_offset_given(tmp_path: Path) -> None:
     assert log.log_start_offset == 100
 
 
-def test_deleted_records_are_gone_after_a_restart_too(tmp_path: Path) -> None:
+def test_deleted_records_stay_deleted_after_a_restart(tmp_path: Path) -> None:
     checkpoints = KeptInMemory()
     log = open_log(tmp_path, checkpoints)
     append(log, b"a", b"b", b"c")

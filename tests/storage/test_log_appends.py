@@ -119,7 +119,7 @@ def test_records_are_appended_in_batches_that_fit_however_badly_they_compress(
     assert rows(log) == list(enumerate(values))
 
 
-def test_a_partial_batch_behind_whole_ones_is_dropped(tmp_path: Path) -> None:
+def test_a_partial_batch_after_whole_ones_is_dropped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append(np.concatenate([batch(b"whole"), batch(b"partial")[:-3]]))
     info = log.append(batch(b"partial")[:-3])
@@ -197,7 +197,7 @@ def test_columns_that_a_producer_repeats_are_not_written_again(tmp_path: Path) -
     assert rows(log) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_repeated_set_of_which_only_the_beginning_got_in_is_completed(tmp_path: Path) -> None:
+def test_a_repeated_set_that_was_only_begun_is_completed(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     fields = v2.BatchFields(producer_id=5, producer_epoch=0, base_sequence=0)
     values: list[bytes | None] = [b"a", b"b", b"c"]
@@ -214,7 +214,7 @@ def test_a_repeated_set_of_which_only_the_beginning_got_in_is_completed(tmp_path
     assert len(rows(log)) == 3
 
 
-def test_a_sequence_wraps_to_zero_behind_the_largest(tmp_path: Path) -> None:
+def test_a_sequence_wraps_to_zero_after_the_largest(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     last = 2**31 - 1
     log.append(idempotent(b"a", b"b", sequence=last - 2))

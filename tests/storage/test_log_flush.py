@@ -88,7 +88,7 @@ def test_appends_that_ask_for_no_sync_wait_for_the_flush() -> None:
     assert marks.read().recovery_point == 3
 
 
-def test_a_retry_of_what_a_killed_writer_left_unsynced_is_answered_after_a_sync() -> None:
+def test_a_retry_of_a_killed_writers_unsynced_batch_is_answered_after_a_sync() -> None:
     disk = MemoryFileSystem()
     killed = open_log("/log", filesystem=disk, flush_messages=10**6, **SMALL_INDEXES)
     other = open_log("/log", filesystem=disk, **SMALL_INDEXES)
@@ -99,7 +99,7 @@ def test_a_retry_of_what_a_killed_writer_left_unsynced_is_answered_after_a_sync(
     assert surviving(disk) == 1
 
 
-def test_records_of_a_killed_writer_are_synced_before_anything_is_appended_behind_them() -> None:
+def test_records_of_a_killed_writer_are_synced_before_the_next_append() -> None:
     disk = MemoryFileSystem()
     killed = open_log("/log", filesystem=disk, flush_messages=10**6, segment_bytes=150, **SMALL_INDEXES)
     for n in range(5):

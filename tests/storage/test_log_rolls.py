@@ -54,7 +54,7 @@ def test_one_byte_less_of_room_and_it_is_rolled_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("later_ms", "is_rolled"), [(1000, False), (1001, True), (10**11, True), (-(10**11), False)])
-def test_create_time_rolls_once_it_is_more_than_segment_ms_behind_the_first_batch(
+def test_create_time_rolls_more_than_segment_ms_after_the_first_batch(
     tmp_path: Path, later_ms: int, is_rolled: bool
 ) -> None:
     log = open_log(tmp_path, segment_ms=1000, message_timestamp_after_max_ms=2**63 - 1)
@@ -171,7 +171,7 @@ def test_another_writer_notices_a_gap_made_while_the_active_segment_is_empty(tmp
     assert bases(first) == bases(second) == [0, far]
 
 
-def test_a_snapshot_is_written_anew_where_the_last_one_is_too_far_behind(tmp_path: Path) -> None:
+def test_a_snapshot_is_replaced_if_it_lags_too_far(tmp_path: Path) -> None:
     log, found = open_log(tmp_path), []
     for lag_bytes in (BATCH_BYTES, 0, BATCH_BYTES, BATCH_BYTES):
         append(log, b"x" * 30)
@@ -236,7 +236,7 @@ def test_rolling_by_hand_closes_the_segment_and_does_nothing_to_an_empty_one(tmp
     assert (log.log_end_offset, log.recovery_point) == (2, 2)
 
 
-def test_a_roll_takes_the_name_of_files_that_a_crash_left(tmp_path: Path) -> None:
+def test_a_roll_reuses_the_name_of_files_left_by_a_crash(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     for kind in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
@@ -247,7 +247,7 @@ def test_a_roll_takes_the_name_of_files_that_a_crash_left(tmp_path: Path) -> Non
     assert rows(log) == [(0, b"a"), (1, b"b")]
 
 
-def test_an_empty_log_file_named_by_the_log_end_is_taken_for_a_roll_that_was_interrupted(tmp_path: Path) -> None:
+def test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     (tmp_path / names.segment_file(1, names.LOG)).write_bytes(b"")
@@ -334,7 +334,7 @@ def test_two_writers_share_preallocated_files(tmp_path: Path) -> None:
     assert len(pair[1].segments) > 3
 
 
-def test_what_a_killed_writer_left_of_a_batch_in_a_preallocated_file_is_cut_off(tmp_path: Path) -> None:
+def test_a_killed_writers_partial_batch_in_a_preallocated_file_is_cut_off(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"preallocate": True, "segment_bytes": 2000}
     log = open_log(tmp_path, **settings)
     append(log, b"a")

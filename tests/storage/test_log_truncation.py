@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("settings", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("offset", range(12))
-def test_a_cut_leaves_the_whole_batches_below_it_and_the_log_goes_on(
+def test_a_cut_keeps_whole_batches_below_it_and_the_log_continues(
     tmp_path: Path, settings: dict[str, Any], offset: int
 ) -> None:
     """Batches [0, 2], [3, 5] and, after a gap, [8, 10]."""
@@ -56,7 +56,7 @@ def test_a_cut_leaves_the_whole_batches_below_it_and_the_log_goes_on(
         assert rows(again) == [*kept, (end, b"new")]
 
 
-def test_a_cut_at_the_end_or_behind_it_changes_nothing_but_drops_later_epochs(tmp_path: Path) -> None:
+def test_a_cut_at_or_above_the_end_only_drops_later_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     log.epochs.assign(7, 1)
@@ -147,7 +147,7 @@ def test_what_a_lookup_by_time_saw_before_a_cut_means_nothing_after_it(tmp_path:
         assert log.offset_for_timestamp(timestamp_ms) == fresh.offset_for_timestamp(timestamp_ms)
 
 
-def test_a_log_started_anew_knows_nothing_of_what_it_held(tmp_path: Path) -> None:
+def test_a_restarted_log_knows_nothing_of_its_old_content(tmp_path: Path) -> None:
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, segment_bytes=150)
     for n in range(6):
@@ -181,7 +181,7 @@ def test_the_log_start_may_lie_inside_a_batch_and_above_the_active_base(tmp_path
     assert log.delete_records(0) == 9  # it never goes back
 
 
-def test_minus_one_deletes_all_there_is(tmp_path: Path) -> None:
+def test_minus_one_deletes_everything(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", b"b")
     assert log.delete_records(-1) == 2
@@ -191,7 +191,7 @@ def test_minus_one_deletes_all_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [3, -2])
-def test_records_that_are_not_there_cannot_be_deleted(tmp_path: Path, offset: int) -> None:
+def test_missing_records_cannot_be_deleted(tmp_path: Path, offset: int) -> None:
     log = open_log(tmp_path)
     append(log, b"a", b"b")
     with pytest.raises(OffsetOutOfRangeError, match=f"cannot delete before {offset}, the log ends at 2"):

@@ -123,7 +123,7 @@ def test_a_run_over_a_directory_leaves_what_the_real_cleaner_left(each: Pass, tm
     assert told == {topic_of(each): each.next_first_dirty_offset}
 
 
-def test_a_topic_that_is_compacted_and_deleted_is_left_by_both_jobs_as_by_the_broker(tmp_path: Path) -> None:
+def test_both_jobs_leave_a_compacted_and_deleted_topic_as_the_broker_does(tmp_path: Path) -> None:
     (each,) = (one for one in EXACT if str(one) in DELETED_BELOW)
     lay_out_directory(each, tmp_path / "log")
     settings = ConfigOverrides(each.configs, {key: str(value) for key, value in each.broker.items()})
@@ -214,7 +214,7 @@ def replace_dry(outcome: PartitionOutcome) -> Mapping[str, Any]:
 # Compaction
 
 
-def test_of_each_key_the_newest_record_is_left_and_the_checkpoint_says_up_to_where(log_dir: Path) -> None:
+def test_the_newest_record_of_each_key_is_kept_and_the_checkpoint_written(log_dir: Path) -> None:
     outcomes = work(run_over(log_dir), compact_partitions, "kept")
     assert [each.facts["records_after"] for each in outcomes] == [10, 10, 10]
     assert content(log_dir, "kept") == [(40 + key, b"4") for key in range(10)]
@@ -227,7 +227,7 @@ def test_of_each_key_the_newest_record_is_left_and_the_checkpoint_says_up_to_whe
     )
 
 
-def test_entries_of_other_logs_stay_in_the_checkpoint_and_those_of_logs_that_are_gone_go(log_dir: Path) -> None:
+def test_the_checkpoint_keeps_entries_of_other_logs_and_drops_deleted_ones(log_dir: Path) -> None:
     told = {("kept", 2): 7, ("gone", 0): 3, ("dropped", 0): 12}
     (log_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(told))
     run = run_over(log_dir)
@@ -290,7 +290,7 @@ def test_an_old_dirty_record_brings_a_compaction_about_whatever_the_ratio(log_di
 
 @pytest.mark.parametrize("first_dirty", [0, 50], ids=["dirty part", "clean part"])
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_log_with_a_corrupt_segment_is_named_and_left_alone_and_the_others_are_compacted(
+def test_a_log_with_a_corrupt_segment_is_reported_and_the_others_are_compacted(
     log_dir: Path, first_dirty: int, dry_run: bool
 ) -> None:
     """Each segment is a group of its own, so that the first ones could be swapped before the damage is found."""
@@ -354,7 +354,7 @@ def retained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 @pytest.mark.parametrize("topic", EXPECTED["topics"])
-def test_the_segments_that_the_broker_deleted_go_and_its_log_start_stays(
+def test_the_brokers_deleted_segments_are_deleted_and_its_log_start_stays(
     retained: tuple[Path, dict[str, PartitionOutcome]], topic: str
 ) -> None:
     root, outcomes = retained
@@ -366,7 +366,7 @@ def test_the_segments_that_the_broker_deleted_go_and_its_log_start_stays(
         assert manager.open_reader(topic, 0).log_start_offset == expected["beginningOffset"]
 
 
-def test_what_is_old_goes_and_the_files_go_with_a_later_run(log_dir: Path) -> None:
+def test_old_segments_are_deleted_and_their_files_removed_by_a_later_run(log_dir: Path) -> None:
     outcomes = work(run_over(log_dir), retain_partitions)
     assert [each.facts["log_start_offset"] for each in outcomes] == [3, 3, 0, 0, 0]
     assert content(log_dir, "gone") == [(3, b"1 days"), (4, b"0 days")]
@@ -376,20 +376,20 @@ def test_what_is_old_goes_and_the_files_go_with_a_later_run(log_dir: Path) -> No
     assert list((log_dir / "gone-0").glob("*.deleted")) == []
 
 
-def test_a_log_of_which_nothing_goes_is_not_touched(log_dir: Path) -> None:
+def test_a_log_with_nothing_to_delete_is_not_touched(log_dir: Path) -> None:
     before = tree(log_dir)
     work(run_over(log_dir, overrides=overrides(retention_ms=-1)), retain_partitions)
     assert tree(log_dir) == before
 
 
-def test_what_would_go_by_monday_is_told_and_only_told(log_dir: Path) -> None:
+def test_a_dry_run_for_monday_only_reports(log_dir: Path) -> None:
     run = run_over(log_dir, as_of_ms=NOW_MS + DAY_MS, dry_run=True)
     assert work(run, retain_partitions, "gone")[0].facts["log_start_offset"] == 4
     with pytest.raises(InvalidConfigError, match="--as-of is in the future"):
         work(replace(run, dry_run=False), retain_partitions, "gone")
 
 
-def test_nothing_goes_that_a_group_has_not_read(log_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_unread_by_a_group_is_deleted(log_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
         GroupOffsets(manager).commit("billing", {("gone", 0): CommittedOffset(1), ("gone", 1): CommittedOffset(5)})
     found = work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["billing"])
@@ -512,7 +512,7 @@ def test_nothing_is_rebuilt_of_a_log_with_a_damaged_segment(log_dir: Path) -> No
     assert len(list((log_dir / "kept-2").glob("*.timeindex"))) == 6
 
 
-def test_what_a_killed_compaction_left_is_put_in_order_before_a_rebuild(log_dir: Path) -> None:
+def test_a_killed_compaction_is_cleaned_up_before_a_rebuild(log_dir: Path) -> None:
     left = log_dir / "kept-0" / names.segment_file(0, names.LOG + names.CLEANED)
     left.write_bytes(b"half")
     planned = work(run_over(log_dir, dry_run=True), rebuild_partitions, "kept")
@@ -521,7 +521,7 @@ def test_what_a_killed_compaction_left_is_put_in_order_before_a_rebuild(log_dir:
     assert not left.exists()
 
 
-def test_a_survey_goes_to_other_processes_with_its_damage() -> None:
+def test_a_survey_with_damage_can_be_sent_to_other_processes() -> None:
     damage = CorruptRecordError("checksum", path="/log/kept-1/x.log", position=7)
     found = pickle.loads(pickle.dumps(SegmentSurvey(0, 0, damage=damage)))
     assert str(found.damage) == str(damage) == "/log/kept-1/x.log, position 7: checksum"
@@ -530,7 +530,7 @@ def test_a_survey_goes_to_other_processes_with_its_damage() -> None:
 # Verification
 
 
-def test_a_sound_directory_is_told_to_be_sound(log_dir: Path) -> None:
+def test_an_intact_directory_is_reported_as_sound(log_dir: Path) -> None:
     before = tree(log_dir)
     outcomes = work(run_over(log_dir), verify_partitions)
     assert [each.status for each in outcomes] == [OutcomeStatus.DONE] * 5
@@ -559,7 +559,7 @@ def test_every_damage_is_named_with_what_to_do(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions, rebuild_partitions])
-def test_of_two_jobs_on_a_partition_the_second_says_who_works_there(log_dir: Path, what: Work) -> None:
+def test_of_two_jobs_on_a_partition_the_second_names_the_first(log_dir: Path, what: Work) -> None:
     for index in log_dir.glob("gone-*/*.index"):
         index.unlink()
     with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
@@ -574,7 +574,7 @@ def test_of_two_jobs_on_a_partition_the_second_says_who_works_there(log_dir: Pat
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions, rebuild_partitions])
-def test_a_job_that_waits_goes_on_when_the_other_has_ended(
+def test_a_waiting_job_continues_when_the_other_has_ended(
     log_dir: Path, what: Work, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = "gone" if what is retain_partitions else "kept"
@@ -599,7 +599,7 @@ def test_a_job_that_waits_goes_on_when_the_other_has_ended(
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions])
-def test_in_a_directory_that_cannot_be_written_nothing_is_done_and_the_reason_told(log_dir: Path, what: Work) -> None:
+def test_in_a_read_only_directory_nothing_is_done_and_the_reason_reported(log_dir: Path, what: Work) -> None:
     read_only = [fail(each, error=errno.EROFS, lasting=True) for each in ("lock", "lock_shared_with_broker", "rename")]
     before = tree(log_dir)
     run = run_over(log_dir, filesystem=FaultyFileSystem(LocalFileSystem(), read_only))
@@ -648,7 +648,7 @@ def test_partitions_that_were_never_written_to_are_done(tmp_path: Path, what: Wo
     assert tree(tmp_path / "log") == before or not dry_run
 
 
-def test_a_partition_whose_directory_is_missing_is_told_and_the_others_go_on(log_dir: Path) -> None:
+def test_a_partition_without_a_directory_is_reported_and_the_others_are_done(log_dir: Path) -> None:
     shutil.rmtree(log_dir / "kept-1")
     for what in ALL:
         found = by_partition(work(run_over(log_dir), what, "kept"))
@@ -692,7 +692,7 @@ def test_a_wrong_setting_is_refused_with_the_right_one(log_dir: Path, pair: str,
         selected(run_over(log_dir, overrides=ConfigOverrides.parse([pair])))
 
 
-def test_a_topic_s_setting_counts_before_the_topic_s_own_and_a_broker_s_behind_it(log_dir: Path) -> None:
+def test_an_override_for_topics_wins_and_one_for_the_broker_ranks_last(log_dir: Path) -> None:
     given = ["segment.bytes=4096", "log.segment.bytes=2048", "log.retention.hours=1", "retention.bytes=7"]
     config = selected(run_over(log_dir, overrides=ConfigOverrides.parse(given)), "gone").partitions[0].config
     assert (config.segment_bytes, config.retention_bytes, config.retention_ms) == (4096, 7, 2 * DAY_MS)

@@ -41,7 +41,7 @@ def managed(directory: Path, filesystem: LocalFileSystem | FaultyFileSystem | No
 # Topics
 
 
-def test_a_topic_is_there_for_everyone_once_it_is_created(tmp_path: Path) -> None:
+def test_a_created_topic_is_visible_to_everyone(tmp_path: Path) -> None:
     created = managed(tmp_path / "deep" / "logs").create_topic("t", partitions=3, configs={"segment.bytes": "1000"})
     manager = managed(tmp_path / "deep" / "logs")
     assert manager.topics() == {"t": created}
@@ -60,7 +60,7 @@ def test_names_that_kafka_does_not_allow_are_refused(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("other", ["a.b_c", "a_b.c", "a.b.c"])
-def test_names_that_kafka_cannot_tell_apart_collide(tmp_path: Path, other: str) -> None:
+def test_names_that_kafka_cannot_distinguish_collide(tmp_path: Path, other: str) -> None:
     manager = managed(tmp_path)
     manager.create_topic("a.b_c", partitions=1)
     with pytest.raises(TopicExistsError, match=r"a\.b_c"):
@@ -79,7 +79,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_topic_that_is_there_is_taken_if_it_is_what_was_asked_for(tmp_path: Path) -> None:
+def test_an_existing_topic_is_accepted_if_it_has_the_requested_settings(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     made = manager.ensure_topic("t", partitions=2, configs={"segment.bytes": "1000"})
     assert manager.ensure_topic("t") == manager.ensure_topic("t", partitions=2) == made
@@ -125,7 +125,7 @@ def test_a_name_not_found_is_answered_with_the_nearest_one(tmp_path: Path) -> No
         b'{"version": 1, "topics": {"t": {"id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 1, "configs": {"a": 1}}}}',
     ],
 )
-def test_a_damaged_list_of_topics_is_told_by_its_path(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_list_of_topics_is_reported_with_its_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / TOPICS_FILE).write_bytes(content)
     for ask in (lambda: managed(tmp_path).topics(), lambda: managed(tmp_path).create_topic("t", partitions=1)):
         with pytest.raises(CorruptionError, match=rf"{TOPICS_FILE}: not the JSON"):
@@ -133,13 +133,13 @@ def test_a_damaged_list_of_topics_is_told_by_its_path(tmp_path: Path, content: b
     assert (tmp_path / TOPICS_FILE).read_bytes() == content
 
 
-def test_a_list_of_topics_by_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_list_of_topics_by_a_newer_version_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / TOPICS_FILE).write_text(json.dumps({"version": 2, "topics": {}}))
     with pytest.raises(CorruptionError, match="version 2, this engine knows 1"):
         managed(tmp_path).create_topic("t", partitions=1)
 
 
-def test_what_is_left_of_a_topic_half_created_is_no_topic_and_is_taken_over(tmp_path: Path) -> None:
+def test_a_half_created_topic_does_not_exist_and_is_taken_over(tmp_path: Path) -> None:
     faulty = FaultyFileSystem(LocalFileSystem(), [fail("rename", f"*{TOPICS_FILE}*", error=errno.EIO)])
     with pytest.raises(OSError, match="Input/output"):
         managed(tmp_path, faulty).create_topic("t", partitions=2)
@@ -152,7 +152,7 @@ def test_what_is_left_of_a_topic_half_created_is_no_topic_and_is_taken_over(tmp_
 # Directories
 
 
-def test_a_directory_that_holds_no_log_is_told_from_one_that_does(tmp_path: Path) -> None:
+def test_a_directory_without_a_log_is_distinguished_from_one_with_a_log(tmp_path: Path) -> None:
     with pytest.raises(NotALogDirError, match="no such directory"):
         LogManager.open(str(tmp_path / "missing"))
     (tmp_path / "file").touch()
@@ -189,7 +189,7 @@ def test_the_topics_of_a_broker_are_found_by_their_directories(tmp_path: Path) -
     assert rows(manager.open_reader("with-dash", 7)) == [(0, b"with-dash-7")]
 
 
-def test_a_topic_beside_those_of_a_broker_takes_none_of_their_names(tmp_path: Path) -> None:
+def test_a_topic_beside_a_brokers_may_not_use_their_names(tmp_path: Path) -> None:
     manager = managed(broker_directory(tmp_path))
     with pytest.raises(TopicExistsError):
         manager.create_topic("plain", partitions=1)
@@ -197,7 +197,7 @@ def test_a_topic_beside_those_of_a_broker_takes_none_of_their_names(tmp_path: Pa
     assert set(manager.topics()) == {"__consumer_offsets", "keyed", "new", "plain", "with-dash"}
 
 
-def test_the_first_writer_takes_away_the_word_that_a_broker_stopped_cleanly(tmp_path: Path) -> None:
+def test_the_first_writer_removes_a_brokers_clean_shutdown_mark(tmp_path: Path) -> None:
     manager = managed(broker_directory(tmp_path))
     manager.open_reader("plain", 0)
     assert (tmp_path / names.CLEAN_SHUTDOWN_FILE).exists()
@@ -205,7 +205,7 @@ def test_the_first_writer_takes_away_the_word_that_a_broker_stopped_cleanly(tmp_
     assert not (tmp_path / names.CLEAN_SHUTDOWN_FILE).exists()
 
 
-def test_a_partition_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_partition_is_reported(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         manager.create_topic("t", partitions=2)
         append(manager.open_log("t", 1), b"a")
@@ -280,7 +280,7 @@ def test_a_broker_is_kept_out_while_any_of_us_writes_and_not_longer(tmp_path: Pa
 # Logs and checkpoints
 
 
-def test_a_log_is_opened_once_and_anew_where_it_failed(tmp_path: Path) -> None:
+def test_a_log_is_opened_once_and_again_after_a_failure(tmp_path: Path) -> None:
     faulty = FaultyFileSystem(LocalFileSystem())
     manager = managed(tmp_path, faulty)
     manager.create_topic("t", partitions=1)

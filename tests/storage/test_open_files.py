@@ -91,7 +91,7 @@ def test_what_was_written_is_synced_before_a_file_is_closed_for_others(
     assert len(others) == MANY
 
 
-def test_a_sync_that_fails_when_a_file_is_to_be_closed_is_told_to_who_syncs_it(
+def test_a_sync_that_fails_while_closing_is_raised_by_the_next_sync(
     tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fsync = os.fsync
@@ -210,7 +210,7 @@ def test_files_are_closed_where_others_used_up_the_limit(tmp_path: Path, full: i
         os.close(each)
 
 
-def test_where_nothing_can_be_closed_the_error_says_what_to_raise(tmp_path: Path, full: int) -> None:
+def test_if_nothing_can_be_closed_the_error_names_the_limit_to_raise(tmp_path: Path, full: int) -> None:
     locks = []
 
     def lock_more() -> None:
@@ -302,7 +302,7 @@ def test_a_transaction_over_many_logs(directory: str, monkeypatch: pytest.Monkey
             assert committed(manager.open_reader("wide", partition))[3:] == [(3, b"d")]
 
 
-def test_what_needs_more_locks_than_there_may_be_is_refused_before_anything_is_done(
+def test_needing_more_locks_than_possible_is_refused_before_anything_is_done(
     directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_files, "_raise_limit", lambda _: False)

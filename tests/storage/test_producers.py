@@ -153,7 +153,7 @@ def test_replaying_batch_by_batch_or_from_a_snapshot_gives_the_same_state() -> N
 # --- sequences
 
 
-def test_an_unknown_producer_may_begin_at_any_sequence_and_goes_on_from_there(log: Partition) -> None:
+def test_an_unknown_producer_may_begin_at_any_sequence_and_continues_from_it(log: Partition) -> None:
     log.write(sequence=7, records=3)
     log.write(sequence=10)
     entry = log.state.last_entry(1)
@@ -251,7 +251,9 @@ def test_an_older_epoch_is_fenced(log: Partition, origin: Origin) -> None:
         log.mark(epoch=4, origin=origin)
 
 
-def test_what_is_in_the_log_is_told_and_taken(log: Partition, caplog: pytest.LogCaptureFixture) -> None:
+def test_violations_already_in_the_log_are_logged_and_accepted(
+    log: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
     log.write(epoch=5)
     log.write(epoch=4, sequence=7, origin=Origin.REPLICATION)
     entry = log.state.last_entry(1)
@@ -263,7 +265,7 @@ def test_what_is_in_the_log_is_told_and_taken(log: Partition, caplog: pytest.Log
 # --- transactions
 
 
-def test_a_marker_completes_the_transaction_and_says_where_the_log_is_stable(log: Partition) -> None:
+def test_a_marker_completes_the_transaction_and_has_the_last_stable_offset(log: Partition) -> None:
     log.write(producer_id=NO_PRODUCER_ID, records=3)
     first = log.send(1)
     log.send(1, sequence=1)
@@ -359,7 +361,7 @@ def test_a_control_batch_without_a_marker_changes_nothing_but_the_end(log: Parti
     assert log.end == 2
 
 
-def test_a_set_with_a_whole_transaction_and_the_next_one_is_taken_in_order(log: Partition) -> None:
+def test_a_set_with_a_whole_transaction_and_the_next_one_is_processed_in_order(log: Partition) -> None:
     rows = [
         row(0, transactional=True),
         row(1, sequence=-1, transactional=True, control=True),
@@ -379,7 +381,7 @@ def test_a_set_with_a_whole_transaction_and_the_next_one_is_taken_in_order(log: 
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_an_append_that_is_not_applied_leaves_the_state_as_it_was(log: Partition, refused: bool) -> None:
+def test_an_append_that_is_not_applied_leaves_the_state_unchanged(log: Partition, refused: bool) -> None:
     log.send(1)
     log.write(2)
     producers, ongoing, end = dict(log.state.producers), dict(log.state.ongoing), log.end

@@ -50,7 +50,7 @@ def test_every_offset_of_a_log_with_gaps_leads_to_the_next_batch(tmp_path: Path,
     assert [offset for offset, _ in rows(log)] == [*range(6), *range(10, 18), 30]
 
 
-def test_reading_on_where_batches_were_cut_and_written_anew_finds_them_by_their_offsets(tmp_path: Path) -> None:
+def test_continuing_a_read_where_batches_were_rewritten_finds_them_by_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for size in (10, 20, 30):
         append(log, b"x" * size)
@@ -99,7 +99,7 @@ def test_a_fetch_is_as_large_as_asked_and_ends_with_a_whole_batch(tmp_path: Path
         assert (without is None) == (asked < size)
 
 
-def test_a_fetch_stays_within_one_segment_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_a_fetch_stays_within_one_segment_and_the_next_continues(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=300)
     for n in range(12):
         append(log, b"%d" % n)
@@ -137,7 +137,7 @@ def test_exactly_the_records_asked_for_come_back(tmp_path: Path, start: int, end
     assert found == list(range(start, min(end, 6)))
 
 
-def test_a_log_that_is_deleted_while_it_is_read_says_so(tmp_path: Path) -> None:
+def test_a_log_deleted_while_it_is_read_raises(tmp_path: Path) -> None:
     log = open_log(tmp_path, segment_bytes=100)
     for n in range(4):
         append(log, b"%d" % n * 30)
@@ -149,7 +149,7 @@ def test_a_log_that_is_deleted_while_it_is_read_says_so(tmp_path: Path) -> None:
         reader.read(1)
 
 
-def test_a_partition_without_a_directory_says_so(tmp_path: Path) -> None:
+def test_a_partition_without_a_directory_raises(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"t-0: no such directory"):
         open_reader(tmp_path / "t-0")
 
@@ -251,7 +251,7 @@ def test_a_fetch_by_the_list_of_aborted_runs_hides_the_same_records(tmp_path: Pa
     assert shown == [offset for offset, _ in expected]
 
 
-def test_outcomes_remembered_between_fetches_stay_right_as_the_log_goes_on(tmp_path: Path) -> None:
+def test_outcomes_remembered_between_fetches_stay_correct_as_the_log_grows(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     reader = open_reader(tmp_path)
     for sequence, commits in enumerate((False, True, True, False)):
@@ -296,7 +296,7 @@ def test_the_transaction_index_hides_and_shows_nothing_in_a_compacted_log(tmp_pa
         assert committed(reader) == [(4, b"committed")]
 
 
-def test_who_goes_by_decisions_is_not_held_up_by_an_open_transaction(tmp_path: Path) -> None:
+def test_a_reader_of_decided_records_is_not_blocked_by_an_open_transaction(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     write_transactional(log, 1, 0, b"open")
     write_transactional(log, 2, 0, b"committed")
@@ -400,7 +400,7 @@ def test_times_are_found_without_the_help_of_a_sound_index(tmp_path: Path, damag
 # The tail
 
 
-def test_a_batch_that_is_still_being_written_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_batch_still_being_written_is_not_seen_yet(tmp_path: Path) -> None:
     """In a preallocated file, the size shows nothing: the checksum does."""
     log = open_log(tmp_path, preallocate=True, segment_bytes=2000)
     append(log, b"a")

@@ -139,7 +139,7 @@ def test_a_name_that_one_of_two_listings_missed_is_waited_for(one_record: Path) 
     assert listed(one_record, Listings(names, []), 0) == (3, 20)
 
 
-def test_names_that_change_and_change_back_are_told_by_the_time_of_the_directory(one_record: Path) -> None:
+def test_names_that_change_and_change_back_are_noticed_by_the_directorys_time(one_record: Path) -> None:
     """Two listings that both missed a segment, since it was renamed during each of them."""
 
     class Renaming(Listings):

@@ -155,7 +155,7 @@ def an_epoch_more(snapshot: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("suffix", "saying_more"), [(".txnindex", an_abort_more), (".snapshot", an_epoch_more)])
-def test_what_a_file_says_beyond_a_log_that_holds_all_it_ever_held_goes(
+def test_entries_beyond_a_complete_log_are_dropped(
     tmp_path: Path, suffix: str, saying_more: Callable[[bytes], bytes]
 ) -> None:
     marks = KeptInMemory()

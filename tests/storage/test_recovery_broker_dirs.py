@@ -106,7 +106,7 @@ def last_values(log: Log, count: int) -> list[bytes | None]:
     return [row[4] for row in broker_dirs.rows(log)[-count:]]
 
 
-def test_a_log_left_by_a_kill_is_recovered_to_the_very_files_that_kafka_makes_of_it(tmp_path: Path) -> None:
+def test_a_log_of_a_killed_writer_is_recovered_to_exactly_kafkas_files(tmp_path: Path) -> None:
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-crash/unclean")
     kafka = broker_dirs.stage("recovery-crash/recovered") / "log"
     ends = {}
@@ -212,7 +212,7 @@ def test_what_stops_a_broker_does_not_stop_us(tmp_path: Path, case: str, caplog:
         assert last_values(manager.open_log("f", 0), 3) == [b"after 0", b"after 1", b"after 2"]
 
 
-def test_an_emptied_partition_whose_records_were_synced_is_told(tmp_path: Path) -> None:
+def test_an_emptied_partition_whose_records_were_synced_is_reported(tmp_path: Path) -> None:
     """Kafka begins it again at offset 0, and assigns the offsets of the lost records to others."""
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/empty-partition-before")
     with (
@@ -222,7 +222,7 @@ def test_an_emptied_partition_whose_records_were_synced_is_told(tmp_path: Path) 
         manager.open_log("f", 0)
 
 
-def test_a_log_that_ends_below_its_log_start_begins_anew_there(tmp_path: Path) -> None:
+def test_a_log_that_ends_below_its_log_start_restarts_there(tmp_path: Path) -> None:
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/log-start-beyond-before")
     kafka = broker_dirs.consumed("recovery-fatal/log-start-beyond-after")["f-0"]["read_uncommitted"]
     with broker_dirs.open_manager(directory) as manager:

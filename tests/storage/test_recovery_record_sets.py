@@ -84,7 +84,7 @@ def test_where_we_differ_kafka_does_otherwise(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEWER_FORMATS)
-def test_a_whole_batch_of_a_newer_format_is_told_and_not_cut_off(tmp_path: Path, name: str) -> None:
+def test_a_whole_batch_of_a_newer_format_is_reported_and_not_cut_off(tmp_path: Path, name: str) -> None:
     segment = segment_of(tmp_path, name)
     with pytest.raises(UnsupportedMagicError, match=r"0\.log, position \d+: message format (3|127)"):
         recover_and_cut(segment)

@@ -80,7 +80,7 @@ def test_the_epochs_are_rebuilt_although_garbage_follows_the_last_batch(director
         assert [entry.epoch for entry in log.epochs.entries] == [0]
 
 
-def test_an_empty_file_of_the_next_base_is_taken_for_the_active_segment(directory: Path) -> None:
+def test_an_empty_file_with_the_next_base_counts_as_the_active_segment(directory: Path) -> None:
     """The state after a crash during a roll."""
     (directory / names.segment_file(20, names.LOG)).touch()
     for end in (20, 21):
@@ -98,7 +98,7 @@ def test_an_entry_of_the_transaction_index_whose_marker_a_crash_took_is_dropped(
     assert index.read_bytes() == b""
 
 
-def test_a_gap_between_segments_is_told_at_opening_and_refused_at_reading(
+def test_a_gap_between_segments_is_reported_on_opening_and_refused_on_reading(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, missing, following = (int(path.name[:20]) for path in segments(directory)[:3])
@@ -114,7 +114,7 @@ def test_a_gap_between_segments_is_told_at_opening_and_refused_at_reading(
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_a_torn_segment_that_others_follow_is_told(directory: Path, policy: str) -> None:
+def test_a_torn_segment_before_others_is_reported(directory: Path, policy: str) -> None:
     """Nothing else would show that records are missing there, least of all in a compacted log."""
     torn = segments(directory)[1]
     torn.write_bytes(torn.read_bytes()[:-5])
@@ -125,7 +125,7 @@ def test_a_torn_segment_that_others_follow_is_told(directory: Path, policy: str)
         rows(reader)
 
 
-def test_offsets_that_go_back_end_a_read_with_an_error(tmp_path: Path) -> None:
+def test_decreasing_offsets_end_a_read_with_an_error(tmp_path: Path) -> None:
     with open_log(tmp_path, recovery_point=0) as log:
         log.append_records(records([b"a", b"b"]))
         size = log.segments.active.size
@@ -140,7 +140,7 @@ def test_offsets_that_go_back_end_a_read_with_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_epochs_beyond_the_log_end_are_none(directory: Path, isolation: Isolation) -> None:
+def test_epochs_beyond_the_log_end_do_not_count(directory: Path, isolation: Isolation) -> None:
     (directory / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n2\n0 0\n7 99999999\n")
     reader = open_reader(directory)
     assert rows(reader, isolation) == ALL

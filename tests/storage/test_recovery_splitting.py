@@ -132,7 +132,7 @@ def test_legacy_messages_are_split_where_their_offsets_can_be_relative() -> None
         assert np.all(np.diff(found) > 0)
 
 
-def test_an_overflowed_segment_waits_for_who_works_on_the_segments(tmp_path: Path) -> None:
+def test_an_overflowed_segment_waits_for_the_maintenance_lock(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(batches(0, 2**31))
     with (
         LocalFileSystem().lock(str(tmp_path / MAINTENANCE_LOCK_FILE)) or pytest.fail("it waits"),

@@ -62,14 +62,14 @@ def test_those_found_are_those_that_a_log_refuses_one_by_one(
         pytest.param(2, f"its timestamp 5 lies outside {NOW_MS - 1000} to {NOW_MS + 1000}", id="time"),
     ],
 )
-def test_reason_is_told(index: int, reason: str) -> None:
+def test_reason_is_reported(index: int, reason: str) -> None:
     table = records([b"x" * 400, b"", b"", b""], keys=[b"k", None, b"k", b"k"], timestamps=[NOW_MS, 5, 5, NOW_MS])
     found = find_refused(table, now_ms=NOW_MS, config=config(**LIMITS), compression=Compression(Codec.NONE, None))
     assert [each.row for each in found] == [0, 1, 2]
     assert re.fullmatch(reason, found[index].reason)
 
 
-def test_record_whose_batch_is_as_large_as_allowed_is_taken_and_one_byte_more_is_not() -> None:
+def test_record_at_the_size_limit_is_accepted_and_one_byte_more_is_not() -> None:
     table, compression = records([b"x" * 200]), Compression(Codec.NONE, None)
     size = len(v2.encode(table, v2.BatchFields()))
     for limit, refused in ((size, 0), (size - 1, 1)):
@@ -78,7 +78,7 @@ def test_record_whose_batch_is_as_large_as_allowed_is_taken_and_one_byte_more_is
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batches_of_the_bytes_told_fit_however_badly_they_compress(codec: Codec) -> None:
+def test_batches_of_the_computed_size_fit_however_badly_they_compress(codec: Codec) -> None:
     random = np.random.default_rng(1)
     limits = config(max_message_bytes=2000)
     table = records([random.bytes(int(size)) for size in random.integers(0, 900, 300)])

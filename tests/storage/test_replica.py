@@ -63,14 +63,14 @@ def test_empty_log_begins_inside_a_batch_as_the_leaders_does(leader: Log, follow
     assert values(follower) == [b"%02d" % number for number in range(12, 20)]
 
 
-def test_log_that_ends_inside_a_batch_of_the_leader_is_left_as_it_is(leader: Log, follower: Log) -> None:
+def test_log_that_ends_inside_a_batch_of_the_leader_is_not_changed(leader: Log, follower: Log) -> None:
     follower.append_records(records([b"own"] * 12))
     with pytest.raises(UnexpectedAppendOffsetError):
         append_fetched(follower, fetch(leader, 12), 12, 12)
     assert values(follower) == [b"own"] * 12
 
 
-def test_log_that_another_follower_filled_meanwhile_begins_nowhere_else(leader: Log, follower: Log) -> None:
+def test_log_that_another_follower_filled_first_is_not_restarted(leader: Log, follower: Log) -> None:
     second = open_log(follower.context.directory, follower.checkpoints)
     assert begin_at(second, 12)
     assert append_fetched(second, fetch(leader, 12), 12, 12)

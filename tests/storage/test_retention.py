@@ -87,7 +87,7 @@ def open_partition(manager: LogManager, topic: str) -> Log:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_same_segments_go_by_the_same_rule_as_at_the_broker(
+def test_the_same_segments_are_deleted_by_the_same_rule_as_with_the_broker(
     retained: tuple[Path, dict[str, RetentionReport]], topic: str
 ) -> None:
     fates = retained[1][topic].plan.removed
@@ -95,7 +95,7 @@ def test_the_same_segments_go_by_the_same_rule_as_at_the_broker(
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_the_same_files_are_left_and_the_same_wait_as_at_the_broker(
+def test_the_same_files_remain_and_wait_as_with_the_broker(
     stages: Path, retained: tuple[Path, dict[str, RetentionReport]], topic: str
 ) -> None:
     assert names_in(retained[0] / f"{topic}-0") == names_in(stages / "stopped" / f"{topic}-0")
@@ -112,7 +112,7 @@ def test_a_consumer_finds_what_it_found_at_the_broker(
         assert [offset for offset, _ in rows(reader, isolation)] == facts[isolation.value]
 
 
-def test_the_checkpoint_says_where_each_log_begins(
+def test_the_checkpoint_has_the_start_of_each_log(
     stages: Path, retained: tuple[Path, dict[str, RetentionReport]]
 ) -> None:
     """Kafka lists only those that begin within a segment; for the others the first segment implies it."""
@@ -126,7 +126,7 @@ def test_the_checkpoint_says_where_each_log_begins(
     assert ours == {topic: facts["beginningOffset"] for topic, facts in TOPICS.items()}
 
 
-def test_a_broker_s_deleted_files_go_at_the_next_opening(stages: Path, tmp_path: Path) -> None:
+def test_a_brokers_deleted_files_are_removed_at_the_next_opening(stages: Path, tmp_path: Path) -> None:
     """As at the broker's next start: nobody knows when they were renamed, because Kafka does not set their times."""
     with tarfile.open(GOLDEN / "stopped.tar.xz") as tar:
         tar.extractall(tmp_path, filter="data")
@@ -182,7 +182,7 @@ def five_segments(directory: Path, clock: ManualClock, checkpoints: KeptInMemory
     return log
 
 
-def test_what_is_too_old_goes_and_readers_are_told(tmp_path: Path) -> None:
+def test_expired_segments_are_deleted_and_readers_notice(tmp_path: Path) -> None:
     checkpoints = KeptInMemory()
     log = five_segments(tmp_path, clock_at(), checkpoints)
     report = retain(log)
@@ -195,7 +195,7 @@ def test_what_is_too_old_goes_and_readers_are_told(tmp_path: Path) -> None:
     assert rows(open_log(tmp_path, checkpoints))[-1] == (5, b"5")
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_reports_the_same_and_changes_nothing(tmp_path: Path) -> None:
     clock = clock_at()
     five_segments(tmp_path, clock).close()
     before = files_of(tmp_path)
@@ -207,7 +207,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
     assert str(foreseen) == str(done).replace(" UTC:", " UTC, a dry run:", 1)
 
 
-def test_as_of_tomorrow_what_goes_then_goes(tmp_path: Path) -> None:
+def test_as_of_tomorrow_deletes_what_expires_until_then(tmp_path: Path) -> None:
     log = five_segments(tmp_path, clock_at())
     assert [len(preview_retention(log, as_of_ms=NOW_MS + days * DAY_MS).plan.removed) for days in (-3, 0, 1, 9)] == [
         0,
@@ -219,7 +219,7 @@ def test_as_of_tomorrow_what_goes_then_goes(tmp_path: Path) -> None:
     assert len(names_in(tmp_path, (".log.deleted",))) == 3  # they wait from now on, not from tomorrow
 
 
-def test_everything_goes_and_the_log_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_everything_is_deleted_and_the_log_continues_at_its_offset(tmp_path: Path) -> None:
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints)
     clock.advance(9 * DAY_MS)
@@ -233,7 +233,7 @@ def test_everything_goes_and_the_log_goes_on_where_it_was(tmp_path: Path) -> Non
     assert rows(open_log(tmp_path, checkpoints, clock=clock)) == [(5, b"next")]
 
 
-def test_files_wait_under_another_name_and_go_with_a_later_run(tmp_path: Path) -> None:
+def test_files_are_renamed_first_and_removed_by_a_later_run(tmp_path: Path) -> None:
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints, file_delete_delay_ms=60_000)
     retain(log)
@@ -256,7 +256,7 @@ def test_files_wait_under_another_name_and_go_with_a_later_run(tmp_path: Path) -
     assert "removed from disk: 7 files" in str(report)
 
 
-def test_without_a_delay_the_files_go_at_once(tmp_path: Path) -> None:
+def test_without_a_delay_the_files_are_removed_at_once(tmp_path: Path) -> None:
     retain(five_segments(tmp_path, clock_at(), file_delete_delay_ms=0))
     assert names_in(tmp_path, (".deleted",)) == []
 
@@ -294,7 +294,7 @@ def test_a_reader_that_has_the_file_open_reads_on(tmp_path: Path) -> None:
     assert again.records(0, 1).offsets.tolist() == [0]
 
 
-def test_a_reader_that_comes_to_a_file_that_is_gone_is_told_where_the_log_begins(tmp_path: Path) -> None:
+def test_a_reader_that_reaches_a_deleted_file_learns_the_log_start(tmp_path: Path) -> None:
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints)
     reader = LogReader.open(str(tmp_path), log.context.config, clock=clock, checkpoints=checkpoints)
@@ -305,7 +305,7 @@ def test_a_reader_that_comes_to_a_file_that_is_gone_is_told_where_the_log_begins
     assert [offset for offset, _ in rows(reader)] == [2, 3, 4]
 
 
-def test_another_writer_sees_that_segments_are_gone(tmp_path: Path) -> None:
+def test_another_writer_notices_deleted_segments(tmp_path: Path) -> None:
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints)
     other = open_log(tmp_path, checkpoints, clock=clock, retention_ms=RETENTION_MS)
@@ -346,7 +346,7 @@ def test_while_another_process_works_on_the_segments_nothing_is_done(tmp_path: P
     assert len(retain(log).plan.removed) == 2
 
 
-def test_who_comes_while_retention_works_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_during_retention_learns_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, other = five_segments(tmp_path, clock_at()), open_log(tmp_path)
     told: list[str] = []
 
@@ -361,7 +361,7 @@ def test_who_comes_while_retention_works_is_told(tmp_path: Path, monkeypatch: py
     assert told[0].endswith("another process works on the partition: retention since 2023-11-14 22:13:20.000 UTC")
 
 
-def test_an_open_transaction_keeps_its_records_and_all_behind_them(tmp_path: Path) -> None:
+def test_an_open_transaction_keeps_its_records_and_all_later_ones(tmp_path: Path) -> None:
     clock = clock_at()
     log = open_log(tmp_path, clock=clock, retention_ms=DAY_MS)
     append(log, b"old", timestamps=NOW_MS - 2 * DAY_MS)
@@ -388,7 +388,7 @@ def test_a_group_that_lags_keeps_what_it_has_not_read(tmp_path: Path) -> None:
     assert len(retain(log, RetentionOptions({"billing": 5, "audit": 5})).plan.removed) == 2
 
 
-def test_of_a_compacted_topic_only_what_lies_below_the_log_start_goes(tmp_path: Path) -> None:
+def test_of_a_compacted_topic_only_segments_below_the_log_start_are_deleted(tmp_path: Path) -> None:
     """KAFKA-7400: these segments were never deleted. The log start was raised while the topic had ``delete``."""
     clock, checkpoints = clock_at(), KeptInMemory()
     five_segments(tmp_path, clock, checkpoints).close()
@@ -428,7 +428,7 @@ def test_a_time_index_that_cannot_be_right_deletes_nothing(tmp_path: Path) -> No
     assert ages == [4, 3, 2, 1, 0]
 
 
-def test_a_time_index_that_says_too_little_deletes_nothing(tmp_path: Path) -> None:
+def test_a_time_index_with_too_early_times_deletes_nothing(tmp_path: Path) -> None:
     """It has lost its end, and the rest is older than the segment's newest record."""
     clock = clock_at()
     settings: dict[str, Any] = {"retention_ms": 5 * DAY_MS, "index_interval_bytes": 0}
@@ -466,7 +466,7 @@ def write_canary(log: Log, clock: ManualClock, until_ms: int) -> None:
         clock.advance(5000)
 
 
-def test_the_report_says_of_a_segment_until_when_it_is_kept_and_why(tmp_path: Path) -> None:
+def test_the_report_states_until_when_a_segment_is_kept_and_why(tmp_path: Path) -> None:
     """Worked example 4: the first record of a segment can live for 25 minutes, and here it does."""
     clock = clock_at(1_639_132_508_991)
     start_ms = clock.now_ms()
@@ -492,7 +492,7 @@ def test_the_report_says_of_a_segment_until_when_it_is_kept_and_why(tmp_path: Pa
     assert log.log_start_offset == 109
 
 
-def test_the_report_says_where_the_end_of_a_transaction_is_what_keeps_a_segment(tmp_path: Path) -> None:
+def test_the_report_says_if_a_transaction_marker_keeps_a_segment(tmp_path: Path) -> None:
     """History that was loaded two days ago; its records are ten years old."""
     clock, old_ms = clock_at(), NOW_MS - 3650 * DAY_MS
     log = open_log(tmp_path / "t-0", clock=clock, retention_ms=7 * DAY_MS, segment_ms=2**62)
@@ -515,7 +515,7 @@ def test_the_report_says_where_the_end_of_a_transaction_is_what_keeps_a_segment(
     assert len(retain(log).plan.removed) == 3
 
 
-def test_a_long_log_is_told_in_a_few_lines(tmp_path: Path) -> None:
+def test_a_long_log_is_reported_in_a_few_lines(tmp_path: Path) -> None:
     clock = clock_at()
     log = open_log(tmp_path, clock=clock, retention_ms=30 * DAY_MS)
     for n in range(30):

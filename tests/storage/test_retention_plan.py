@@ -80,11 +80,11 @@ def gone(facts: LogFacts, settings: LogConfig, options: RetentionOptions | None 
         ),
     ],
 )  # fmt: skip
-def test_segments_go_by_kafkas_rules(settings: dict[str, object], start: int, expected: list[int]) -> None:
+def test_segments_are_deleted_by_kafkas_rules(settings: dict[str, object], start: int, expected: list[int]) -> None:
     assert gone(four(start=start), limits(**settings)) == expected
 
 
-def test_a_record_of_the_future_pins_its_segment_and_all_behind_it() -> None:
+def test_a_record_from_the_future_keeps_its_segment_and_all_later_ones() -> None:
     facts = log(
         segment(0, 10, age_ms=-MINUTE_MS),
         segment(10, 20, age_ms=MINUTE_MS),
@@ -97,7 +97,7 @@ def test_a_record_of_the_future_pins_its_segment_and_all_behind_it() -> None:
     assert decided.kept[1].reason.startswith("the segment before it, 0, is kept")
 
 
-def test_records_without_a_time_go_by_the_time_of_the_file() -> None:
+def test_records_without_a_time_expire_by_the_time_of_the_file() -> None:
     old, new = NOW_MS - 10 * MINUTE_MS, NOW_MS
     untimed = {"largest_timestamp_ms": -1, "first_timestamp_ms": -1}
     facts = log(
@@ -128,25 +128,25 @@ def test_an_empty_active_segment_stays() -> None:
     assert again.removed == ()
 
 
-def test_an_idle_active_segment_that_has_expired_goes_after_a_roll() -> None:
+def test_an_expired_idle_active_segment_is_rolled_and_deleted() -> None:
     decided = plan(log(segment(0, 10, age_ms=MINUTE_MS)), limits(retention_ms=1000), NOW_MS)
     assert decided.rolls
     assert decided.log_start_offset == 10
 
 
-def test_nothing_goes_from_the_first_open_transaction_on() -> None:
+def test_nothing_is_deleted_from_the_first_open_transaction_on() -> None:
     decided = plan(four(stable=15), limits(retention_ms=1000, retention_bytes=0), NOW_MS)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert decided.kept[0].reason == "a transaction is open from offset 15 on"
     assert gone(four(stable=20), limits(retention_ms=1000)) == [0, 10]
 
 
-def test_what_lies_below_the_log_start_goes_though_a_group_never_read_it() -> None:
+def test_segments_below_the_log_start_are_deleted_though_a_group_never_read_them() -> None:
     """Nobody can read it any more, so there is no reason to keep its bytes."""
     assert gone(four(start=20), limits(retention_ms=1000), RetentionOptions({"slow": 0})) == [0, 10]
 
 
-def test_nothing_goes_that_a_group_has_not_read() -> None:
+def test_nothing_unread_by_a_group_is_deleted() -> None:
     options = RetentionOptions({"slow": 15, "slower": 10, "done": 40})
     decided = plan(four(), limits(retention_ms=1000), NOW_MS, options)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
@@ -157,7 +157,7 @@ def test_nothing_goes_that_a_group_has_not_read() -> None:
     )
 
 
-def test_of_a_segment_that_is_young_and_not_read_both_is_said() -> None:
+def test_both_reasons_are_reported_for_a_young_and_unread_segment() -> None:
     """Whether the group reads it in time is unknown, and so is the latest time of its deletion."""
     decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
     fate = decided.kept[0]
@@ -167,14 +167,14 @@ def test_of_a_segment_that_is_young_and_not_read_both_is_said() -> None:
     assert decided.warnings == ()
 
 
-def test_what_is_due_behind_a_segment_that_is_kept_waits_for_it() -> None:
+def test_a_due_segment_waits_for_an_older_one_that_is_kept() -> None:
     facts = log(segment(0, 10, age_ms=0), segment(10, 20, age_ms=9 * MINUTE_MS), segment(20, 30))
     first, second, _ = plan(facts, limits(retention_ms=MINUTE_MS), NOW_MS).kept
     assert (second.until_ms, second.removed_by_ms) == (first.until_ms, first.removed_by_ms)
     assert second.reason.startswith("the segment before it, 0, is kept; by itself: retention.ms = 60,000")
 
 
-def test_a_group_that_has_read_what_goes_is_no_news() -> None:
+def test_a_group_that_has_read_what_is_deleted_is_not_mentioned() -> None:
     decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"done": 10}))
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert decided.warnings == ()
@@ -222,7 +222,7 @@ def test_the_reason_names_the_setting_that_keeps_a_segment(settings: dict[str, o
     assert fate.reason.startswith(reason)
 
 
-def test_a_segment_kept_by_size_is_told_how_much_must_be_written() -> None:
+def test_the_reason_of_a_segment_kept_by_size_has_the_missing_bytes() -> None:
     decided = plan(four(), limits(retention_bytes=350), NOW_MS)
     assert "it is deleted once 50 more bytes are written" in decided.kept[0].reason
     assert decided.kept[0].until_ms is None
@@ -326,9 +326,7 @@ def test_groups_keep_a_tail_of_what_kafka_would_delete(
 
 
 @given(logs(), SETTINGS, st.integers(0, 30))
-def test_no_segment_goes_before_the_moment_it_is_promised_to_be_kept_until(
-    facts: LogFacts, settings: LogConfig, now_ms: int
-) -> None:
+def test_no_segment_is_deleted_before_the_reported_time(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
     decided = plan(facts, settings, now_ms)
     left = log(*(fate.segment for fate in decided.kept), start=decided.log_start_offset) if decided.kept else None
     for fate in decided.kept:

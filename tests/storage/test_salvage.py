@@ -111,7 +111,7 @@ def cut_off(data: bytearray, position: int, size: int) -> None:
         record_too_long,
     ],
 )
-def test_all_but_the_damaged_batch_is_read_and_its_place_is_told(
+def test_all_but_the_damaged_batch_is_read_and_its_position_is_reported(
     spoiled: Callable[[Spoil], LogReader], spoil: Spoil
 ) -> None:
     reader = spoiled(spoil)
@@ -130,7 +130,7 @@ def test_the_rest_of_a_segment_is_lost_where_its_end_is_missing_and_the_next_one
     assert [error.reason for error in told] == ["a batch is not whole"]
 
 
-def test_a_part_that_does_not_touch_the_damage_says_nothing_of_it(spoiled: Callable[[Spoil], LogReader]) -> None:
+def test_reading_a_part_without_the_damage_reports_none(spoiled: Callable[[Spoil], LogReader]) -> None:
     reader = spoiled(flip_a_value)
     assert salvaged(reader, 4, 11) == (list(range(4, 11)), [])
     assert salvaged(reader, 16, 18) == ([16, 17], [])
@@ -174,7 +174,7 @@ def test_a_file_that_vanishes_is_looked_for_again_by_offset(tmp_path: Path) -> N
     assert salvaged(reader) == ([0, 1, 2, 3], [])
 
 
-def test_corruption_is_told_as_what_it_is(spoiled: Callable[[Spoil], LogReader]) -> None:
+def test_corruption_is_reported_as_its_own_error(spoiled: Callable[[Spoil], LogReader]) -> None:
     _, told = salvaged(spoiled(flip_a_value))
     assert isinstance(told[0], CorruptRecordError)
     assert "checksum" in str(told[0])

@@ -57,7 +57,7 @@ def test_a_snapshot_that_knows_nothing_of_an_open_transaction_opens_nothing(tmp_
         assert rows(reader, Isolation.READ_COMMITTED) == [(0, b"plain")]
 
 
-def test_a_snapshot_behind_damage_is_not_believed(tmp_path: Path) -> None:
+def test_a_snapshot_after_damage_is_not_trusted(tmp_path: Path) -> None:
     """An older snapshot made a reader wait below the damage, which it therefore never reached."""
     with open_log(tmp_path) as log:
         write_transactional(log, 1, 0, b"first")
@@ -76,7 +76,7 @@ def test_a_snapshot_behind_damage_is_not_believed(tmp_path: Path) -> None:
         assert reader.last_stable_offset == 0
 
 
-def test_snapshots_of_brokers_go_with_their_logs(caplog: pytest.LogCaptureFixture) -> None:
+def test_snapshots_of_brokers_match_their_logs(caplog: pytest.LogCaptureFixture) -> None:
     """Of idempotent and transactional producers, compacted or not, from 3.9 and 4.3."""
     snapshots = 0
     for log in sound_logs():

@@ -96,14 +96,14 @@ def test_closed_segments_are_links_and_all_else_is_copied(manager: LogManager, t
     assert linked == [f"orders-0/{base:020d}.log" for base in (0, 1)]
 
 
-def test_where_there_are_no_links_everything_is_copied(manager: LogManager, tmp_path: Path) -> None:
+def test_without_links_everything_is_copied(manager: LogManager, tmp_path: Path) -> None:
     with manager_of(tmp_path / "log", [fail("link", error=errno.EXDEV, lasting=True)]) as elsewhere:
         taken = take_snapshot(elsewhere, str(tmp_path / "snap"))
     assert not any(file.linked for file in taken.files.values())
     assert everything(manager_of(tmp_path / "snap" / "log")) == everything(manager)
 
 
-def test_a_log_that_goes_on_leaves_the_snapshot_alone(manager: LogManager, tmp_path: Path) -> None:
+def test_later_changes_of_the_log_leave_the_snapshot_alone(manager: LogManager, tmp_path: Path) -> None:
     before = everything(manager)
     taken = take_snapshot(manager, str(tmp_path / "snap"))
     contents = {path: (tmp_path / "snap" / "log" / path).read_bytes() for path in taken.files}
@@ -118,7 +118,7 @@ def test_a_log_that_goes_on_leaves_the_snapshot_alone(manager: LogManager, tmp_p
     assert everything(manager_of(tmp_path / "again")) == before
 
 
-def test_what_cutting_the_log_takes_from_the_snapshot_is_told(manager: LogManager, tmp_path: Path) -> None:
+def test_restoring_reports_what_truncating_the_log_cut_from_the_snapshot(manager: LogManager, tmp_path: Path) -> None:
     take_snapshot(manager, str(tmp_path / "snap"))
     with manager:
         manager.open_log("orders", 0).truncate_to(1)
@@ -174,7 +174,7 @@ def test_a_swap_that_was_not_finished_is_finished_in_the_snapshot(manager: LogMa
     assert everything(manager_of(tmp_path / "snap" / "log")) == before
 
 
-def test_a_brokers_directory_is_snapshot_with_the_word_of_its_clean_stop_left_to_it(tmp_path: Path) -> None:
+def test_a_snapshot_of_a_brokers_directory_keeps_its_clean_shutdown_mark(tmp_path: Path) -> None:
     log_dir = broker_dirs.copy_to(tmp_path / "log", "plain/final")
     (log_dir / "topics.json").unlink()
     assert (log_dir / ".kafka_cleanshutdown").exists()
@@ -190,7 +190,7 @@ def test_a_brokers_directory_is_snapshot_with_the_word_of_its_clean_stop_left_to
 # Obstacles
 
 
-def test_a_place_that_is_taken_is_left_alone(manager: LogManager, tmp_path: Path) -> None:
+def test_an_existing_target_is_left_alone(manager: LogManager, tmp_path: Path) -> None:
     for place in (tmp_path / "full", tmp_path / "file"):
         (tmp_path / "full").mkdir(exist_ok=True)
         (tmp_path / "full" / "note").write_text("mine")
@@ -229,7 +229,7 @@ def test_beside_a_running_broker_there_is_no_snapshot(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_snapshot_is_told(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_a_directory_without_a_snapshot_is_reported(tmp_path: Path, content: bytes | None, said: str) -> None:
     (tmp_path / "snap").mkdir()
     if content is not None:
         (tmp_path / "snap" / "snapshot.json").write_bytes(content)
@@ -237,7 +237,7 @@ def test_what_is_no_snapshot_is_told(tmp_path: Path, content: bytes | None, said
         restore_snapshot(str(tmp_path / "snap"), str(tmp_path / "again"))
 
 
-def test_a_file_that_is_missing_is_told_before_anything_is_made(manager: LogManager, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_before_anything_is_created(manager: LogManager, tmp_path: Path) -> None:
     taken = take_snapshot(manager, str(tmp_path / "snap"))
     (tmp_path / "snap" / "log" / sorted(taken.files)[-1]).unlink()
     with pytest.raises(SnapshotError, match="it is missing"):

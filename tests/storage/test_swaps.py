@@ -142,7 +142,7 @@ def test_a_reader_sees_what_finishing_a_swap_would_leave_and_changes_nothing(
 
 
 @pytest.mark.parametrize("states", list(product(("", names.CLEANED, names.SWAP), repeat=3)), ids="-".join)
-def test_whatever_part_of_the_new_files_is_there_the_log_is_the_old_or_the_new_one(
+def test_whichever_new_files_exist_the_log_is_the_old_or_the_new_one(
     before: Path, tmp_path: Path, states: tuple[str, ...]
 ) -> None:
     """As if a power cut had lost names that were not synced: each new file is missing, ``.cleaned`` or ``.swap``."""

@@ -30,7 +30,7 @@ def append_mixed(log: Log, seed: int) -> None:
 
 @pytest.mark.parametrize("preallocate", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_taken_in_is_what_opening_finds(tmp_path: Path, seed: int, preallocate: bool) -> None:
+def test_catching_up_finds_what_opening_finds(tmp_path: Path, seed: int, preallocate: bool) -> None:
     settings = {"preallocate": preallocate, "segment_bytes": 1 << 20}
     with open_log(tmp_path, **settings) as mine, open_log(tmp_path, **settings) as other:
         append_mixed(other, seed)
@@ -68,7 +68,7 @@ def test_torn_batch_of_another_is_cut_off(tmp_path: Path, kept: int, preallocate
 
 
 @pytest.mark.parametrize("is_mine_first", [False, True])
-def test_time_index_stays_in_order_where_another_closed_the_log_meanwhile(tmp_path: Path, is_mine_first: bool) -> None:
+def test_time_index_stays_in_order_if_another_process_closed_the_log(tmp_path: Path, is_mine_first: bool) -> None:
     """Closing and recovering add an entry that belongs to no batch; the next writer continues after it."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:
@@ -90,7 +90,7 @@ def test_time_index_stays_in_order_where_another_closed_the_log_meanwhile(tmp_pa
                 assert found == in_file == [1_000, 2_000, 3_000, 3_500, 5_000, 6_000, 7_000, 8_000, 9_000]
 
 
-def test_indexes_that_another_made_anew_are_read_anew(tmp_path: Path) -> None:
+def test_indexes_that_another_process_rewrote_are_read_again(tmp_path: Path) -> None:
     """Recovery rewrites them from the beginning, without the entry from closing: nobody continues at their old end."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:
@@ -127,7 +127,7 @@ def test_more_index_entries_of_another_than_one_look_reads(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
-def test_index_that_tells_of_more_than_the_log_holds_is_made_anew(tmp_path: Path, kind: str) -> None:
+def test_index_with_more_than_the_log_holds_is_rebuilt(tmp_path: Path, kind: str) -> None:
     """Another process, or the disk, damaged it while the log is open: that does not stop appends."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks) as mine:

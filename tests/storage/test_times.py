@@ -80,7 +80,7 @@ def test_a_partition_that_nothing_was_written_to_has_no_time(tmp_path: Path) -> 
             assert list(reader.records(0, 10, timespan=Timespan(OLD_MS, NOW_MS))) == []
 
 
-def test_records_of_an_aborted_transaction_are_found_by_those_who_see_them(tmp_path: Path) -> None:
+def test_records_of_an_aborted_transaction_are_found_by_read_uncommitted(tmp_path: Path) -> None:
     """A batch failed and was written again: a window by time has one from the second attempt."""
     log = open_log(tmp_path)
     transaction(log, 10, 20, 30, commit=False)
@@ -208,7 +208,7 @@ def test_a_changed_header_that_a_lookup_would_pass_over_is_an_error(tmp_path: Pa
 
 
 @pytest.mark.parametrize("order", ["rising", "falling", "any"])
-def test_a_time_index_that_says_too_little_is_not_believed(tmp_path: Path, order: str) -> None:
+def test_a_time_index_with_too_early_times_is_not_trusted(tmp_path: Path, order: str) -> None:
     """Lost entries, or a changed bit: no checksum covers an index, so the log decides."""
     chance = random.Random(order)
     log = open_log(tmp_path, segment_bytes=400, index_interval_bytes=0)

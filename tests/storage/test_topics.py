@@ -45,7 +45,7 @@ def fill(made: LogManager) -> None:
 # Configs
 
 
-def test_configs_are_set_replaced_and_taken_back(manager: LogManager) -> None:
+def test_configs_are_set_replaced_and_reset(manager: LogManager) -> None:
     altered = alter_configs(manager, "orders", {"segment.bytes": "2000", "retention.ms": "5"})
     assert altered == manager.topic("orders")
     assert altered.configs == {"segment.bytes": "2000", "retention.ms": "5"}
@@ -84,7 +84,7 @@ def test_the_first_change_of_a_brokers_topic_gives_it_a_place_in_topics_json(tmp
     }
 
 
-def test_a_brokers_topic_of_which_parts_lie_elsewhere_is_not_changed(tmp_path: Path) -> None:
+def test_a_brokers_topic_with_parts_elsewhere_is_not_changed(tmp_path: Path) -> None:
     for partition in (1, 2):
         (tmp_path / f"t-{partition}").mkdir()
         (tmp_path / f"t-{partition}" / names.segment_file(0, names.LOG)).touch()
@@ -98,7 +98,7 @@ def test_a_brokers_topic_of_which_parts_lie_elsewhere_is_not_changed(tmp_path: P
 # Partitions
 
 
-def test_partitions_are_added_behind_those_there_are(manager: LogManager) -> None:
+def test_partitions_are_added_after_the_existing_ones(manager: LogManager) -> None:
     larger = add_partitions(manager, "orders", 4)
     assert larger == manager.topic("orders")
     assert larger.partitions == (0, 1, 2, 3)
@@ -115,7 +115,7 @@ def test_a_topic_never_gets_fewer_partitions(manager: LogManager, total: int) ->
 # Deletion
 
 
-def test_a_deleted_topic_is_gone_and_others_are_as_they_were(manager: LogManager) -> None:
+def test_a_deleted_topic_is_removed_and_others_are_unchanged(manager: LogManager) -> None:
     delete_topic(manager, "orders")
     assert [*manager.topics()] == ["other"]
     assert [name for name in manager.filesystem.list(manager.directory) if name.startswith("orders")] == []
@@ -125,7 +125,7 @@ def test_a_deleted_topic_is_gone_and_others_are_as_they_were(manager: LogManager
         delete_topic(manager, "orders")
 
 
-def test_a_new_topic_of_the_same_name_begins_anew(manager: LogManager) -> None:
+def test_a_new_topic_of_the_same_name_begins_empty(manager: LogManager) -> None:
     manager.open_log("orders", 0).delete_records(2)
     delete_topic(manager, "orders")
     manager.create_topic("orders", partitions=1)
@@ -133,13 +133,13 @@ def test_a_new_topic_of_the_same_name_begins_anew(manager: LogManager) -> None:
     assert rows(manager.open_reader("orders", 0)) == [(0, b"new")]
 
 
-def test_what_the_checkpoints_say_of_a_partition_that_went_is_not_taken_for_a_new_one(manager: LogManager) -> None:
+def test_checkpoint_entries_of_a_deleted_partition_do_not_apply_to_a_new_one(manager: LogManager) -> None:
     manager.write_marks({("new", 0): Marks(7, 5)})
     manager.create_topic("new", partitions=1)
     assert manager.marks(("new", 0)) == Marks(0)
 
 
-def test_a_topic_that_a_broker_left_can_be_deleted(tmp_path: Path) -> None:
+def test_a_brokers_topic_can_be_deleted(tmp_path: Path) -> None:
     directory = broker_dirs.copy_to(tmp_path / "log", "plain/final")
     (directory / TOPICS_FILE).unlink()
     with LogManager.open(str(directory)) as manager:
@@ -148,7 +148,7 @@ def test_a_topic_that_a_broker_left_can_be_deleted(tmp_path: Path) -> None:
     assert not [path for path in directory.iterdir() if path.name.startswith("plain")]
 
 
-def test_a_topic_that_is_worked_on_is_left_as_it_is(manager: LogManager) -> None:
+def test_a_topic_under_maintenance_is_not_changed(manager: LogManager) -> None:
     with (
         LogManager.open(manager.directory) as other,
         other.open_log("orders", 1).maintaining("compaction by cron"),
@@ -158,7 +158,7 @@ def test_a_topic_that_is_worked_on_is_left_as_it_is(manager: LogManager) -> None
     assert len(rows(manager.open_reader("orders", 0))) == 3
 
 
-def test_who_has_a_log_of_it_open_is_told_and_brings_nothing_back(manager: LogManager) -> None:
+def test_a_process_with_an_open_log_of_it_gets_an_error_and_restores_nothing(manager: LogManager) -> None:
     with LogManager.open(manager.directory) as other:
         writer = other.open_log("orders", 0)
         delete_topic(manager, "orders")
@@ -177,7 +177,7 @@ def synced() -> MemoryFileSystem:
     return disk.crash(0, unsynced="kept")
 
 
-def test_after_a_power_cut_the_topic_is_there_to_delete_or_gone() -> None:
+def test_after_a_power_cut_the_topic_can_be_deleted_or_is_gone() -> None:
     """At every change; and a topic of that name created afterwards is empty."""
     listed = set()
     for operation, disk in crash_points(lambda each: delete_topic(manager_of(each), "orders"), synced()):
@@ -211,7 +211,7 @@ def manager_of(disk: MemoryFileSystem) -> LogManager:
 # Topics of which only a part is here
 
 
-def test_a_part_of_a_brokers_topic_is_told_by_a_gap_or_by_the_brokers_metadata(tmp_path: Path) -> None:
+def test_part_of_a_brokers_topic_is_recognized_by_a_gap_or_its_metadata(tmp_path: Path) -> None:
     made = LogManager.open(str(tmp_path / "log"), create=True, clock=ManualClock(NOW_MS))
     fill(made)
     check_whole(made, made.topic("orders"))

@@ -242,7 +242,7 @@ def test_the_key_and_partition_of_a_state_are_kafkas(tmp_path: Path) -> None:
 # --- who is refused
 
 
-def test_a_second_coordinator_of_a_transactional_id_is_told_who_has_it(disk: MemoryFileSystem, query: Query) -> None:
+def test_a_second_coordinator_of_a_transactional_id_learns_the_holder(disk: MemoryFileSystem, query: Query) -> None:
     with pytest.raises(LogDirLockedError, match=r"'app' is in use by a query"):
         TransactionCoordinator.open(manage(disk), APP)
     with TransactionCoordinator.open(manage(disk), "another") as other:
@@ -333,7 +333,7 @@ def test_records_in_a_partition_that_nobody_reported_abort_the_transaction(query
         query.commit(transaction, 0, parts)
 
 
-def test_reported_records_that_are_not_there_abort_the_transaction(query: Query) -> None:
+def test_reported_records_that_are_missing_abort_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = [*query.write(transaction, 0), TransactionPart(TOPIC, 0, 1)]
     with pytest.raises(TransactionAbortedError, match="holds 3 of its records, but 4 were reported"):
@@ -390,7 +390,7 @@ def test_a_transaction_begun_in_one_process_is_committed_in_another_by_its_ticke
     assert GroupOffsets(manager).fetch("w") == {SINK: CommittedOffset(1)}
 
 
-def test_what_another_took_over_meanwhile_cannot_be_committed_by_its_ticket(disk: MemoryFileSystem) -> None:
+def test_a_ticket_cannot_commit_what_another_process_took_over(disk: MemoryFileSystem) -> None:
     with Query.on(disk).start().coordinator as planning:
         transaction = planning.begin(PLACES, groups=[APP])
     parts = Query.on(disk).write(transaction, 0)
@@ -465,7 +465,7 @@ def test_a_segment_that_a_task_began_is_synced_by_the_task(faulty: tuple[FaultyF
     assert rule.struck == 1
 
 
-def test_what_tasks_append_is_synced_while_they_go_on_and_a_disk_that_fails_then_aborts(
+def test_tasks_appends_are_synced_in_the_background_and_a_failing_disk_aborts(
     faulty: tuple[FaultyFileSystem, Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syncing, "PAUSE_S", 0.001)
@@ -562,7 +562,7 @@ def test_a_disk_that_fails_after_the_decision_ends_the_query_and_the_next_start_
     assert [content(again.manager, partition) for partition in (0, 1)] == [values_of(0, 0), values_of(0, 1)]
 
 
-def test_snapshots_and_checkpoints_that_cannot_be_written_stop_nobody(
+def test_snapshots_and_checkpoints_that_cannot_be_written_stop_nothing(
     faulty: tuple[FaultyFileSystem, Query],
 ) -> None:
     filesystem, query = faulty
@@ -597,7 +597,7 @@ def test_producer_ids_begin_where_no_broker_comes_and_are_never_given_twice(disk
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"next_producer_id": "x"}', b'{"next_producer_id": 5}'])
-def test_where_the_next_producer_id_is_lost_ids_go_on_above_all_that_are_known(
+def test_if_the_next_producer_id_is_lost_ids_continue_above_all_known_ones(
     disk: MemoryFileSystem, content: bytes | None
 ) -> None:
     with TransactionCoordinator.open(manage(disk), "a") as coordinator:
@@ -630,7 +630,7 @@ def test_a_new_transactional_id_gets_no_producer_id_that_its_partitions_know(dis
 
 
 @pytest.mark.parametrize("foreign_epoch", [1, 5])
-def test_a_transactional_id_takes_another_producer_id_where_a_partition_knows_its_own_of_another(
+def test_a_transactional_id_changes_its_producer_id_if_a_partition_knows_another_user_of_it(
     disk: MemoryFileSystem, foreign_epoch: int
 ) -> None:
     """As when a partition's directory is copied from another log directory, whose ids begin at the same number."""
@@ -676,13 +676,13 @@ def test_an_error_at_any_file_that_opening_needs_leaves_the_transactional_id_to_
     TransactionCoordinator.open(manage(disk), APP).close()
 
 
-def test_a_lock_file_that_cannot_be_removed_keeps_nobody_out(disk: MemoryFileSystem) -> None:
+def test_a_lock_file_that_cannot_be_removed_excludes_no_one(disk: MemoryFileSystem) -> None:
     filesystem = FaultyFileSystem(disk, [fail("remove", "*.transaction-*", error=errno.EROFS)])
     TransactionCoordinator.open(LogManager.open("/logs", clock=disk.clock, filesystem=filesystem), APP).close()
     TransactionCoordinator.open(manage(disk), APP).close()
 
 
-def test_a_lock_file_that_is_kept_keeps_nobody_out_and_goes_when_the_id_expires(disk: MemoryFileSystem) -> None:
+def test_a_kept_lock_file_excludes_no_one_and_is_removed_when_the_id_expires(disk: MemoryFileSystem) -> None:
     query = Query.on(disk).start()
     query.run_batch(0)
     query.coordinator.close(keep_lock_file=True)
@@ -742,7 +742,7 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
     assert content(manage(disk), 0) == values_of(0, 0)
 
 
-def test_a_transaction_that_nobody_holds_is_left_until_its_timeout_is_over(disk: MemoryFileSystem) -> None:
+def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryFileSystem) -> None:
     """A batch write holds no lock between its planning and its commit."""
     with Query.on(disk).start().coordinator as planning:
         transaction = planning.begin(PLACES)
@@ -769,7 +769,7 @@ def test_what_a_dead_query_decided_is_carried_out_whatever_its_age(
     assert resolve_dead_transactions(manage(left)) == []
 
 
-def test_an_epoch_that_its_transactional_id_has_left_behind_is_aborted(disk: MemoryFileSystem) -> None:
+def test_a_transaction_of_a_superseded_epoch_is_aborted(disk: MemoryFileSystem) -> None:
     query = Query.on(disk).start()
     stale = query.begin()
     query.coordinator.abort(stale)
@@ -786,7 +786,7 @@ def test_an_epoch_that_its_transactional_id_has_left_behind_is_aborted(disk: Mem
 
 
 @pytest.mark.parametrize("is_decided", [False, True], ids=["ongoing", "decided"])
-def test_a_transaction_that_was_begun_and_decided_while_others_looked_is_not_taken_for_an_old_one(
+def test_a_transaction_begun_and_decided_during_the_search_is_not_an_old_one(
     faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem, is_decided: bool
 ) -> None:
     """A process that read the states before it began, and the partitions after it wrote, sees unexplained records."""
@@ -806,7 +806,7 @@ def test_a_transaction_that_was_begun_and_decided_while_others_looked_is_not_tak
     assert [content(manage(disk), partition) for partition in (0, 1)] == [expected(p, range(3)) for p in (0, 1)]
 
 
-def test_a_transaction_that_followed_the_old_one_meanwhile_is_left_alone(disk: MemoryFileSystem) -> None:
+def test_a_transaction_that_followed_the_old_one_is_left_alone(disk: MemoryFileSystem) -> None:
     for _ in range(2):
         with Query.on(disk).start().coordinator as planning:
             planning.begin(PLACES)

@@ -112,7 +112,7 @@ def check_power_cuts(scenario: Scenario, effort: Effort) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_power_cut_leaves_whole_batches_and_the_query_goes_on(scenario: Scenario) -> None:
+def test_a_power_cut_leaves_whole_batches_and_the_query_continues(scenario: Scenario) -> None:
     check_power_cuts(scenario, QUICK)
 
 
@@ -122,7 +122,7 @@ def check_kills(scenario: Scenario, effort: Effort) -> None:
         check(disk.copy(), program.acknowledged, f"{scenario.name}: {where}, killed")
 
 
-def test_a_killed_driver_leaves_whole_batches_and_the_query_goes_on() -> None:
+def test_a_killed_driver_leaves_whole_batches_and_the_query_continues() -> None:
     check_kills(SCENARIOS[0], QUICK)
 
 
@@ -135,7 +135,7 @@ def check_restarts(scenario: Scenario, kills: Effort, cuts: Effort) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=lambda scenario: scenario.name)
-def test_the_power_may_go_while_the_next_start_brings_a_transaction_to_its_end(scenario: Scenario) -> None:
+def test_the_power_may_fail_while_the_next_start_completes_a_transaction(scenario: Scenario) -> None:
     check_restarts(scenario, Effort(every=19, seeds=1), Effort(every=17, seeds=1))
 
 

@@ -43,7 +43,7 @@ def manager(tmp_path: Path) -> LogManager:
     return opened
 
 
-def test_an_abort_marker_ends_it_and_the_records_behind_it_are_read(manager: LogManager) -> None:
+def test_an_abort_marker_ends_it_and_later_records_are_read(manager: LogManager) -> None:
     assert committed(manager.open_reader("t", 0)) == [(0, b"before")]
     ended = abort_transaction(manager, "t", 0, 1)
     assert ended == (7, 3, 1, NOW_MS)
@@ -82,7 +82,7 @@ def test_a_dry_run_writes_nothing(manager: LogManager) -> None:
         (("t", 1), 0, "no open transaction begins at offset 0; none is open there"),
     ],
 )
-def test_where_none_begins_there_the_open_ones_are_named(
+def test_if_none_begins_there_the_open_ones_are_listed(
     place: tuple[str, int], offset: int, said: str, manager: LogManager
 ) -> None:
     with pytest.raises(InvalidTxnStateError, match=re.escape(said)):
@@ -109,7 +109,7 @@ def test_one_whose_query_runs_is_left_to_it(manager: LogManager) -> None:
     assert manager.open_reader("t", 1).log_end_offset == 1
 
 
-def test_one_whose_query_is_gone_is_left_to_retention_which_is_told_with_its_time(manager: LogManager) -> None:
+def test_one_whose_query_has_ended_is_left_to_retention_and_the_time_is_reported(manager: LogManager) -> None:
     coordinator = TransactionCoordinator.open(manager, "copy")
     write(manager, coordinator, 1)
     coordinator.close()
@@ -143,7 +143,7 @@ def test_one_that_its_coordinator_does_not_know_in_the_partition_hangs(manager: 
     assert manager.open_reader("t", 1).last_stable_offset == 2
 
 
-def test_young_ones_are_not_said_to_hang(manager: LogManager) -> None:
+def test_young_transactions_are_not_reported_as_hanging(manager: LogManager) -> None:
     assert find_hanging(manager) == []
     clock = manager.clock
     assert isinstance(clock, ManualClock)
@@ -171,7 +171,7 @@ def test_while_a_broker_runs_it_is_refused(manager: LogManager, tmp_path: Path) 
     assert manager.open_reader("t", 0).log_end_offset == 3
 
 
-def test_what_a_broker_left_hanging_is_ended(tmp_path: Path) -> None:
+def test_a_brokers_hanging_transaction_is_ended(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     ignored = shutil.ignore_patterns("__transaction_state-*")
     shutil.copytree(broker_dirs.stage("transactions/final") / "log", directory, ignore=ignored)

@@ -204,7 +204,7 @@ def test_the_broker_knows_the_offsets_of_our_groups(life: Life) -> None:
     assert life.mounted.offsets == {"going on": {SINK: (2, metadata)}, "decided": {SINK: (1, metadata)}, "dead": {}}
 
 
-def test_java_producers_go_on_with_our_transactional_ids(life: Life) -> None:
+def test_java_producers_continue_with_our_transactional_ids(life: Life) -> None:
     assert life.went_on.committed[0][5:] == ["java, going on", "java, dead", "java, a broker's own"]
     assert life.went_on.committed[1] == life.mounted.committed[1]
     assert life.went_on.offsets["going on"] == {SINK: (2, '{"queryId": "q"}'), PLACES[0]: (7, "")}
@@ -214,7 +214,7 @@ def test_the_broker_found_nothing_amiss(life: Life) -> None:
     assert [problem for problem in life.mounted.problems + life.went_on.problems if "ERROR" in problem] == []
 
 
-def test_this_engine_goes_on_where_the_broker_stopped(life: Life) -> None:
+def test_this_engine_continues_where_the_broker_stopped(life: Life) -> None:
     with managed(life.directory) as manager:
         assert open_transactions(manager) == []
         assert resolve_dead_transactions(manager) == []

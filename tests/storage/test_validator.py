@@ -218,7 +218,7 @@ class TestAnalyze:
             analyze(buffer_of(one), Origin.CLIENT, below)
         assert analyze(buffer_of(one), Origin.REPLICATION, below).valid_bytes == len(one)
 
-    def test_a_flipped_bit_anywhere_behind_the_checksum_is_refused(self) -> None:
+    def test_a_flipped_bit_anywhere_after_the_checksum_is_refused(self) -> None:
         whole = three()
         for at in range(21, len(whole)):
             spoiled = bytearray(whole)
@@ -340,7 +340,7 @@ class TestInPlace:
             assert buffer.tobytes() == sent
             assert found.headers.table.tolist() == before
 
-    def test_bytes_behind_the_last_whole_batch_are_dropped(self) -> None:
+    def test_bytes_after_the_last_whole_batch_are_dropped(self) -> None:
         whole = three()
         assert len(append(whole, whole[:-1]).buffer) == len(whole)
 
@@ -412,7 +412,7 @@ class TestRebuild:
 
     @pytest.mark.parametrize("codec", [0, GZIP])
     @pytest.mark.parametrize("inner", [(0, 0, 2), (1, 2, 3), (0, 2, 1), (0, 1, 7), (5, 5, 5)])
-    def test_inner_offsets_that_do_not_count_up_from_zero_are_assigned_anew(
+    def test_inner_offsets_that_do_not_count_up_from_zero_are_reassigned(
         self, codec: int, inner: tuple[int, ...]
     ) -> None:
         kept = append(batch([Rec(b"k", b"%d" % at, NOW_MS, at) for at in inner], codec=codec))
@@ -490,7 +490,7 @@ class TestOldMessages:
         assert kept.log_append_time_ms == NOW_MS
 
     @pytest.mark.parametrize("magic", [0, 1])
-    def test_inner_offsets_that_all_are_zero_are_assigned_anew(self, magic: int) -> None:
+    def test_inner_offsets_that_are_all_zero_are_reassigned(self, magic: int) -> None:
         inner = b"".join(message(magic, Rec(b"k", b"%d" % i)) for i in range(3))
         kept = append(wrapper(magic, inner, offset=2))
         assert [row[0] for row in rows(records_of(kept))] == [START, START + 1, START + 2]
@@ -680,7 +680,7 @@ class TestColumns:
     def test_no_records_are_no_error(self) -> None:
         validate_columns(columns_of([]), now_ms=NOW_MS, config=COMPACTED)
 
-    def test_a_key_column_that_is_not_there_means_no_keys(self) -> None:
+    def test_a_missing_key_column_means_no_keys(self) -> None:
         columns = dataclasses.replace(columns_of([Rec()]), keys=None)
         validate_columns(columns, now_ms=NOW_MS, config=PLAIN)
         with pytest.raises(RecordValidationError, match="record 0"):

@@ -108,7 +108,7 @@ def kinds(result: LogFindings) -> set[Kind]:
 
 
 @pytest.mark.parametrize("stage", SOUND_STAGES)
-def test_nothing_is_found_in_what_a_broker_left_in_order(stage: str) -> None:
+def test_nothing_is_found_in_a_brokers_clean_directory(stage: str) -> None:
     topics = broker_dirs.settings(stage.partition("/")[0])["topics"]
     found = []
     for path in partitions(broker_dirs.stage(stage) / "log"):
@@ -126,7 +126,7 @@ def test_nothing_is_damaged_in_it_where_each_segment_is_checked_by_itself_and_no
     assert [str(finding) for finding in found] == []
 
 
-def test_nothing_is_found_in_what_a_broker_of_2_8_left_in_order() -> None:
+def test_nothing_is_found_in_a_clean_directory_of_a_2_8_broker() -> None:
     found, records = [], 0
     for path in partitions(broker_dirs.legacy() / "log"):
         findings, result = verified(path)
@@ -321,7 +321,7 @@ def test_segments_checked_apart_come_to_what_the_log_comes_to(tmp_path: Path) ->
     assert join(context, checkpointed, results[::-1], of_names) == verify_log(context, checkpointed)
 
 
-def test_records_behind_damage_are_still_checked(tmp_path: Path) -> None:
+def test_records_after_damage_are_still_checked(tmp_path: Path) -> None:
     """A batch in the middle of a segment is damaged, and another one in the next segment."""
     marks = small_log(tmp_path)
     first, second = logs(tmp_path)[:2]
@@ -337,7 +337,7 @@ def test_records_behind_damage_are_still_checked(tmp_path: Path) -> None:
     assert result.batches == 14
 
 
-def test_a_time_entry_of_what_damage_took_is_none_of_its_own(tmp_path: Path) -> None:
+def test_a_time_entry_for_damaged_records_is_no_finding_of_its_own(tmp_path: Path) -> None:
     """The largest timestamp is in the damaged batch, and the entry contains it."""
     marks = KeptInMemory()
     with open_log(tmp_path, marks, index_interval_bytes=0) as log:
@@ -372,7 +372,7 @@ def snapshot_findings(path: Path) -> list[str]:
     return [each.what for each in findings]
 
 
-def test_a_producer_that_only_the_snapshot_knows_is_told(snapshot: Path) -> None:
+def test_a_producer_that_only_the_snapshot_has_is_reported(snapshot: Path) -> None:
     entries = decode_snapshot(snapshot.read_bytes())
     snapshot.write_bytes(encode_snapshot([*entries, entries[0]._replace(producer_id=77, producer_epoch=3)]))
     (what,) = snapshot_findings(snapshot)
@@ -456,7 +456,7 @@ def test_an_unreadable_segment_does_not_stop_the_check_of_the_others(tmp_path: P
     assert result.batches == sum(len(batches_of(each)) for each in logs(tmp_path)[1:])
 
 
-def test_a_segment_that_vanishes_meanwhile_is_no_damage(tmp_path: Path) -> None:
+def test_a_segment_that_vanishes_during_the_check_is_no_damage(tmp_path: Path) -> None:
     marks = small_log(tmp_path)
     segments, _ = plan_verification(look(tmp_path), told(marks))
     logs(tmp_path)[0].unlink()
@@ -509,7 +509,7 @@ def test_an_empty_directory_holds_no_log_and_nothing_wrong(tmp_path: Path) -> No
     assert kinds(lost) == {Kind.MISSING_SEGMENT}
 
 
-def test_checkpoints_beyond_the_log_are_told(tmp_path: Path) -> None:
+def test_checkpoints_beyond_the_log_are_reported(tmp_path: Path) -> None:
     marks = small_log(tmp_path)
     end = verify_log(look(tmp_path), told(marks)).log_end_offset
     beyond = CheckpointedOffsets(recovery_point=end, high_watermark=end + 1, cleaner_offset=end + 2)
@@ -519,7 +519,7 @@ def test_checkpoints_beyond_the_log_are_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_finding_tells_what_to_do() -> None:
+def test_a_finding_states_what_to_do() -> None:
     finding = Finding(Kind.BAD_CHECKSUM, "/log/t-0/00000000000000000000.log", 70, 5, "wrong")
     assert str(finding) == (
         "damage: /log/t-0/00000000000000000000.log, position 70, offset 5: wrong [bad-checksum]; "
@@ -573,7 +573,7 @@ ODDITIES = {
 
 
 @pytest.mark.parametrize("name", ODDITIES)
-def test_what_is_odd_behind_a_right_checksum_is_told(tmp_path: Path, name: str) -> None:
+def test_oddities_with_a_correct_checksum_are_reported(tmp_path: Path, name: str) -> None:
     data = record_sets.log_bytes(name)
     base = int.from_bytes(data[:8].tobytes(), "big")
     (tmp_path / names.segment_file(base, ".log")).write_bytes(data.tobytes())

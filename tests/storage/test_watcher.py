@@ -146,7 +146,7 @@ def test_what_was_seen_before_is_not_read_again(tmp_path: Path) -> None:
     assert (opened.seen, listed.seen, read.seen) == (before[0], before[1], before[2] + 1)
 
 
-def test_a_batch_that_is_not_all_there_is_not_there_until_it_is(tmp_path: Path) -> None:
+def test_an_incomplete_batch_is_not_seen_until_it_is_complete(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     watcher = watch(tmp_path)
@@ -176,7 +176,7 @@ def test_a_log_that_was_cut_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     assert rows(watcher) == [(0, b"a"), (1, b"b"), (2, b"d")]
 
 
-def test_a_partition_that_is_deleted_is_told(tmp_path: Path) -> None:
+def test_a_deleted_partition_is_reported(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     log = open_log(directory)
     watcher = watch(directory)
@@ -188,7 +188,7 @@ def test_a_partition_that_is_deleted_is_told(tmp_path: Path) -> None:
         watcher.catch_up()
 
 
-def test_a_log_that_ends_below_its_recovery_point_is_told_at_every_look(tmp_path: Path) -> None:
+def test_a_log_that_ends_below_its_recovery_point_is_reported_every_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
     watcher = watch(tmp_path, checkpoints := KeptInMemory())
@@ -230,7 +230,7 @@ def test_a_marker_below_the_recovery_point_is_synced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("index_interval_bytes", [0, 500, 1 << 20])
 @pytest.mark.parametrize("max_bytes", [1, 99, 300, 1000, 5000])
 @pytest.mark.parametrize("start", [0, 7, 31])
-def test_a_range_of_so_many_bytes_ends_behind_a_batch(
+def test_a_range_limited_in_bytes_ends_after_a_batch(
     tmp_path: Path, index_interval_bytes: int, max_bytes: int, start: int
 ) -> None:
     log = open_log(tmp_path, index_interval_bytes=index_interval_bytes)

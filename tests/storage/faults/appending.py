@@ -148,7 +148,7 @@ FAULTS = [
         "KAFKA-6683",
         "The state of producers changes before the append succeeds; rejected batches count.",
         by_itself(
-            test_producers.test_an_append_that_is_not_applied_leaves_the_state_as_it_was, test_producers.Partition, True
+            test_producers.test_an_append_that_is_not_applied_leaves_the_state_unchanged, test_producers.Partition, True
         ),
         (
             Mutation(
@@ -234,7 +234,7 @@ FAULTS = [
         52,
         "KAFKA-10706",
         "A log is truncated at its end; epochs that begin there stay.",
-        in_directory(test_log_truncation.test_a_cut_at_the_end_or_behind_it_changes_nothing_but_drops_later_epochs),
+        in_directory(test_log_truncation.test_a_cut_at_or_above_the_end_only_drops_later_epochs),
         (
             Mutation(
                 "log:Log.truncate_to",

@@ -166,7 +166,7 @@ def every_subset_of_suffixed_files_is_the_old_or_the_new_log(directory: Path) ->
     suffixes = ("", names.CLEANED, names.SWAP)
     for number, states in enumerate(product(suffixes, repeat=3)):
         (directory / str(number)).mkdir()
-        test_swaps.test_whatever_part_of_the_new_files_is_there_the_log_is_the_old_or_the_new_one(
+        test_swaps.test_whichever_new_files_exist_the_log_is_the_old_or_the_new_one(
             before, directory / str(number), states
         )
 
@@ -210,7 +210,7 @@ FAULTS = [
         4,
         "KAFKA-10471",
         "A crash happens while logs are loaded; the next start assumes a clean shutdown.",
-        in_directory(test_manager.test_the_first_writer_takes_away_the_word_that_a_broker_stopped_cleanly),
+        in_directory(test_manager.test_the_first_writer_removes_a_brokers_clean_shutdown_mark),
         (Mutation("manager:LogManager._take_broker_lock", "is not None", "is None"),),
     ),
     Fault(
@@ -283,9 +283,7 @@ FAULTS = [
         29,
         "KAFKA-6388",
         "A roll finds the empty segment that a crash left under its name, and the writer is stuck.",
-        in_directory(
-            test_log_rolls.test_an_empty_log_file_named_by_the_log_end_is_taken_for_a_roll_that_was_interrupted
-        ),
+        in_directory(test_log_rolls.test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll),
         (Mutation("reader:LogReader.is_rolled", "is not None", "is None"),),
     ),
     Fault(

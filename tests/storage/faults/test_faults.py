@@ -39,7 +39,7 @@ def test_every_fault_has_a_scenario_or_a_reason() -> None:
     assert all((fault.scenario is None) == bool(fault.why_not) for fault in FAULTS)
 
 
-def test_the_page_tells_what_is_in_the_table() -> None:
+def test_the_page_shows_the_table() -> None:
     """``python -m tests.storage.faults > docs/known_faults.md`` writes it."""
     written = (Path(__file__).parents[3] / "docs" / "known_faults.md").read_text()
     assert written == page()

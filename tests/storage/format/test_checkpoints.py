@@ -34,7 +34,7 @@ def dump_line(entry: ProducerEntry) -> str:
 
 
 @pytest.mark.parametrize("path", partition_files(".snapshot"), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_a_snapshot_of_kafka_says_what_its_dump_says_and_comes_out_byte_for_byte(path: Path) -> None:
+def test_a_snapshot_of_kafka_equals_its_dump_and_is_rewritten_byte_for_byte(path: Path) -> None:
     entries = checkpoints.decode_snapshot(path.read_bytes())
     assert [dump_line(entry) for entry in entries] == dump_of(path)
     assert checkpoints.encode_snapshot(entries) == path.read_bytes()
@@ -78,7 +78,7 @@ def test_an_offset_checkpoint_of_kafka_comes_out_byte_for_byte(path: Path) -> No
     assert checkpoints.encode_offsets(checkpoints.decode_offsets(path.read_bytes())) == path.read_bytes()
 
 
-def test_an_offset_checkpoint_of_kafka_says_an_offset_a_partition() -> None:
+def test_an_offset_checkpoint_of_kafka_has_one_offset_per_partition() -> None:
     offsets = checkpoints.decode_offsets((LOG_DIR / names.RECOVERY_POINT_CHECKPOINT).read_bytes())
     assert len(offsets) == 10
     assert offsets[("crash", 1)] == 921

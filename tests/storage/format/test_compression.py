@@ -50,7 +50,7 @@ def test_what_was_compressed_comes_back_whole_and_only_whole(codec: Codec, size:
 
 
 @pytest.mark.parametrize("codec", LEVELS)
-def test_every_level_of_kafka_is_taken_and_no_other(codec: Codec) -> None:
+def test_every_level_of_kafka_is_accepted_and_no_other(codec: Codec) -> None:
     levels, data = LEVELS[codec], as_array(b"ab" * 5000)
     for level in {max(levels.lowest, -5), levels.lowest, levels.default, levels.highest}:
         assert np.array_equal(decompress(codec, compress(codec, data, level)), data)

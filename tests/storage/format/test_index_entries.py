@@ -38,7 +38,7 @@ def test_an_aborted_transaction_takes_34_bytes() -> None:
     assert index_entries.decode_aborted(data) == ABORTED
 
 
-def test_a_partial_entry_at_the_end_is_left_out() -> None:
+def test_a_partial_entry_at_the_end_is_ignored() -> None:
     assert index_entries.decode_aborted(index_entries.encode_aborted(ABORTED)[:-1]) == ABORTED[:1]
     assert index_entries.decode_offset_entries(0, bytes(15))[0].tolist() == [0]
     assert index_entries.decode_time_entries(0, bytes(11))[0].tolist() == []

@@ -65,7 +65,7 @@ def fields_of(value: Any, leave_out: frozenset[str] = frozenset()) -> dict[str, 
 
 
 @pytest.mark.parametrize("path", files("__consumer_offsets"), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_group_records_of_kafka_say_what_its_dump_says_and_come_out_byte_for_byte(path: Path) -> None:
+def test_group_records_of_kafka_equal_its_dump_and_are_rewritten_byte_for_byte(path: Path) -> None:
     expected = dumped(path)
     found = list(records(path.read_bytes()))
     assert found
@@ -99,7 +99,7 @@ def check_group_value(key: OffsetCommitKey | GroupMetadataKey, record: PlainReco
 
 
 @pytest.mark.parametrize("path", files("__transaction_state"), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_transaction_records_of_kafka_say_what_its_dump_says_and_come_out_byte_for_byte(path: Path) -> None:
+def test_transaction_records_of_kafka_equal_its_dump_and_are_rewritten_byte_for_byte(path: Path) -> None:
     expected = dumped(path)
     found = list(records(path.read_bytes()))
     assert found
@@ -293,5 +293,5 @@ def test_a_value_cut_anywhere_is_refused(data: bytes) -> None:
         pytest.param("\U0001f600", (31 * 0xD83D + 0xDE00) % 50, id="a character of two UTF-16 units"),
     ],
 )
-def test_a_group_lies_where_javas_hash_of_its_name_says(name: str, partition: int) -> None:
+def test_a_group_is_in_the_partition_of_its_names_java_hash(name: str, partition: int) -> None:
     assert partition_for(name, 50) == partition

@@ -29,7 +29,7 @@ print(*sorted(loaded() - before), sep="\\n")
 """
 
 
-def test_who_writes_and_reads_a_log_finds_all_of_them_loaded(tmp_path: Path) -> None:
+def test_writing_and_reading_a_log_needs_no_other_kernel(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "log")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

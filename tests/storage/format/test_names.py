@@ -9,7 +9,7 @@ from pyspark_commitlog.storage.format import names
 from tests.support.sidecars import SIDECARS
 
 
-def test_a_segment_file_is_named_by_twenty_digits_and_says_its_offset_under_any_suffix() -> None:
+def test_a_segment_file_is_named_by_its_offset_in_twenty_digits() -> None:
     assert names.segment_file(5, names.LOG) == "00000000000000000005.log"
     assert names.segment_file(2**63 - 1, names.INDEX + names.SWAP) == "09223372036854775807.index.swap"
     for second in ("", names.DELETED, names.CLEANED, names.SWAP, names.TMP):
@@ -49,7 +49,7 @@ def test_every_file_of_a_partition_that_kafka_wrote_is_recognised() -> None:
         pytest.param("", None, id="empty"),
     ],
 )
-def test_a_partition_directory_is_told_by_its_name(name: str, expected: tuple[str, int, str] | None) -> None:
+def test_a_partition_directory_is_recognized_by_its_name(name: str, expected: tuple[str, int, str] | None) -> None:
     assert names.parse_partition_directory(name) == expected
 
 

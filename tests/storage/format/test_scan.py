@@ -52,7 +52,7 @@ def test_batches_of_all_formats_are_found_in_their_order(magics: list[int]) -> N
 
 
 @pytest.mark.parametrize("left", range(1, SIZES[2]))
-def test_whatever_is_left_of_a_batch_is_a_torn_tail(left: int) -> None:
+def test_any_partial_batch_is_a_torn_tail(left: int) -> None:
     """Of any length: a complete, valid length field shows that more was to come."""
     buffer = np.concatenate([batch(0), batch(1)])
     scan = formats.scan(buffer[: len(buffer) - SIZES[2] + left])
@@ -88,7 +88,7 @@ def test_a_length_that_cannot_be_right_stops_the_walk(magic: int, length: int, r
         (-128, StopReason.BAD_MAGIC, CorruptRecordError),
     ],
 )
-def test_a_magic_of_the_future_is_told_from_one_that_cannot_be(
+def test_a_newer_magic_is_distinguished_from_an_invalid_one(
     magic: int, reason: StopReason, kind: type[CorruptRecordError]
 ) -> None:
     buffer = np.concatenate([batch(0), with_number(batch(1), 16, magic, 1)])

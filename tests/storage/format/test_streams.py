@@ -40,7 +40,7 @@ class TestGzip:
         assert stream[:4] == bytes.fromhex("1f8b0800")
         assert stream[4:8] == bytes(4)
 
-    def test_further_members_are_read_and_other_bytes_behind_one_are_not_looked_at(self) -> None:
+    def test_further_members_are_read_and_other_trailing_bytes_ignored(self) -> None:
         one, two = (compress(Codec.GZIP, array(text)).tobytes() for text in (b"one", b"two"))
         assert decompress(Codec.GZIP, array(one + two + b"\0\0junk")).tobytes() == b"onetwo"
 
@@ -69,7 +69,7 @@ class TestSnappy:
         bare = bytes(cramjam.snappy.compress_raw(b"text" * 1000))
         assert decompress(Codec.SNAPPY, array(bare)).tobytes() == b"text" * 1000
 
-    def test_a_stream_behind_a_stream_is_read(self) -> None:
+    def test_concatenated_streams_are_read(self) -> None:
         one, two = (compress(Codec.SNAPPY, array(text)).tobytes() for text in (b"one", b"two"))
         assert decompress(Codec.SNAPPY, array(one + two)).tobytes() == b"onetwo"
 
@@ -163,7 +163,7 @@ class TestZstd:
             assert decompress(Codec.ZSTD, array(stream)).tobytes() == payload
 
     @pytest.mark.parametrize("junk", [b"\0", b"junk", struct.pack("<II", 0x184D2A50, 9) + b"8 of nine"[:8]])
-    def test_other_bytes_behind_a_frame_are_refused(self, junk: bytes) -> None:
+    def test_other_bytes_after_a_frame_are_refused(self, junk: bytes) -> None:
         with pytest.raises(InvalidRecordError, match="zstd"):
             decompress(Codec.ZSTD, array(compress(Codec.ZSTD, array(b"text")).tobytes() + junk))
 
@@ -186,7 +186,7 @@ def read_or_refuse(codec: Codec, stream: Bytes, magic: int = 2) -> bytes:
 
 class TestDamage:
     @pytest.mark.parametrize("codec", COMPRESSED)
-    def test_a_stream_of_no_bytes_is_none(self, codec: Codec) -> None:
+    def test_an_empty_stream_is_refused(self, codec: Codec) -> None:
         with pytest.raises(InvalidRecordError, match=codec.name.lower()):
             decompress(codec, array(b""))
 

@@ -53,7 +53,7 @@ def test_a_string_of_a_large_column_is_read_without_reading_the_column() -> None
     assert column.slice(1, 2).to_list() == [b"bc"]
 
 
-def test_more_bytes_than_offsets_of_32_bits_can_tell_are_refused() -> None:
+def test_more_bytes_than_32_bit_offsets_can_address_are_refused() -> None:
     """Of one string many times, so that nothing is ever joined."""
     with pytest.raises(ValueError, match="2147483648 bytes in one column"):
         BinaryColumn.from_list([bytes(2**20)] * 2**11)

@@ -64,7 +64,7 @@ def test_an_emptied_batch_keeps_offsets_producer_and_sequence() -> None:
     assert v2.empty_batch(formats.scan(full).headers).tobytes().hex() == EMPTY
 
 
-def test_stamping_offsets_and_epoch_leaves_every_checksum_as_it_was(three_batches: Bytes) -> None:
+def test_stamping_offsets_and_epoch_leaves_every_checksum_unchanged(three_batches: Bytes) -> None:
     before = formats.scan(three_batches).headers
     told = v2.stamp(three_batches, before, base_offset=2**40, leader_epoch=9)
     found = formats.scan(three_batches).headers
@@ -107,7 +107,7 @@ def test_a_corrected_largest_timestamp_is_signed(three_batches: Bytes) -> None:
     formats.verify(three_batches, formats.scan(three_batches).headers)
 
 
-def test_of_two_wrong_checksums_the_first_is_told_with_its_position_and_both_values(three_batches: Bytes) -> None:
+def test_of_two_wrong_checksums_the_first_is_reported_with_position_and_values(three_batches: Bytes) -> None:
     headers = formats.scan(three_batches).headers
     for batch in (1, 2):
         three_batches[headers.table["position"][batch] + 65] ^= 1

@@ -79,7 +79,7 @@ def test_batches_small_and_large_make_one_table(codec: Codec, count: int, value_
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @pytest.mark.parametrize("row", [0, 1, 250, -1])
-def test_the_damaged_one_of_many_joined_batches_is_told_by_its_position(codec: Codec, row: int) -> None:
+def test_the_damaged_one_of_many_joined_batches_is_reported_by_its_position(codec: Codec, row: int) -> None:
     buffer, headers = v2.encode_batches(records(1000, 3), v2.BatchFields(codec=codec), batch_bytes_max=30)
     spoiled, position = with_damage(buffer, headers, row % len(headers))
     with pytest.raises(InvalidRecordError, match="record 0 does not decode: its length is invalid") as caught:
@@ -88,9 +88,7 @@ def test_the_damaged_one_of_many_joined_batches_is_told_by_its_position(codec: C
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_more_bytes_than_a_column_can_tell_are_refused_with_what_to_do(
-    codec: Codec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_bytes_than_fit_a_column_are_refused_with_advice(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a bound of 10 kB in place of 2 GB."""
     buffer, headers = v2.encode_batches(records(1000, 10), v2.BatchFields(codec=codec), batch_bytes_max=500)
     monkeypatch.setattr(v2.filling, "INT32_MAX", 10_000)
@@ -144,7 +142,7 @@ def test_columns_of_many_batches_of_any_sizes(sizes: list[tuple[int, int]]) -> N
     assert strings(formats.decode(buffer, formats.scan(buffer).headers).records) == strings(table)
 
 
-def test_damage_behind_more_bytes_than_were_expected_is_told_by_its_position() -> None:
+def test_damage_after_more_bytes_than_expected_is_reported_with_its_position() -> None:
     """The batches before it need more space than sampled; the error reported is the damage, not that."""
     sizes = [(1, 1)] * 64
     sizes[3] = (3_000, 3_000)

@@ -38,12 +38,12 @@ def header(buffer: Bytes) -> dict[str, Any]:
 
 
 class TestOffsets:
-    def test_gaps_before_between_and_behind_the_records_stay(self) -> None:
+    def test_gaps_before_between_and_after_the_records_are_kept(self) -> None:
         batch = v2.encode(records([12, 15, 2**31 + 8]), v2.BatchFields(), base_offset=9, last_offset=2**31 + 8)
         assert decoded(batch).offsets.tolist() == [12, 15, 2**31 + 8]
         assert (header(batch)["base_offset"], header(batch)["last_offset"]) == (9, 2**31 + 8)
 
-    def test_the_highest_offsets_there_are(self) -> None:
+    def test_the_highest_possible_offsets(self) -> None:
         top = 2**63 - 1
         batch = v2.encode(records([top - 5, top]), v2.BatchFields())
         assert decoded(batch).offsets.tolist() == [top - 5, top]
@@ -74,7 +74,7 @@ class TestTimes:
         assert (header(batch)["base_timestamp"], header(batch)["max_timestamp"]) == (1000, 2**62)
 
     @pytest.mark.parametrize("codec", Codec)
-    def test_a_delete_horizon_takes_the_place_of_the_base_and_changes_no_records_time(self, codec: Codec) -> None:
+    def test_a_delete_horizon_replaces_the_base_and_changes_no_records_time(self, codec: Codec) -> None:
         fields = v2.BatchFields(codec=codec, delete_horizon_ms=86_400_000)
         one = v2.encode(records([4, 5], timestamps=[1000, 900]), fields)
         many = v2.encode_batches(records([4, 5], timestamps=[1000, 900]), fields, batch_bytes_max=1).buffer
@@ -153,7 +153,7 @@ class TestCutting:
         assert headers.table["count"].tolist() == [2, 1, 2]
 
     @pytest.mark.parametrize("codec", Codec)
-    def test_sequences_go_on_over_batches_and_wrap_to_zero(self, codec: Codec) -> None:
+    def test_sequences_continue_over_batches_and_wrap_to_zero(self, codec: Codec) -> None:
         fields = v2.BatchFields(codec=codec, producer_id=7, producer_epoch=0, base_sequence=2**31 - 4)
         headers = v2.encode_batches(records(list(range(6))), fields, batch_bytes_max=2 * self.SIZE).headers
         assert headers.table["base_sequence"].tolist() == [2**31 - 4, 2**31 - 2, 0]
@@ -278,7 +278,7 @@ class TestChangingInPlace:
             *("producer_id", "attributes", "max_timestamp"),
         }
 
-    def test_who_has_no_sequence_gets_none(self) -> None:
+    def test_a_batch_without_a_sequence_gets_none(self) -> None:
         buffer = v2.encode_batches(records([0, 1]), v2.BatchFields(), batch_bytes_max=1).buffer
         told = v2.stamp_producer(
             buffer,
@@ -311,7 +311,7 @@ class TestEmptied:
         assert after["attributes"] == 0x10 * ("transactional" in extra)
         assert (after["base_timestamp"], after["count"]) == (-1, 0)
 
-    def test_of_which_nothing_is_left_but_a_codec_there_is_nothing_to_decompress(self) -> None:
+    def test_an_emptied_batch_with_a_codec_is_not_decompressed(self) -> None:
         empty = v2.empty_batch(formats.scan(v2.encode(records([0]), v2.BatchFields())).headers)
         empty[22] |= Codec.GZIP
         v2.sign(empty, np.zeros(1, dtype=np.int64), np.array([len(empty)]))

@@ -33,7 +33,7 @@ def encoded(batches: list[tuple[list[reference.Record], Codec]]) -> np.ndarray:
 
 
 @given(BATCHES)
-def test_keys_are_hashed_where_they_lie_as_they_are_in_columns(
+def test_keys_are_hashed_in_place_as_in_columns(
     batches: list[tuple[list[reference.Record], Codec]],
 ) -> None:
     buffer = encoded(batches)

@@ -37,7 +37,7 @@ def test_the_last_record_of_a_key_and_whatever_comes_later_are_the_latest() -> N
     assert [is_latest(offset_map, b"a", offset) for offset in (0, 1, 2, 3)] == [False, False, True, True]
 
 
-def test_a_key_that_is_not_there_supersedes_nothing() -> None:
+def test_a_missing_key_supersedes_nothing() -> None:
     offset_map = OffsetMap(ROOMY, 0.9)
     put(offset_map, b"a")
     assert is_latest(offset_map, b"b", 0)
@@ -51,7 +51,7 @@ def test_a_null_key_is_neither_put_nor_the_latest_and_an_empty_one_is_a_key() ->
     assert not is_latest(offset_map, b"", 0)
 
 
-def test_what_lies_below_the_start_is_passed_over() -> None:
+def test_offsets_below_the_start_are_skipped() -> None:
     offset_map = OffsetMap(ROOMY, 0.9)
     assert put(offset_map, b"a", b"b", first_offset=9, start_offset=10) == Put(2, 10)
     assert len(offset_map) == 1

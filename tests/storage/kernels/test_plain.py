@@ -51,7 +51,7 @@ def test_what_is_written_plainly_is_plain(sets: list[list[reference.Record]]) ->
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.data())
-def test_changed_bytes_of_records_are_told_of_as_by_the_long_way(
+def test_changed_bytes_of_records_are_reported_as_by_the_long_way(
     sets: list[list[reference.Record]], data: st.DataObject
 ) -> None:
     encoded = list(map(reference.encode_batch, sets))
@@ -99,7 +99,7 @@ def _shifted(name: str, by: int) -> Callable[[Bytes], None]:
     [_shifted("max_timestamp", 1), _shifted("last_offset_delta", -1), _shifted("count", -1), _shifted("count", 1)],
     ids=["a larger timestamp", "a lower last offset", "a record less", "a record more"],
 )
-def test_a_header_that_tells_otherwise_is_not_plain(change: Callable[[Bytes], None]) -> None:
+def test_a_contradicting_header_is_not_plain(change: Callable[[Bytes], None]) -> None:
     buffer = as_array(reference.encode_batch([reference.Record(n, 1000 + n, b"k", b"v") for n in range(3)])).copy()
     assert is_plain(buffer)
     change(buffer)

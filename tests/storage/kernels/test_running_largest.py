@@ -15,7 +15,7 @@ def running_largest(batches: list[tuple[int, int]], before: tuple[int, int]) -> 
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 2**62))), st.integers(-1, 5))
-def test_each_batch_tells_the_first_that_has_the_largest_timestamp_up_to_it(
+def test_each_batch_gets_the_first_with_the_largest_timestamp_so_far(
     batches: list[tuple[int, int]], largest: int
 ) -> None:
     timestamps, offsets = np.array(batches, dtype=np.int64).reshape(-1, 2).T

@@ -21,7 +21,7 @@ def spaced(starts: list[int], after: int, interval: int) -> list[int]:
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(-60, 60), st.integers(0, 100))
-def test_each_lies_more_than_the_interval_behind_the_one_before(sizes: list[int], after: int, interval: int) -> None:
+def test_each_is_more_than_the_interval_above_the_one_before(sizes: list[int], after: int, interval: int) -> None:
     starts = np.cumsum([0, *sizes])
     rows = np.empty(len(starts), dtype=np.int64)
     found = scan.spaced(starts, after, interval, rows)

@@ -85,7 +85,7 @@ def test_a_batch_is_read_like_the_slow_twin_reads_it(records: list[reference.Rec
 
 
 @given(RECORDS, st.binary(max_size=40))
-def test_a_batch_is_read_alike_whatever_lies_behind_it(records: list[reference.Record], behind: bytes) -> None:
+def test_a_batch_is_read_alike_whatever_follows_it(records: list[reference.Record], behind: bytes) -> None:
     """Keys and values are copied in blocks if enough bytes follow."""
     batch = reference.encode_batch(records)
     decoded = formats.decode(as_array(batch + behind), formats.scan(as_array(batch)).headers)
@@ -103,7 +103,7 @@ def test_a_run_of_batches_is_read_into_one_table(sets: list[list[reference.Recor
 
 
 @given(RECORDS, st.randoms(use_true_random=False), st.integers(1, 3))
-def test_of_spoiled_bytes_behind_a_right_checksum_both_make_the_same(records, random, flips) -> None:
+def test_both_read_damaged_bytes_with_a_correct_checksum_alike(records, random, flips) -> None:
     """What the twin reads must be read alike, what it calls malformed refused: never a wrong record or a crash."""
     batch = bytearray(reference.encode_batch(records))
     for _ in range(flips):
@@ -204,7 +204,7 @@ def test_the_walk_stops_where_and_why_the_twin_stops(walk: Walking, pieces: list
 
 @WALKS
 @pytest.mark.parametrize("batches_max", [0, 1, 2])
-def test_a_walk_goes_on_behind_as_many_batches_as_were_asked_for(walk: Walking, batches_max: int) -> None:
+def test_a_walk_continues_after_the_requested_number_of_batches(walk: Walking, batches_max: int) -> None:
     batches = [reference.encode_message(magic, reference.Record(7, -1, b"key", b"value")) for magic in (0, 1, 0)]
     data = frozen(as_array(b"".join(batches)))
     found = walk(data, len(batches[0]), batches_max)
