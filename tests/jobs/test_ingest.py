@@ -1,6 +1,6 @@
-"""jobs/ingest.py under spark-submit, undisturbed and stopped in every way a person or a machine may stop it.
+"""jobs/ingest.py under spark-submit, undisturbed and stopped in every way that a person or a machine may stop it.
 
-The input is a few hundred flights made up for the test, in files of increasing modification time.
+The input is a few hundred flights made up for the test, in files with increasing modification times.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def start(work: Path) -> Job:
 
 
 def run(work: Path) -> str:
-    """The job to its end; what it printed."""
+    """Runs the job to its end; returns what it printed."""
     job = start(work)
     assert job.finished, job.errors.read_text()
     return "".join(job.printed)
 
 
 def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
-    """Partition, key, month and value of each record that a reader of committed ones sees, by partition and offset."""
+    """Returns partition, key, month and value of each committed record, by partition and offset."""
     with LogManager.open(str(work / "log")) as manager:
         for number in manager.topic("flights").partitions:
             reader = manager.open_reader("flights", number)
@@ -83,7 +83,7 @@ def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
 
 
 def assert_whole(work: Path) -> None:
-    """Every row of the input once, and each key's months in order in one partition."""
+    """Every row of the input is there once, and each key's months are in order in one partition."""
     found = list(records(work))
     rows = Counter((month, json.loads(value)["minute"]) for _, _, month, value in found)
     assert rows == Counter((month, row) for month in range(1, FILES + 1) for row in range(ROWS))
@@ -94,7 +94,7 @@ def assert_whole(work: Path) -> None:
 
 
 def assert_kafka_agrees(work: Path) -> None:
-    """Kafka's dump tool finds every batch valid and no index entry wrong, and our command prints its very lines."""
+    """Kafka's dump tool finds every batch valid and no wrong index entry, and our command prints the same lines."""
     files = sorted(map(str, (work / "log").glob("flights-*/0*")))
     assert {Path(file).suffix for file in files} == {".log", ".index", ".timeindex", ".snapshot"}
     for path, dump in dump_log(files, "--deep-iteration", "--print-data-log").files.items():
@@ -107,7 +107,7 @@ def assert_kafka_agrees(work: Path) -> None:
 
 
 def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
-    """The job until it told of a file and a signal, to its JVM or to all its processes, ended it; what it printed."""
+    """Runs the job until it reports a file, and ends it by a signal to its JVM or all processes; returns its output."""
     job = start(work)
     assert job.next_line(timeout_s=300), job.errors.read_text()
     assert "file " in job.printed[0], (job.wait(), job.printed, job.errors.read_text())
@@ -120,7 +120,7 @@ def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
 
 
 def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
-    """As on a busy machine: the JVM had ended by the time the program told that it was stopped."""
+    """As on a busy machine: the JVM had ended when the program reported that it was stopped."""
     (work / "sitecustomize.py").write_text(SPEAKS_LATE)
     patch.setenv("PYTHONPATH", str(work), prepend=os.pathsep)
 
@@ -128,7 +128,7 @@ def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
 def test_job_goes_on_where_sigterm_and_ctrl_c_stopped_it_and_a_run_more_adds_nothing(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One story, since each start of spark-submit takes its time. Kills: tests/torture/test_kills.py."""
+    """One test, since each start of spark-submit takes its time. For kills, see tests/torture/test_kills.py."""
     with monkeypatch.context() as patch:
         speaks_late(work, patch)
         assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def submit(job: str, *options: object) -> subprocess.CompletedProcess[str]:
-    """Run a job as a scheduler does; the jars of Delta, which it does not use, are not asked for."""
+    """Runs a job as a scheduler does, without the jars of Delta, which it does not use."""
     program = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
     program += spark_jvm.DEFAULTS_ARGUMENTS
     return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)])
@@ -54,7 +54,7 @@ def test_the_program_leaves_what_the_real_cleaner_left(name: str, tmp_path: Path
 
 
 def as_options(each: Pass, log_dir: Path) -> list[object]:
-    """The settings and the time of a pass, on the command line."""
+    """Converts the settings and the time of a pass to options."""
     settings = {**each.broker, **each.configs}
     configs = [part for key, value in settings.items() for part in ("--config", f"{key}={value}")]
     (time_ms,) = each.times_ms

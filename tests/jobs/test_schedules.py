@@ -1,4 +1,4 @@
-"""The examples in conf/schedule and docs/scheduling.md call jobs that there are, with options that they take."""
+"""The examples in conf/schedule and docs/scheduling.md call existing jobs with options that these accept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALL = re.compile(r"jobs/(\w+)\.py((?: +(?:'[^']*'|--?[\w-]+|[^\s'|`]+))*)")
 
 
 def calls(path: Path) -> list[tuple[str, list[str]]]:
-    """Job and options of each call in a file, in the order of the file; a line's comment stands behind three blanks."""
+    """Returns job and options of each call in a file, in order; a comment after a call is preceded by three blanks."""
     lines = [line.strip().split("   ")[0] for line in path.read_text().splitlines()]
     return [
         (job, shlex.split(options)) for line in lines for job, options in CALL.findall(line) if "--log-dir" in options

@@ -1,4 +1,4 @@
-"""What the tests with Spark share: one session a worker process, and log directories of their own."""
+"""Fixtures shared by the tests with Spark: one session per worker process, and separate log directories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores that keeps its own files in a temporary folder, and has Spark's Kafka source."""
+    """A session on two cores, with its files in a temporary folder, and with Spark's Kafka source."""
     warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
     with (Path(tempfile.gettempdir()) / "spark-commitlog-tests.lock").open("w") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)  # two sessions that fetch the same jar at once spoil each other's cache
@@ -48,7 +48,7 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
-    """A broker with topics (``spark_kafka.fill``), to be read by way of it and by way of its directory."""
+    """A broker with topics (``spark_kafka.fill``), to be read through the broker and from its directory."""
     with Broker(tmp_path_factory.mktemp("broker")).start(props=PROMPT) as broker:
         fill(broker)
         yield Sources(spark, broker)
@@ -56,13 +56,13 @@ def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> str:
-    """A path where a log directory may be made."""
+    """A path at which a log directory may be created."""
     return str(tmp_path / "log")
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by the way of an sdist, which is how an installer without the checkout builds it."""
+    """Built from an sdist, as by an installer without the checkout."""
     out = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out], cwd=ROOT, check=True)
     (sdist,) = out.glob("*.tar.gz")

@@ -1,8 +1,8 @@
-"""Spark's micro-batch execution without Spark, as far as a checkpoint goes: file source, plans, commits, replays.
+"""Spark's micro-batch execution without Spark, as far as a checkpoint is concerned: source, plans, commits, replays.
 
 What it writes, and in which order, is what Spark 4.2 writes (MicroBatchExecution, FileStreamSource, HDFSMetadataLog):
-each entry under another name first, none ever synced. So the disk in memory can lose power under a checkpoint and a log
-alike.
+each entry under another name first, and nothing is ever synced. So the disk in memory can lose power under both a
+checkpoint and a log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BeforeBatch = Callable[[int], None]
 
 
 class SparkError(Exception):
-    """What Spark raises by itself of a checkpoint that it cannot read, before any sink is called."""
+    """Raised by Spark itself for a checkpoint that it cannot read, before any sink is called."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class SparkError(Exception):
 
 
 def rows_of(files: Sequence[int]) -> list[str]:
-    """The rows of input files, sorted."""
+    """Returns the rows of input files, sorted."""
     return sorted(f"{file}-{row}" for file in files for row in range(ROWS_A_FILE))
 
 
@@ -56,7 +56,7 @@ class Entries:
         return sorted(int(name) for name in self.disk.list(self.folder) if name.isdecimal())
 
     def read(self, number: int) -> list[Any]:
-        """The lines behind the version."""
+        """Returns the lines after the version."""
         return read_entry(self.disk, f"{self.folder}/{number}")
 
     def add(self, number: int, *lines: Any) -> None:
@@ -81,7 +81,7 @@ def read_entry(disk: FileSystem, path: str) -> list[Any]:
 
 
 def write_entry(disk: FileSystem, path: str, *lines: Any) -> None:
-    """And the checksum of Hadoop beside it."""
+    """Writes an entry and Hadoop's checksum beside it."""
     folder, _, name = path.rpartition("/")
     text = "\n".join(["v1", *map(json.dumps, lines)])
     for target, content in ((path, text), (f"{folder}/.{name}.crc", "crc")):
@@ -113,7 +113,7 @@ class InlineQuery:
         function: Function = CommitLogSink.__call__,
         before_batch: BeforeBatch = lambda _: None,
     ) -> None:
-        """From start to end of ``Trigger.AvailableNow``: whatever was left, then all files that are new.
+        """Runs ``Trigger.AvailableNow``: first what was unfinished, then all new files.
 
         ``function`` is the foreachBatch function.
         """
@@ -146,11 +146,11 @@ class InlineQuery:
             batch += 1
 
     def content(self) -> list[str]:
-        """What readers of committed records see, sorted."""
+        """Returns the values that readers of committed records see, sorted."""
         return self.driver.content()
 
     def _start(self) -> int:
-        """The batch to begin with: the newest one where it is not committed."""
+        """Returns the batch to begin with: the newest one if it is not committed."""
         self.disk.make_directory(self.checkpoint)
         if self.disk.status(f"{self.checkpoint}/metadata") is None:
             type(self).planned += 1
@@ -169,7 +169,7 @@ class InlineQuery:
         return found
 
     def _plan(self, batch: int, files: Sequence[int], per_batch: int) -> bool:
-        """False where there is no new input."""
+        """Plans a batch; returns False if there is no new input."""
         numbers = self.source.numbers()
         seen = {file for number in numbers for file in self.source.read(number)}
         new = [file for file in files if file not in seen][:per_batch]
@@ -195,7 +195,7 @@ class InlineQuery:
 
     @contextmanager
     def _spark(self, run_id: str) -> Iterator[tuple[CommitLogSink, Callable[[int, list[str]], InlineFrame]]]:
-        """The sink, and how a batch is given to it."""
+        """Sets up the sink and what passes batches to it."""
         known = LocalCheckpoint(self.checkpoint, self.disk)
 
         def frame(batch: int, rows: list[str]) -> InlineFrame:
@@ -219,7 +219,7 @@ class InlineQuery:
 
 
 class _Here:
-    """An executor whose thread is the caller's, so that a disk which fails, fails at the same step each time."""
+    """An executor that runs in the caller's thread, so that a failing disk fails at the same step each time."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -238,7 +238,7 @@ class _Here:
 
 
 def put_right(query: InlineQuery) -> None:
-    """What docs/failures.md says to do about entries that Spark cannot read: they go, with the plans that name them."""
+    """Deletes entries that Spark cannot read, and the plans that name them, as docs/failures.md says."""
     while (path := _unreadable(query)) is not None:
         folder, _, name = path.removeprefix(query.checkpoint + "/").rpartition("/")
         if folder == SOURCE:
@@ -249,7 +249,7 @@ def put_right(query: InlineQuery) -> None:
 
 
 def _unreadable(query: InlineQuery) -> str | None:
-    """The newest entries alone may be: those before were read by Spark, or synced."""
+    """Returns the path of an unreadable entry, which must be the newest: earlier ones were read by Spark, or synced."""
     try:
         query._start()
         for batch in query.offsets.numbers()[-1:]:

@@ -1,6 +1,6 @@
-"""Spark's part of a foreachBatch sink without Spark: a DataFrame whose tasks run in this process, one after the other.
+"""Spark's part of a foreachBatch sink without Spark: a DataFrame whose tasks run one by one in this process.
 
-So a test can stop time at any operation on the disk, for the driver and for its tasks alike.
+So a test can stop the driver and its tasks at any operation on the disk.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Around = Callable[[Run, Function], list[Any]]
 
 
 class InlineFrame:
-    """As much of a DataFrame as the sink asks for. ``around`` may stand between the sink and its tasks."""
+    """The part of a DataFrame that the sink uses. ``around`` may wrap the sink's tasks."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class InlineFrame:
 
 
 def answers_of(function: Function, task: Task) -> list[Any]:
-    """The rows that a task gives back."""
+    """Returns the rows that a task returns."""
     return [tuple(row.values()) for batch in function(iter(task)) for row in batch.to_pylist()]
 
 
 def batch_of(number: int) -> list[Task]:
-    """The tasks of a micro-batch: two tables each, all of its values its own, in both partitions."""
+    """Returns the tasks of a micro-batch: two tables each, with unique values, in both partitions."""
     return [
         [table([f"{number}-{task}-{row}" for row in range(first, ROWS, 2)]) for first in (0, 1)]
         for task in range(TASKS)
@@ -87,7 +87,7 @@ def table(values: list[str]) -> pa.RecordBatch:
 
 
 def expected(batches: int, partition: int | None = None) -> list[str]:
-    """All values of the first batches, or those of one partition, sorted."""
+    """Returns all values of the first batches, or those of one partition, sorted."""
     wanted = range(PARTITIONS) if partition is None else [partition]
     places = {
         row: int(partitions_of(BinaryColumn.from_list([str(row // 2).encode()]), PARTITIONS)[0]) for row in range(ROWS)
@@ -98,7 +98,7 @@ def expected(batches: int, partition: int | None = None) -> list[str]:
 
 @dataclass
 class Driver:
-    """One driver's process, as far as its memory goes: what it keeps, and what its workers keep."""
+    """The memory of one driver's process and of its workers."""
 
     log_dir: str
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
@@ -107,7 +107,7 @@ class Driver:
 
     @contextmanager
     def running(self) -> Iterator[CommitLogSink]:
-        """Its sink, for as long as it has the floor; leaving is no end: nothing is closed."""
+        """Yields the driver's sink; does not close anything at the end."""
         opening = LogManager.open.__func__  # type: ignore[attr-defined]
 
         def opened(kind: type[LogManager], directory: str, **more: Any) -> LogManager:
@@ -136,11 +136,11 @@ class Driver:
             return write(InlineFrame(batch_of(number), **more), number)  # type: ignore[arg-type]
 
     def content(self) -> list[str]:
-        """What readers of committed records see, sorted."""
+        """Returns the values that readers of committed records see, sorted."""
         return sorted(value for values in self.content_by_partition().values() for value in values)
 
     def content_by_partition(self) -> dict[int, list[str]]:
-        """The same, partition by partition."""
+        """Returns the same, by partition."""
         with LogManager.open(self.log_dir, filesystem=self.filesystem) as manager:
             topic = manager.topics().get(TOPIC)
             return {} if topic is None else {number: sorted(_values(manager, number)) for number in topic.partitions}
@@ -175,7 +175,7 @@ class DeadlyFileSystem(FaultyFileSystem):
 
     @contextmanager
     def doing(self, operation: str, path: str) -> Iterator[bool]:
-        """Dies in here; yields whether it is to die midway."""
+        """Surrounds an operation, and dies at the point; yields whether to die midway."""
         due = self.armed and operation == self.point.operation and fnmatchcase(path, self.point.path)
         self._seen += due
         due = due and self._seen == self.point.nth
@@ -210,12 +210,12 @@ class _DeadlyFile(FaultyFile):
 
 
 def die() -> None:
-    """As by the kernel's hand: nothing is closed, nothing is said."""
+    """Ends the process as a kill by the kernel does: nothing is closed, nothing is printed."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write_until_killed(log_dir: str, batches: range, point: Point | None) -> None:
-    """A driver's whole life, for a process of its own; the point counts from the last batch on."""
+    """Runs a driver in a separate process; the point counts from the last batch on."""
     deadly = None if point is None else DeadlyFileSystem(point)
     driver = Driver(log_dir, deadly or LocalFileSystem())
     for number in batches:

@@ -1,6 +1,6 @@
-"""For ``set_forkserver_preload``: all that a driver's first micro-batch imports and loads, so that forks have it.
+"""For ``set_forkserver_preload``: imports and loads all that a driver's first micro-batch needs, so that forks have it.
 
-Kernels and pandas take two seconds of processor time a process, and a process that is killed has written for 20 ms.
+Kernels and pandas take two seconds of processor time per process, while a process to be killed writes for 20 ms.
 """
 
 from __future__ import annotations

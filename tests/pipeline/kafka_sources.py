@@ -1,6 +1,6 @@
 """One query, two sources: ``format("kafka")`` from a broker, ``format("commitlog")`` from that broker's own directory.
 
-Both get the very same options; the broker's address is one of them.
+Both get the same options; the broker's address is one of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Options = dict[str, str]
 
 
 def in_order(row: Row) -> tuple[str, int, int]:
-    """The place of a record, to sort by."""
+    """The sort key of a record: its position."""
     return row.topic, row.partition, row.offset
 
 
@@ -36,7 +36,7 @@ DEFAULTS = {
 
 @dataclass
 class Batches:
-    """The micro-batches of a query that held rows, each in the order of offsets."""
+    """The micro-batches of a query that had rows, each in the order of offsets."""
 
     rows: list[list[Row]] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Batches:
         return writer.trigger(**trigger).start()  # type: ignore[arg-type]
 
     def run(self, stream: DataFrame, checkpoint: Path, **trigger: bool | str) -> StreamingQuery:
-        """Until all is read that there is now; raises StreamingQueryException."""
+        """Runs until all current input is read; raises StreamingQueryException."""
         query = self.start(stream, checkpoint, **(trigger or {"availableNow": True}))
         try:
             query.awaitTermination()
@@ -78,12 +78,12 @@ class Sources:
         return reader.load() if name == "kafka" else reader.load(str(self.broker.log_dir))
 
     def plan_commitlog(self, options: Options) -> None:
-        """What Spark asks of a batch reader before any task runs, without a worker process for it."""
+        """Plans a batch read as Spark does before any task runs, without a worker process for it."""
         source = CommitLogDataSource(self._given(options) | {"path": str(self.broker.log_dir)})
         source.reader(source.schema()).partitions()
 
     def plan_commitlog_stream(self, options: Options) -> None:
-        """The same for a stream."""
+        """Plans a stream in the same way."""
         source = CommitLogDataSource(self._given(options) | {"path": str(self.broker.log_dir)})
         reader = source.streamReader(source.schema())
         try:
@@ -96,7 +96,7 @@ class Sources:
 
 
 def offsets(topic: str, *of_partitions: int) -> str:
-    """The JSON of Spark's offset options (and, with times, of those by timestamp)."""
+    """Returns the JSON of Spark's offset options (and, with times, of those by timestamp)."""
     return json.dumps({topic: {str(number): offset for number, offset in enumerate(of_partitions)}})
 
 
@@ -109,7 +109,7 @@ def times(topic: str, *seconds: int) -> str:
 
 
 def assert_same(ours: DataFrame, kafkas: DataFrame) -> None:
-    """Schemas and rows, in the order of offsets. Sorted in one task: to sort in several, Spark reads twice."""
+    """Compares schemas and rows in the order of offsets. Sorts in one task: to sort in several, Spark reads twice."""
     in_order = "topic", "partition", "offset"
     assert_df_equality(
         ours.coalesce(1).sortWithinPartitions(*in_order), kafkas.coalesce(1).sortWithinPartitions(*in_order)

@@ -1,4 +1,4 @@
-"""A streaming query of Spark's from text files into a topic, as ``InlineQuery`` is one without Spark."""
+"""A streaming query of Spark from text files to a topic; ``InlineQuery`` is the same without Spark."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ OURS = ("pyspark_commitlog.storage.errors.", "Failed to read log file", "doesn't
 
 
 class CrashError(Exception):
-    """The process dies here, as far as Spark's checkpoint goes."""
+    """The process dies here, as far as Spark's checkpoint is concerned."""
 
 
 class RefusedError(Exception):
-    """A query that ended with an error that says why."""
+    """A query ended with an error that says why."""
 
 
 class SparkQuery:
-    """As InlineQuery: from text files into the topic."""
+    """Like InlineQuery: from text files to the topic."""
 
     def __init__(self, spark: SparkSession, inputs: Path, log_dir: str, checkpoint: str) -> None:
         self.batches = 0
@@ -71,7 +71,7 @@ class SparkQuery:
             sink.close()
 
     def _feed(self, files: Sequence[int]) -> None:
-        """Modified one second after the other, which is the order in which Spark takes them."""
+        """Adds files, each modified one second after the one before, which is the order in which Spark reads them."""
         for file in files:
             path = self._inputs / str(file)
             if not path.exists():

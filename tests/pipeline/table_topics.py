@@ -1,4 +1,4 @@
-"""Topics that grow, and the micro-batches of what came in, for tests of tables."""
+"""Growing topics, and micro-batches of their new records, for tests of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Topic:
-    """A topic that grows, and micro-batches of what came in."""
+    """A growing topic, and micro-batches of its new records."""
 
     def __init__(self, spark: SparkSession, log_dir: str, name: str = "t", partitions: int = PARTITIONS) -> None:
         self.spark, self.log_dir, self.name = spark, log_dir, name
@@ -25,7 +25,7 @@ class Topic:
             manager.create_topic(name, partitions=partitions, configs={"retention.ms": "-1"})
 
     def append(self, pairs: list[Pair], partition: int = 0, at_ms: int | None = None) -> None:
-        """One after the other, a second apart, or all ``at_ms``."""
+        """Appends records one second apart, or all at ``at_ms``."""
         with LogManager.open(self.log_dir) as manager:
             log = manager.open_log(self.name, partition)
             times = [NOW_MS + log.log_end_offset * 1000 + n if at_ms is None else at_ms for n in range(len(pairs))]
@@ -46,7 +46,7 @@ class Topic:
         return reader.options(**options).load(self.log_dir)
 
     def next_batch(self) -> DataFrame:
-        """What came since the last one."""
+        """Returns the records since the last batch."""
         ends = dict(self.read_to)
         with LogManager.open(self.log_dir) as manager:
             for number in ends:
@@ -54,7 +54,7 @@ class Topic:
         return self.batch_up_to(ends)
 
     def batch_up_to(self, ends: dict[int, int]) -> DataFrame:
-        """From where the last one ended."""
+        """Returns a batch that begins where the last one ended."""
         starts, self.read_to = self.read_to, ends
         return self.read(startingOffsets=self._json(starts), endingOffsets=self._json(ends))
 

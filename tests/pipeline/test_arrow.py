@@ -100,7 +100,7 @@ def test_first_and_last_time_in_microseconds_are_exact(time_ms: int) -> None:
 
 @pytest.mark.parametrize("time_ms", [_LAST_MS + 1, -_LAST_MS - 1, 1_700_000_000_000_000_000, 2**63 - 1, -(2**63)])
 def test_time_beyond_microseconds_is_an_error_with_its_offset_or_null(time_ms: int) -> None:
-    """Among others, so that neither the first nor the last is looked at alone."""
+    """Among other times, so that checking only the first or the last is not enough."""
     records = logs.records([b"v"] * 3, timestamps=[7, time_ms, 8])
     with pytest.raises(TimeBeyondSparkError, match=rf"offset 1 of flights-3: its time is {time_ms} ms.*permissive"):
         to_batch(records, SOURCE, READ)

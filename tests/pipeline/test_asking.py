@@ -1,4 +1,4 @@
-"""Questions to a schema registry: what is tried again, what is not, and where credentials are seen."""
+"""Requests to a schema registry: which are retried, and where credentials are seen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GOOD = answer(200, json.dumps({"schema": SCHEMA, "id": 5}))
 
 
 def request(connection: socket.socket) -> str:
-    """A whole request, and its body if it has one."""
+    """Reads a whole request, and its body if it has one."""
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0:
         data += connection.recv(9999)
@@ -46,7 +46,7 @@ def request(connection: socket.socket) -> str:
 
 @contextmanager
 def server(answers: list[bytes], host: str = "127.0.0.1") -> Iterator[tuple[str, list[str]]]:
-    """A server that gives each answer once, the last one from then on; its address, and the requests as they came."""
+    """Runs a server that sends each answer once, and the last one repeatedly; yields its address and the requests."""
     asked: list[str] = []
     with socket.create_server((host, 0)) as listening:
 

@@ -1,4 +1,4 @@
-"""Values of one Avro schema read as another's, beside Apache's Java library (that of Spark's jars)."""
+"""Values of one Avro schema read as another's, compared with Apache's Java library (from Spark's jars)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def written(writer: Schema, value: Any) -> bytes:
 
 
 def as_java(value: Any) -> Any:
-    """What ``Resolve.java`` prints, as the serde gives it."""
+    """Converts what the serde returns to what ``Resolve.java`` prints."""
     if isinstance(value, list):
         return [as_java(each) for each in value]
     if not isinstance(value, dict):
@@ -86,7 +86,7 @@ def as_java(value: Any) -> Any:
 
 
 def in_order(value: Any) -> Any:
-    """Maps sorted by their keys: Java's have no order."""
+    """Sorts maps by their keys, since Java's have no order."""
     if isinstance(value, dict):
         return {key: in_order(each) for key, each in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], tuple):
@@ -306,7 +306,7 @@ RANDOM = [random_pair(seed) for seed in range(400)]
 
 @pytest.fixture(scope="module")
 def javas() -> list[dict[str, Any]]:
-    """What Java reads of all pairs, from one JVM: those with a name, then the random ones."""
+    """What Java reads for all pairs, from one JVM: first the named ones, then the random ones."""
     return java_reads([*(pair for pair, _ in PAIRS.values()), *RANDOM])
 
 
@@ -357,7 +357,7 @@ class TestErrors:
             read(PAIRS[name][0])
 
     def test_default_with_characters_that_are_not_bytes_is_refused(self) -> None:
-        """Java writes question marks there."""
+        """Java writes question marks for them."""
         with pytest.raises(SerializationError, match=r"beyond U\+00FF"):
             read(lacking("bytes", "€"))
 
@@ -376,7 +376,7 @@ class TestErrors:
         ],
     )
     def test_times_in_another_unit_are_refused(self, written_as: str, read_as: str) -> None:
-        """Java reads the number, which is another time."""
+        """Java reads the number, which then means another time."""
         writer, reader = (record("R", at={"type": "long", "logicalType": each}) for each in (written_as, read_as))
         with pytest.raises(SerializationError, match=f"{written_as} has another unit than the reader's {read_as}"):
             read(Pair(writer, reader, written(record("R", at="long"), {"at": 1})))

@@ -1,4 +1,4 @@
-"""Batch reads: tasks, filters that are pushed, columns, and damage."""
+"""Batch reads: tasks, filter pushdown, columns, and damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 1000
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Topic ``t``: partition 0 has 1000 records, one a second, ten a batch, 100 a segment; partition 1 has 10."""
+    """Topic ``t``: partition 0 has 1000 records, one per second, ten per batch, 100 per segment; partition 1 has 10."""
     path = str(tmp_path_factory.mktemp("batch") / "log")
     with LogManager.open(path, create=True) as manager:
         manager.create_topic("t", partitions=2)
@@ -146,7 +146,7 @@ def test_filters_select_the_rows_that_satisfy_them(pushing: SparkSession, log: s
 
 
 def test_a_frame_keeps_its_first_filters_so_each_query_must_load_again(pushing: SparkSession, log: str) -> None:
-    """What Spark 4.2 does, and docs/data_source.md warns of; when this fails, the warning may go."""
+    """Documents Spark 4.2; if this fails, remove the warning in docs/data_source.md."""
     frame = read(pushing, log, pushFilters="true")
     assert frame.where("offset < 5").count() == 10
     assert frame.count() == 10
@@ -212,7 +212,7 @@ def test_planning_leaves_no_file_open_and_keeps_only_a_few_directories(tmp_path:
 
 @pytest.fixture
 def damaged(log: str, tmp_path: Path) -> str:
-    """A copy whose batch of offsets 20 to 29 in partition 0 has a flipped bit."""
+    """A copy in which the batch of offsets 20 to 29 in partition 0 has a flipped bit."""
     shutil.copytree(log, tmp_path / "log")
     path = tmp_path / "log" / "t-0" / "00000000000000000000.log"
     with LogManager.open(str(tmp_path / "log")) as manager, manager.open_reader("t", 0) as found:
@@ -236,7 +236,7 @@ def test_a_corrupt_batch_is_skipped_if_the_mode_says_so(spark: SparkSession, dam
 
 @pytest.fixture
 def with_late(log_dir: str) -> str:
-    """Topic ``t``, whose second record of three has a time in nanoseconds, as if they were milliseconds."""
+    """Topic ``t``, where the second of three records has a time in nanoseconds instead of milliseconds."""
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
         times = [NOW_MS, NOW_MS * 1_000_000, NOW_MS + 1]
@@ -245,7 +245,7 @@ def with_late(log_dir: str) -> str:
 
 
 def streamed(spark: SparkSession, path: str, target: Path, **options: str) -> list[tuple[str, bool]]:
-    """Values, and whether they have a time."""
+    """Returns values, and whether they have a time."""
     given = {"subscribe": "t", "startingOffsets": "earliest", **options}
     frame = spark.readStream.format("commitlog").options(**given).load(path).selectExpr("value", "timestamp")
     writer = frame.writeStream.format("parquet").option("checkpointLocation", f"{target}/checkpoint")
@@ -282,7 +282,7 @@ def test_filter_on_a_time_that_is_null_is_applied_as_spark_does(
 
 @pytest.fixture
 def with_bomb(log_dir: str) -> str:
-    """Topic ``t``, whose only batch holds 2 MiB in few bytes."""
+    """Topic ``t``, with a single small batch that decompresses to 2 MiB."""
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
         manager.open_log("t", 0).append_records(records([bytes(2**21)]), BatchFields(codec=Codec.ZSTD))
@@ -316,7 +316,7 @@ def test_skipped_batches_are_logged_one_by_one_and_counted(damaged: str, caplog:
 
 
 def test_a_time_after_a_corrupt_batch_is_an_error_or_found_depending_on_the_mode(damaged: str) -> None:
-    """The segment is small, so its batches are asked from its beginning."""
+    """The segment is small, so its batches are searched from its beginning."""
     at = str(NOW_MS + 45_000)
     with pytest.raises(CorruptRecordError, match=r"00000000000000000000\.log, position \d+"):
         reader(damaged, startingTimestamp=at, startingOffsetsByTimestampStrategy="latest").partitions()

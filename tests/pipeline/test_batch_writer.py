@@ -1,4 +1,4 @@
-"""``df.write.format("commitlog")``: what is written, skipped, refused, and what a failure leaves."""
+"""``df.write.format("commitlog")``: what is written, skipped and refused, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion go together"  # Del
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> str:
-    """A log directory whose internal topics have a partition each: fifty of both take long to make."""
+    """A log directory whose internal topics have one partition each: creating fifty of both takes long."""
     return directory_with_internal_topics(tmp_path / "log")
 
 

@@ -1,7 +1,7 @@
-"""Directories of real brokers through the data source: what Kafka's own consumer returned of them, in both isolations.
+"""Directories of real brokers through the data source: what Kafka's own consumer returned, at both isolation levels.
 
-The reader of the data source is asked directly, task by task; one test goes all the way through Spark. The directories
-are read-only meanwhile, and no byte of them may change.
+Most tests call the reader of the data source directly, task by task; one uses Spark. The directories are read-only
+during the tests, and no byte of them may change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ THROUGH_SPARK = "transactions/final"
 
 
 def rows_of(directory: Path, partition: str, isolation: Isolation, **options: str) -> list[Row]:
-    """All rows of a partition, as the batch reader gives them; several tasks."""
+    """Returns all rows of a partition from the batch reader, with several tasks."""
     topic, number = broker_dirs.topic_partition(partition)
     given = {
         "path": str(directory),
@@ -43,7 +43,7 @@ def rows_of(directory: Path, partition: str, isolation: Isolation, **options: st
 
 
 def as_row(found: dict[str, Any]) -> Row:
-    """A row of an Arrow table as Kafka's consumer told it."""
+    """Converts a row of an Arrow table to the form of Kafka's consumer."""
     return (
         found["offset"],
         round(found["timestamp"].timestamp() * 1000),
@@ -97,7 +97,7 @@ def test_a_read_only_directory_reads_the_same_through_spark(spark: SparkSession,
 
 
 def test_directory_with_all_message_formats_reads_through_spark_as_its_brokers_dump_shows(spark: SparkSession) -> None:
-    """Magic 0, 1 and 2, and all codecs: a broker 2.8.2 whose topics were upgraded while it wrote."""
+    """Magic 0, 1 and 2, and all codecs: from a 2.8.2 broker whose topics were upgraded while it wrote."""
     directory = broker_dirs.legacy() / "log"
     options = {"subscribePattern": ".*", "isolation.level": "read_uncommitted", "includeHeaders": "true"}
     frame = spark.read.format("commitlog").options(**options, minPartitions="30").load(str(directory))

@@ -1,4 +1,4 @@
-"""Spark's checkpoint beside the log: both on a disk that loses power, without Spark (``inline_query``)."""
+"""Spark's checkpoint and the log: both on a disk that loses power, without Spark (``inline_query``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def disk_with_batches(batches: int) -> MemoryFileSystem:
 
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
 def test_power_cut_under_checkpoint_and_log_leaves_each_row_once(unsynced: str) -> None:
-    """Whatever is left of the checkpoint, the next run needs no more than to delete what Spark cannot read."""
+    """Whatever remains of the checkpoint, it is enough to delete what Spark cannot read."""
     tried = 0
     for operation, disk in crash_points(lambda disk: InlineQuery(disk).run(range(3)), disk_with_batches(1), every=5):
         left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def test_power_cut_in_the_very_first_batch_leaves_each_row_once() -> None:
 
 
 def test_what_the_log_has_is_in_the_checkpoint_after_a_power_cut() -> None:
-    """Else another plan of the batch would be refused, and need a hand."""
+    """Otherwise another plan of the batch would be refused, and need manual repair."""
     disk = disk_with_batches(0)
     InlineQuery(disk).run(range(2))
     left = disk.crash(0, unsynced="lost")
@@ -100,10 +100,10 @@ ROOT_FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
 
 
 class TestPartitionThatIsSetBack:
-    """Alone, with the files at the root, which would tell otherwise; the committed offsets are newer."""
+    """Only the partition is set back, and the files at the root, which would reveal it; committed offsets are newer."""
 
     def disk(self) -> MemoryFileSystem:
-        """With a copy of the log directory that is two batches old."""
+        """A disk with a copy of the log directory that is two batches old."""
         disk = disk_with_batches(2)
         copy_tree(disk, "/log", "/old")
         InlineQuery(disk).run(range(4))
@@ -132,7 +132,7 @@ class TestPartitionThatIsSetBack:
             )
 
     def test_file_by_file_while_a_query_runs_is_refused(self) -> None:
-        """The directory stays the one that the writers know."""
+        """The directory stays the one that the writers have open."""
         disk = self.disk()
 
         def set_back(batch: int) -> None:
@@ -181,7 +181,7 @@ def test_checkpoint_that_is_missing_is_one_to_be_made() -> None:
 
 
 class TestSecondWriteOfABatch:
-    """To the same topic: the rows would be taken for those of the first."""
+    """To the same topic: its rows would be taken for those of the first write."""
 
     def halves(self, sink: CommitLogSink, frame: InlineFrame, batch: int) -> None:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The daemon that conf/ gives Spark: workers forked with all imports are sound, and are replaced when they die."""
+"""The daemon that conf/ sets for Spark: its forked workers are sound, and are replaced when they die."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def commands_of_parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def await_end(pid: int) -> None:
-    """Until there is no such process: Spark takes a worker that is about to die for one that lives."""
+    """Waits until the process has ended: Spark takes a dying worker for a live one."""
     deadline = time.monotonic() + 60
     with suppress(ProcessLookupError):
         while time.monotonic() < deadline:
@@ -98,7 +98,7 @@ def await_end(pid: int) -> None:
 
 
 def as_spark(sockets: str) -> dict[str, str]:
-    """The environment that Spark gives a daemon which is to listen in the directory ``sockets``."""
+    """The environment that Spark sets for a daemon that listens in the directory ``sockets``."""
     return os.environ | {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
         "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
@@ -112,7 +112,7 @@ def paths_of_imports(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 class WatchedSource(CommitLogDataSource):
-    """Tells in its directory, where a query is planned, what a collection of garbage there would look through."""
+    """Writes to its directory how much a garbage collection would traverse in the process that plans a query."""
 
     @classmethod
     def name(cls) -> str:
@@ -216,7 +216,7 @@ def test_a_worker_reuses_memory_that_its_last_task_freed() -> None:
 
 
 def faults_of_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Page faults of tables that are made one after the other, each in a thread of its own as tasks have it."""
+    """Returns the page faults of creating tables one after the other, each in a new thread as in tasks."""
     parts = pa.chunked_array([pa.array([bytes(1000)] * 1000)] * 10)
     for _ in batches:
         faults = []

@@ -1,4 +1,4 @@
-"""Kafka's internal topics as columns, over the directories that brokers wrote."""
+"""Kafka's internal topics as columns, from directories that brokers wrote."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_offset_row_has_all_fields_of_a_commit() -> None:
 
 
 def markers(directory: Path) -> Counter[tuple[str, int, str]]:
-    """How often each partition has each kind of transaction marker."""
+    """Returns how often each partition has each kind of transaction marker."""
     found: Counter[tuple[str, int, str]] = Counter()
     manager = LogManager.open(str(directory))
     for topic in manager.topics().values():

@@ -1,4 +1,4 @@
-"""The source and the sink where Spark is not one process: executors, of which one is lost, and a server."""
+"""The source and the sink if Spark is not one process: executors, one of which is lost, and a server."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pathlib import Path
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without what sets Spark up but for the options of its JVMs, and with the workers' Python."""
+    """Our environment without Spark's settings, except its JVM options, and with the workers' Python."""
     kept = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     return kept | spark_jvm.ENVIRONMENT | {"PYSPARK_PYTHON": sys.executable, **more}
 
 
 def run(program: str, directory: Path, *arguments: str) -> Any:
-    """What ``program``, run in ``directory``, tells as JSON in its last line."""
+    """Runs ``program`` in ``directory``; returns the JSON in its last line."""
     command = [sys.executable, "-c", BEGIN + program, *arguments]
     done = subprocess.run(
         command, cwd=directory, env=environment(), capture_output=True, text=True, check=False, timeout=600
@@ -105,7 +105,7 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def on_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What ON_A_CLUSTER told."""
+    """The result of ON_A_CLUSTER."""
     directory = tmp_path_factory.mktemp("cluster")
     directory_with_internal_topics(directory / "log")
     return run(ON_A_CLUSTER, directory, json.dumps(spark_jvm.DEFAULTS))
@@ -157,7 +157,7 @@ def with_squares(frame):
 
 
 def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
-    """The distributions that ``name`` needs, and those that these need; but for ``left_out``."""
+    """Returns the distributions that ``name`` needs, directly or not, except ``left_out``."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -172,9 +172,9 @@ def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
 
 
 def pack_environment(archive: Path, wheel: Path) -> None:
-    """A virtual environment into which ``wheel`` was installed with all it needs, but Spark, which workers have.
+    """Packs a virtual environment with ``wheel`` and all it needs, except Spark, which workers have.
 
-    A .zip, and Python in it no link: of a .tar.gz Spark keeps no rights to execute, and refuses links that lead out.
+    As a .zip, with Python as a file: from a .tar.gz, Spark drops execute permissions, and refuses links to the outside.
     """
     folder = archive.with_suffix("")
     venv.create(folder, with_pip=False, symlinks=False)

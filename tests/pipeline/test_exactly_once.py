@@ -1,7 +1,7 @@
 """Whatever fails, and wherever: each row of the input is in the topic once.
 
-The sink and its tasks run without Spark (``inline_spark``), so that every step can be met. A worker of Spark's that is
-killed: ``test_handing_over``; random kills of the whole job: tests/torture.
+The sink and its tasks run without Spark (``inline_spark``), so that every step can be interrupted. For killed workers
+of Spark, see ``test_handing_over``; for random kills of the whole job, tests/torture.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ POINTS = {
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> str:
-    """A log directory whose internal topics have a partition each."""
+    """A log directory whose internal topics have one partition each."""
     return directory_with_internal_topics(tmp_path / "log")
 
 
@@ -97,7 +97,7 @@ def test_driver_killed_at_a_step_goes_on_when_started_again(log_dir: str, name: 
 
 
 def check_left(driver: Driver, batches: int, where: str) -> None:
-    """Before anybody goes on: what was acknowledged, and of the last batch each partition has all or nothing."""
+    """Checks the state before a restart: all acknowledged batches, and per partition all or nothing of the last one."""
     by_partition = driver.content_by_partition()
     for partition, found in by_partition.items():
         assert found in [expected(n, partition) for n in range(1, batches + 1)], where

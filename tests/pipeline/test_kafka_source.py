@@ -1,7 +1,7 @@
 """One query, two sources: ``format("kafka")`` from a broker, ``format("commitlog")`` from that broker's own directory.
 
-Both get the very same options (the broker's address is one of them) and must answer the same rows, or an error of the
-same kind. Where the two differ on purpose stands beside the test of the difference.
+Both get the same options (the broker's address is one of them) and must return the same rows, or an error of the same
+kind. Intended differences are explained at their tests.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_batch_read_returns_the_rows_of_sparks_kafka_source(sources: Sources, op
     ],
 )
 def test_tasks_are_those_of_sparks_kafka_source(sources: Sources, bounds: Options) -> None:
-    """Each with its first offset and the number of its records."""
+    """Compares first offsets and numbers of records."""
     read = {"subscribe": "plain", **bounds}
     assert tasks(sources.commitlog(read)) == tasks(sources.kafka(read))
 

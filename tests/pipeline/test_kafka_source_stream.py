@@ -1,4 +1,4 @@
-"""Streams by ``format("kafka")`` and by ``format("commitlog")`` of one broker: the same micro-batches."""
+"""Streams with ``format("kafka")`` and with ``format("commitlog")`` from one broker: the same micro-batches."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestMinimum:
     def test_available_now_reads_all_though_sparks_kafka_source_leaves_what_is_below_it(
         self, sources: Sources, tmp_path: Path
     ) -> None:
-        """On purpose: it is what the trigger promises."""
+        """On purpose: the trigger promises it."""
         found = {name: Batches() for name in NAMES}
         for name, batches in found.items():
             batches.run(sources.stream(name, self.OPTIONS), tmp_path / name)
@@ -123,7 +123,7 @@ class TestMinimum:
 
 
 def test_group_id_changes_no_row_and_is_committed_in_the_log_directory(sources: Sources, tmp_path: Path) -> None:
-    """In a copy of the directory: beside a running broker nobody else may write."""
+    """In a copy of the directory, because nobody else may write beside a running broker."""
     options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40", "kafka.group.id": "readers"}
     copy = sources.broker.copy_log_dir(tmp_path / "copy")
     kafkas, ours = Batches(), Batches()
@@ -138,7 +138,7 @@ def test_group_id_changes_no_row_and_is_committed_in_the_log_directory(sources: 
 
 
 def test_tasks_of_a_micro_batch_are_those_of_sparks_kafka_source(sources: Sources, tmp_path: Path) -> None:
-    """Whichever of them comes first."""
+    """In any order."""
     options = {"subscribe": "plain", **EARLIEST, "maxRecordsPerPartition": "7"}
     tasks: dict[str, list[list[tuple[int, int]]]] = {}
     for name in NAMES:
@@ -153,7 +153,7 @@ def test_tasks_of_a_micro_batch_are_those_of_sparks_kafka_source(sources: Source
 
 
 def test_lag_that_progress_shows_is_that_of_sparks_kafka_source(sources: Sources, tmp_path: Path) -> None:
-    """Spark takes no metrics from a source in Python: the offsets they are made of are there."""
+    """Spark accepts no metrics from a Python source, so the offsets they are computed from are compared."""
     options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "40"}
     found = {}
     for name in NAMES:
@@ -172,7 +172,7 @@ BEHIND = ("minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindL
 
 
 def lags_of(source: SourceProgress) -> list[int]:
-    """Offsets of each partition of ``plain`` that a micro-batch left for later ones."""
+    """Returns the number of offsets per partition of ``plain`` that a micro-batch did not read."""
     end, latest = json.loads(source.endOffset)["plain"], json.loads(source.latestOffset)["plain"]
     return [latest[partition] - end[partition] for partition in sorted(latest)]
 
@@ -190,13 +190,13 @@ def test_limit_in_bytes_gives_the_same_rows_in_parts_where_sparks_kafka_source_h
 
 
 def ends(query: StreamingQuery) -> list[dict[str, dict[str, int]]]:
-    """The end offsets of the micro-batches that held rows, as Spark shows and checkpoints them."""
+    """Returns the end offsets of the micro-batches that had rows, as Spark shows and checkpoints them."""
     shown = [progress.sources[0] for progress in query.recentProgress if progress.numInputRows]
     return [json.loads(source.endOffset) for source in shown]
 
 
 class TestWhileTheTopicChanges:
-    """Each test has topics of its own."""
+    """Each test has its own topics."""
 
     def make(self, broker: Broker, topic: str, partitions: int = 1) -> None:
         create_topics(broker.bootstrap, {topic: Topic(partitions, {"retention.ms": "-1"})})

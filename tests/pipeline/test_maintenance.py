@@ -1,4 +1,4 @@
-"""Maintenance by Spark: command lines, tasks, progress, reports and exit codes."""
+"""Maintenance with Spark: command lines, tasks, progress, reports and exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALL = (verify_partitions, rebuild_partitions, compact_partitions, retain_partiti
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A topic ``t`` of three partitions, compacted, in four segments each; the second one of partition 1 is damaged."""
+    """A compacted topic ``t`` of three partitions with four segments each; the second one of partition 1 is damaged."""
     directory = tmp_path_factory.mktemp("maintenance") / "log"
     configs = {"cleanup.policy": "compact,delete", "retention.bytes": "600"}
     with LogManager.open(str(directory), create=True, clock=ManualClock(NOW_MS)) as manager:

@@ -1,4 +1,4 @@
-"""The listener: what Spark says of a micro-batch becomes metrics when somebody asks, and goes with the query."""
+"""The listener: Spark's progress of a micro-batch is served as metrics until the query ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def source(end: object, latest: object, description: str = PYTHON) -> dict[str, 
 
 
 def progress(*sources: dict[str, Any], **changes: Any) -> QueryProgressEvent:
-    """As Spark 4.2 tells it of a query that reads topic ``orders``."""
+    """Returns the progress that Spark 4.2 reports for a query that reads topic ``orders``."""
     told = {
         **{"id": ID, "runId": RUN, "name": "copy", "timestamp": "2026-11-21T05:59:17.826Z"},
         **{"batchId": 3, "batchDuration": 2601, "durationMs": {"triggerExecution": 2601}, "stateOperators": []},
@@ -57,7 +57,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture(autouse=True)
 def no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that other tests of this process left are not told."""
+    """Hides the sinks of other tests in this process."""
     monkeypatch.setattr(coordination, "_table", {})
 
 
@@ -203,7 +203,7 @@ def test_a_slow_request_does_not_block_the_listener(tmp_path: Path, registry: Co
 
 
 def directory_of_orders(tmp_path: Path, partitions: int, values: list[bytes]) -> str:
-    """A log directory with a topic ``orders``, each partition of which has the values."""
+    """Creates a log directory with topic ``orders``, where each partition has the values."""
     path = directory_with_internal_topics(tmp_path / "events")
     with LogManager.open(path) as manager:
         manager.create_topic("orders", partitions=partitions)

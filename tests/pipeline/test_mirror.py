@@ -1,4 +1,4 @@
-"""Mirrors of a real broker's topics: into a log directory as they are, and back into Kafka."""
+"""Mirrors of a real broker's topics: unchanged into a log directory, and back into Kafka."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 class Seen(NamedTuple):
-    """A record, as any reader tells it."""
+    """A record, as any reader returns it."""
 
     partition: int
     offset: int
@@ -226,7 +226,7 @@ class TestFromKafka:
 class TestToKafka:
     @pytest.fixture
     def name(self, request: pytest.FixtureRequest) -> str:
-        """A new topic's."""
+        """The name of a new topic."""
         return re.sub("[^a-z]+", "-", request.node.name)
 
     @pytest.mark.parametrize("topic", ["plain", "append-time", "txn", "compacted"])

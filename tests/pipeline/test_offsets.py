@@ -29,7 +29,7 @@ ENDS = {A0: Ends(10, 20), A1: Ends(0, 0)}
 
 
 def offset_at(partition: TopicPartition, timestamp_ms: int) -> int | None:
-    """A record a millisecond: offset 10 of a-0 has time 10; a-1 is empty."""
+    """One record per millisecond: offset 10 of a-0 has time 10; a-1 is empty."""
     return max(timestamp_ms, 10) if partition == A0 and timestamp_ms < 20 else None
 
 

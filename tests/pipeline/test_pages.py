@@ -1,8 +1,8 @@
-"""Every command and every program in README.md and docs/ runs as it stands there, in the order of the page.
+"""Every command and program in README.md and docs/ runs as written, in the order of the page.
 
-A page finds what ``make demo`` leaves, only smaller: the topic ``flights`` in data/log, its files in data/flights, and
+A page finds what ``make demo`` creates, only smaller: the topic ``flights`` in data/log, its files in data/flights, and
 the folders ``conf`` and ``jobs``. Its Python is one program with a session ``spark``. Blocks of other languages are not
-run; ``<!--- skip: next -->`` before a block leaves it out.
+run; ``<!--- skip: next -->`` before a block skips it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOPIC, PARTITIONS, FILES, ROWS = "flights", 4, 2, 200
 
 
 class Bash:
-    """Runs a block as one script, which ends at the first command that fails; what it starts may outlive it."""
+    """Runs a block as one script, which ends at the first command that fails; processes it starts may outlive it."""
 
     def __init__(self) -> None:
         self._started: list[int] = []
@@ -58,7 +58,7 @@ class Bash:
             assert code == 0, f"{example.path}:{example.line}: exit code {code}\n{output.read()}"
 
     def end(self) -> None:
-        """Kill what is left of all it started."""
+        """Kills the remaining processes that it started."""
         for group in self._started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
@@ -73,7 +73,7 @@ def parse(page: Path) -> Document:
 
 
 def placed(page: Path, place: Path) -> Path:
-    """A copy whose programs have whole paths: the JVM of the tests' session was started in another directory."""
+    """Returns a copy whose programs have absolute paths: the JVM of the tests' session runs in another directory."""
     copy = place / page.name
     copy.write_text(page.read_text(encoding="utf-8").replace('"data/', f'"{place}/data/'), encoding="utf-8")
     return copy
@@ -85,7 +85,7 @@ def has_python(page: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with data/flights and data/log: two months of flights, of which a group has read one."""
+    """A directory with data/flights and data/log: two months of flights; a group has read one."""
     directory = tmp_path_factory.mktemp("demo")
     months = flights.split_by_month(directory / "months")[:FILES]
     lines = (line for month in months for line in islice(month.read_text().splitlines(), 1, ROWS + 1))
@@ -106,7 +106,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(directory: Path) -> Iterator[list[dict[str, str | None]]]:
-    """The rows of each file, in the order of the files."""
+    """Returns the rows of each file, in the order of the files."""
     for file in sorted(directory.glob("*.csv")):
         with file.open(newline="") as lines:
             yield [
@@ -116,7 +116,7 @@ def rows(directory: Path) -> Iterator[list[dict[str, str | None]]]:
 
 @pytest.fixture
 def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working directory of the page's own, in which the commands of this environment are found."""
+    """A working directory of the page, where the commands of this environment are on the path."""
     shutil.copytree(demo / "data", tmp_path / "data")
     (tmp_path / "jobs").symlink_to(ROOT / "jobs")
     monkeypatch.chdir(tmp_path)

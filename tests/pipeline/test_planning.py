@@ -1,4 +1,4 @@
-"""The cases of Spark's own planner, with what it answers, and what must hold of any plan."""
+"""The cases of Spark's own planner with its results, and what must hold for any plan."""
 
 from __future__ import annotations
 

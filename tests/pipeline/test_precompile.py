@@ -1,4 +1,4 @@
-"""Zips of modules with compiled ones beside them: what Python imports of them, and what a second run finds."""
+"""Zips of modules with compiled ones beside them: what Python imports from them, and what a second run does."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_module_that_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) 
 
 
 def test_spark_starts_its_workers_from_compiled_zips() -> None:
-    """``make install`` sees to it; programs that are not in this environment do it by the same command."""
+    """``make install`` compiles them here; other environments use the same command."""
     told = precompiled().stdout
     assert [line.partition(":")[0][:7] for line in told.splitlines()] == ["py4j-0.", "pyspark"]
     [pyspark] = [each for each in precompile.archives_of_spark() if each.name == "pyspark.zip"]

@@ -1,4 +1,4 @@
-"""What filters leave of a log: never less than the rows that fulfil them, and no more than must be."""
+"""What filters select from a log: never less than the rows that satisfy them, and no more than necessary."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def at(us: int) -> datetime:
 
 
 def left_of(filters: list[Filter], times: list[int], source: TopicPartition) -> OffsetRange:
-    """Of a log whose record at offset n has the time ``times[n]``, in ms."""
+    """Returns what filters select from a log whose record at offset n has the time ``times[n]``, in ms."""
 
     def offset_at(_: TopicPartition, wanted: int) -> int | None:
         return next((offset for offset, time in enumerate(times) if time >= wanted), None)
@@ -125,7 +125,7 @@ comparisons = st.tuples(
 
 @given(st.lists(comparisons, max_size=4), st.lists(st.integers(0, 9), max_size=10))
 def test_no_record_that_satisfies_all_filters_is_left_out(chosen: list[tuple[Any, Any, int]], times: list[int]) -> None:
-    """Times in ms, filters in us: 1500 us apart, so that some lie inside a millisecond."""
+    """Times in ms, filters in us: 1500 us apart, so that some are inside a millisecond."""
     filters = [kind(column, at(1500 * value) if column == TIMESTAMP else value) for kind, column, value in chosen]
     left = left_of(filters, times, TopicPartition("a", 2))
     timespan = push(filters)[0].timespan

@@ -1,4 +1,4 @@
-"""Topics as Arrow tables without Spark, held against the records that were written."""
+"""Topics as Arrow tables without Spark, compared with the records that were written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 300
 
 @pytest.fixture
 def log(log_dir: str) -> str:
-    """Topic ``t``: partition 0 has 300 records, one a second from NOW_MS on, in batches of ten; partition 1 has 7."""
+    """Topic ``t``: partition 0 has 300 records, one per second from NOW_MS on, in batches of ten; partition 1 has 7."""
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=2, configs={"segment.bytes": "4096"})
         for partition, count in ((0, COUNT), (1, 7)):
@@ -46,7 +46,7 @@ def log(log_dir: str) -> str:
 
 
 def offsets(path: str, **arguments: object) -> list[tuple[int, int]]:
-    """(partition, offset) of each row."""
+    """Returns (partition, offset) of each row."""
     table = read_table(path, "t", columns=["partition", "offset"], **arguments)  # type: ignore[arg-type]
     return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
 

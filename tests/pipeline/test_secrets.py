@@ -1,4 +1,4 @@
-"""Secrets that people give with options, addresses and settings: in no log, no error, no plan and no metric."""
+"""Secrets in options, addresses and settings: they are in no log, no error, no plan and no metric."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def registry() -> Iterator[Registry]:
 
 
 class Registry:
-    """A schema registry: ids from 1 on, subjects with lists of schemas, and what else it is told to answer."""
+    """A schema registry: ids from 1 on, subjects with lists of schemas, and any other answers it is set to give."""
 
     def __init__(self, server: ThreadingHTTPServer) -> None:
         self.url = f"http://127.0.0.1:{server.server_port}"
@@ -124,7 +124,7 @@ class Registry:
         do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            """Nothing on the screen."""
+            """Prints nothing."""
 
 
 def avro(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
@@ -168,7 +168,7 @@ BAD_AVRO = {
 
 class TestAvro:
     def test_single_object_encoding_is_that_of_the_specification(self) -> None:
-        """The fingerprint of the specification's example type, and the bytes of its example record."""
+        """Checks the fingerprint of the specification's example type, and the bytes of its example record."""
         schema = {
             "type": "record",
             "name": "test",
@@ -471,7 +471,7 @@ class TestInSpark:
             assert sorted(back.collect()) == sorted(rows.collect())
 
     def test_time_beyond_sparks_range_fails_the_query_or_makes_its_row_null(self, spark: SparkSession) -> None:
-        """In Arrow it is exact: milliseconds there, microseconds in Spark."""
+        """In Arrow it is exact: the unit is milliseconds there, microseconds in Spark."""
         kind = {"type": "long", "logicalType": "timestamp-millis"}
         schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": kind}]}
         times = [0, 2**63 - 1, 1]
@@ -494,7 +494,7 @@ class TestInSpark:
 
 
 class TestRegistryFaults:
-    """Errors in any mode: they say nothing of the values."""
+    """Errors in any mode: they are not about the values."""
 
     @pytest.mark.parametrize(
         ("status", "body", "told"),

@@ -46,7 +46,7 @@ input()
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> str:
-    """A log directory whose internal topics have a partition each: fifty of both take long to make."""
+    """A log directory whose internal topics have one partition each: creating fifty of both takes long."""
     return directory_with_internal_topics(tmp_path / "log")
 
 
@@ -107,7 +107,7 @@ class Query:
         return self._sinks[-1]
 
     def feed(self, *numbers: int) -> None:
-        """A file, which is a micro-batch."""
+        """Adds a file, which is a micro-batch."""
         path = self.input / f"{numbers[0]}"
         path.with_name(f".{path.name}").write_text("".join(f"{n}\n" for n in numbers))
         os.utime(
@@ -139,7 +139,7 @@ class Query:
 
 
 def await_checkpoint() -> None:
-    """Until the thread that goes on in the log directory when a batch was written has ended."""
+    """Waits for the thread that continues to work in the log directory after a batch was written."""
     for thread in threading.enumerate():
         if thread.name == "commitlog checkpoint":
             thread.join()
@@ -239,7 +239,7 @@ def test_topic_deleted_and_made_again_under_a_long_lived_session_is_written_anew
 
 
 class TestAsForeachBatch:
-    """The sink in a streaming query, whose ids Spark gives."""
+    """The sink in a streaming query, whose ids Spark sets."""
 
     def run(self, spark: SparkSession, tmp_path: Path, function: object, checkpoint: str = "checkpoint") -> None:
         stream = spark.readStream.schema("key string, value string").json(str(tmp_path / "input"))
@@ -314,7 +314,7 @@ class TestAsForeachBatch:
 
 
 class TestCheckpointAndLogThatDoNotFit:
-    """A file of the input is a micro-batch. The log, or the checkpoint, is set back."""
+    """Each input file is a micro-batch. The log or the checkpoint is set back."""
 
     @pytest.fixture
     def query(self, spark: SparkSession, tmp_path: Path, log_dir: str) -> Query:
@@ -378,7 +378,7 @@ class TestCheckpointAndLogThatDoNotFit:
         assert query.content() == [0]
 
     def test_checkpoint_without_its_newest_entries_is_refused_with_both_plans(self, query: Query) -> None:
-        """As a power cut, or a backup of it, leaves one: another file is in the batch now."""
+        """As after a power cut, or from a backup: the batch now has another file."""
         query.feed_and_run(0)
         query.feed_and_run(1)
         planned = committed(query.log_dir)[1]["plan"]
@@ -414,7 +414,7 @@ class TestCheckpointAndLogThatDoNotFit:
         assert query.content() == [0, 1]
 
     def test_plan_is_known_on_a_file_system_of_hadoop_too(self, query: Query) -> None:
-        """Where nothing is noted, since nothing is there to be synced."""
+        """No note is made there, since nothing has to be synced."""
         query.spark.conf.set("fs.viewfs.mounttable.m.link./c", query.checkpoint.parent.absolute().as_uri())
         query.location = "viewfs://m/c/checkpoint"
         query.feed_and_run(0)
@@ -486,7 +486,7 @@ class TestCheckpointAndLogThatDoNotFit:
 
 @pytest.fixture(params=["false", "true"], ids=["offsets of 32 bits", "offsets of 64 bits"])
 def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
-    """How wide the offsets are of what Spark hands over."""
+    """The width of offsets in what Spark sends."""
     with settings(spark, {"spark.sql.execution.arrow.useLargeVarTypes": request.param}):
         yield
 
@@ -548,7 +548,7 @@ BAD_ROWS = [
 
 
 class TestRowsThatCannotBeWritten:
-    """One among good ones."""
+    """One bad row among good ones."""
 
     def rows(self, spark: SparkSession, columns: str) -> DataFrame:
         bad = spark.sql(f"select {columns}")
@@ -676,7 +676,7 @@ class TestProducerSettings:
 
 
 class TestRefusals:
-    """Each names the thing, and leaves no record."""
+    """Each error names its cause, and no record is written."""
 
     @pytest.mark.parametrize(
         ("columns", "told"),

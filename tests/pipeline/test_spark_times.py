@@ -1,4 +1,4 @@
-"""Zones and dates that text may name, where Python knows them, too; beside Spark in test_json_beside_spark.py."""
+"""Zones and dates in text, for those that Python knows too; compared with Spark in test_json_beside_spark.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_times_in_a_zone_agree_with_python(moment: datetime, zone: str) -> None:
 
 @given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.sampled_from(["Europe/Paris", "America/New_York"]))
 def test_zone_keeps_its_rules_beyond_pythons_years(moment: datetime, zone: str) -> None:
-    """400 years have whole weeks."""
+    """400 years are a whole number of weeks."""
     rules = ZoneInfo(zone)
     near, far = moment.replace(year=9600 + moment.year % 400 if moment.month != 2 else 9600), 146_097 * 86_400 * 10**9
     text = f"{near.year + 400}{near.isoformat()[4:]}"

@@ -1,4 +1,4 @@
-"""Random writers, limits and restarts: a streaming read delivers every committed record once, in order."""
+"""Random writers, limits and restarts: a streaming read returns every committed record once, in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ limits = st.fixed_dictionaries(
 
 
 class World:
-    """Topics ``t0`` and ``t1`` of two partitions, the second one made when it is first written to; and a query."""
+    """Topics ``t0`` and ``t1`` of two partitions, the second one created when it is first written to; and a query."""
 
     def __init__(self, directory: str, options: dict[str, str]) -> None:
         self.manager = LogManager.open(directory, create=True)
@@ -86,7 +86,7 @@ class World:
         self.manager.open_log(*self._partition(number)).roll()
 
     def delete_what_was_read(self, number: int, _: int) -> None:
-        """A tenth of it stays."""
+        """Deletes nine tenths of it."""
         place = self._partition(number)
         read = ((self.checkpoint or {}).get(place.topic) or {}).get(str(place.partition), 0)
         start = max(read * 9 // 10, self.manager.marks(place).log_start_offset)
@@ -94,7 +94,7 @@ class World:
         self.manager.write_marks({place: self.manager.marks(place)._replace(log_start_offset=start)})
 
     def _note_expected(self, place: TopicPartition, end: int) -> None:
-        """A plain reading of what is there below ``end``."""
+        """Notes the committed records below ``end``, from a plain read."""
         with self.manager.open_reader(*place) as reader:
             for part in reader.records(reader.log_start_offset, end, isolation=Isolation.READ_COMMITTED, columns=()):
                 self.expected.setdefault(place, []).extend(part.offsets.tolist())
@@ -105,7 +105,7 @@ class World:
             self.reader.prepareForTriggerAvailableNow()
 
     def batch(self, _: int, everything: int) -> bool:
-        """Whether there was something new."""
+        """Returns whether there was anything new."""
         start = self.reader.initialOffset() if self.checkpoint is None else self.checkpoint
         limit = ReadAllAvailable() if everything else self.reader.getDefaultReadLimit()
         end = self.reader.latestOffset(start, limit)

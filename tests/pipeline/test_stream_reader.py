@@ -1,4 +1,4 @@
-"""What Spark is told between micro-batches, and what it reads; then through real queries."""
+"""What the reader tells Spark between micro-batches, and what it reads; then through real queries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALL = ReadAllAvailable()
 
 
 class Logs:
-    """A log directory that is written to, and queries that read it."""
+    """A log directory that tests write to, and queries that read it."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -54,18 +54,18 @@ class Logs:
         self.manager.create_topic(topic, partitions=partitions, configs=named)
 
     def append(self, topic: str, partition: int, count: int, *, timestamp: int = 1000) -> None:
-        """``count`` records in one batch; values are their offsets."""
+        """Appends ``count`` records in one batch; values are their offsets."""
         log = self.manager.open_log(topic, partition)
         first = log.log_end_offset
         log.append_records(records([b"%d" % (first + n) for n in range(count)], timestamps=timestamp))
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
-        """As ``kafka-delete-records`` does."""
+        """Deletes records as ``kafka-delete-records`` does."""
         place = (topic, partition)
         self.manager.write_marks({place: self.manager.marks(place)._replace(log_start_offset=offset)})
 
     def drop(self, topic: str) -> None:
-        """The topic and all that is known of it; its directories go at once, by another name, as in Kafka."""
+        """Deletes the topic and all that is known about it; renames its directories first, as Kafka does."""
         self.manager.close()
         for path in Path(self.directory).glob(f"{topic}-*"):
             shutil.rmtree(path.rename(f"{path}.{'0' * 32}-delete"))
@@ -107,7 +107,7 @@ def planned(reader: CommitLogStreamReader, start: Any, end: Any) -> list[tuple[s
 
 
 def read(reader: CommitLogStreamReader, start: Any, end: Any) -> dict[str, list[int]]:
-    """The offsets of a micro-batch by partition."""
+    """Returns the offsets of a micro-batch by partition."""
     found: dict[str, list[int]] = {}
     for part in reader.partitions(start, end):
         for batch in reader.read(part):
@@ -153,7 +153,7 @@ def test_query_begins_at_the_requested_offsets(logs: Logs, options: dict[str, st
 def test_start_that_may_change_is_the_end_of_an_empty_first_micro_batch(
     logs: Logs, options: dict[str, str], initial: dict[str, int]
 ) -> None:
-    """Spark asks anew for the initial offset of a micro-batch that failed, and the log has grown by then."""
+    """Spark asks again for the initial offset of a failed micro-batch, when the log has grown."""
     reader = logs.reader(**options)
     start = reader.initialOffset()
     assert start == UNDECIDED
@@ -328,7 +328,7 @@ print(count, end["b"]["0"], "numba" in sys.modules)
 
 
 def test_query_is_planned_without_importing_numba(logs: Logs) -> None:
-    """The import, and loading kernels, would take longer than a first micro-batch."""
+    """Importing it and loading kernels would take longer than a first micro-batch."""
     logs.create("b")
     for _ in range(3):
         logs.append("b", 0, 2)
@@ -363,7 +363,7 @@ def test_partitions_and_topics_created_later_are_read_from_their_beginning(logs:
 
 
 def test_partition_created_after_the_first_plan_is_read_by_the_next_micro_batch(logs: Logs) -> None:
-    """The first one failed: Spark asks once more where to begin, and does again what was planned."""
+    """The first one failed: Spark asks for the initial offset again, and repeats the plan."""
     logs.create("t")
     logs.append("t", 0, 3)
     before = logs.reader(subscribe="t", startingOffsets="earliest")
@@ -611,7 +611,7 @@ def test_reader_can_be_sent_to_workers_before_it_is_used(logs: Logs) -> None:
 
 
 class Stream:
-    """A query that goes on from one checkpoint, however often it is run."""
+    """A query that resumes from one checkpoint, however often it is run."""
 
     def __init__(self, spark: SparkSession, logs: Logs, checkpoint: str) -> None:
         self.spark, self.logs, self.checkpoint = spark, logs, checkpoint
@@ -628,13 +628,13 @@ class Stream:
         return writer.option("checkpointLocation", self.checkpoint).trigger(**trigger).start()
 
     def run(self, **options: str) -> list[list[str]]:
-        """To the end of what is there."""
+        """Runs to the end of the current records."""
         self.start(self.frame(**options), availableNow=True).awaitTermination()
         found, self.batches = self.batches, []
         return found
 
     def replace_last_offsets(self, text: str) -> None:
-        """In the checkpoint, which holds offsets as Spark's Kafka source writes them."""
+        """Replaces offsets in the checkpoint, in the format of Spark's Kafka source."""
         last = max(Path(self.checkpoint, "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
         head, offsets = last.read_text().rsplit("\n", 1)
         assert json.loads(offsets).keys() == json.loads(text).keys()

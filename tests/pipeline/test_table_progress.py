@@ -1,4 +1,4 @@
-"""Queries that a table knows: another one under a known name, a checkpoint set back, a batch that comes again."""
+"""Queries that a table knows: another query with a known name, a checkpoint set back, a repeated batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numbered(count: int) -> list[Pair]:
 
 
 def two_by_two(topic: Topic) -> DataFrame:
-    """The three records in two micro-batches."""
+    """Returns the three records in two micro-batches."""
     return topic.stream(maxOffsetsPerTrigger="2")
 
 
@@ -82,7 +82,7 @@ def test_checkpoint_that_was_set_back_is_refused(topic: Topic, path: str, tmp_pa
 
 
 def test_batch_that_is_repeated_with_more_records_is_refused(topic: Topic, path: str, tmp_path: Path) -> None:
-    """Its commit was lost, and so was what was planned: Spark plans again, up to the end of now."""
+    """Its commit and its plan were lost, so Spark plans again, up to the current end."""
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path), checkpoint)
     lose_batch(checkpoint, 0)

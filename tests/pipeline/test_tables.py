@@ -116,7 +116,7 @@ class Model:
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 
     def draw(self, partition: int) -> list[Pair]:
-        """Records with few keys, those of a partition its own, and many tombstones."""
+        """Draws records with few keys, separate ones per partition, and many tombstones."""
         pairs: list[Pair] = []
         for _ in range(self._chance.randrange(12)):
             key = b"%d/%d" % (partition, self._chance.randrange(6))
@@ -180,7 +180,7 @@ def test_wrong_settings_are_refused_at_once(path: str) -> None:
 
 
 class TestBack:
-    """The changes of a table into a topic."""
+    """The changes of a table to a topic."""
 
     def changes(self, spark: SparkSession, path: str) -> DataFrame:
         return spark.readStream.format("delta").option("readChangeFeed", "true").load(path)
@@ -246,7 +246,7 @@ class TestBack:
     def test_records_of_a_key_that_moved_are_in_one_task_in_the_order_of_their_times(
         self, spark: SparkSession, keep_partitions: bool
     ) -> None:
-        """Key k lay in partition 1, and lies in 0 since; the time of its second record goes back."""
+        """Key k was in partition 1 and now is in 0; the time of its second record is earlier."""
         changes = [("k", 1, 7, 100, "a"), ("k", 1, 8, 50, "b"), ("k", 0, 2, 300, "c"), (None, 0, 3, 10, "d")]
         changes += [("other", 1, 9, 20, "e"), ("other", 0, 1, 5, "f")]
         rows = [(*row[:3], datetime.fromtimestamp(row[3], UTC), row[4].encode(), "insert", 1, None) for row in changes]

@@ -1,6 +1,6 @@
-"""A window by time over history that was loaded later reads as ``where`` does, whoever loaded it and whatever reads it.
+"""A window by time over history loaded later equals a ``where``, whatever loads and reads it.
 
-The markers of its transactions are younger than all of its records. Both loads also failed once, and began again.
+The markers of its transactions are younger than all its records. Both loads also failed once, and were repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONFIGS = {"segment.bytes": "5000", "retention.ms": "-1"}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A log directory with the topic, to be read by Spark and without it."""
+    """A log directory with the topic, to read with and without Spark."""
 
     spark: SparkSession
     path: str
@@ -51,7 +51,7 @@ class Loaded:
 
     @property
     def window(self) -> list[int]:
-        """What a filter leaves."""
+        """Returns what a filter selects."""
         is_inside = (F.col("timestamp") >= instant(START)) & (F.col("timestamp") < instant(END))
         return values(self.read().where(is_inside))
 
@@ -70,7 +70,7 @@ def both_partitions(timestamp_ms: int) -> str:
 
 @pytest.fixture(scope="module")
 def by_sink(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """Loaded by ``commitlog_sink``; behind the second batch one that was aborted."""
+    """Loads with ``commitlog_sink``; an aborted batch follows the second one."""
     path = str(tmp_path_factory.mktemp("times") / "log")
     sink = commitlog_sink(topic=TOPIC, log_dir=path, txnAppId="load", partitions=2, configs=CONFIGS)
     for number in range(COUNT // OF_A_BATCH):
@@ -88,7 +88,7 @@ def by_sink(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lo
 
 
 def abort_all(path: str) -> None:
-    """All that is to come, in a transaction that fails."""
+    """Writes all the records to come in transactions that are aborted."""
     with LogManager.open(path) as manager:
         for partition in (0, 1):
             numbers = range(200 + partition, COUNT, 2)
@@ -100,7 +100,7 @@ def abort_all(path: str) -> None:
 
 @pytest.fixture(scope="module")
 def by_broker(spark: SparkSession, sources: Sources) -> Loaded:
-    """Loaded by a transactional Java producer, whose third transaction failed at first."""
+    """Loads with a transactional Java producer, whose third transaction failed at first."""
     bootstrap = sources.broker.bootstrap
     create_topics(bootstrap, {TOPIC: Topic(2, CONFIGS)})
     java_produce(bootstrap, TOPIC, transactions(), {"transactional.id": "load"})
@@ -171,7 +171,7 @@ def test_cat_from_one_time_to_another(loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("asked", [START, END, "-3"])
 def test_offsets_of_times(loaded: Loaded, asked: int | str) -> None:
-    """As kafka-get-offsets, of all records: those that were aborted come first."""
+    """As kafka-get-offsets, among all records: aborted ones come first."""
     table = read_table(loaded.path, TOPIC, isolation="read_uncommitted").to_pylist()
     done = commitlog("offsets", "--log-dir", loaded.path, "--topic", TOPIC, "--time", asked, "--json")
     for found in map(json.loads, done.stdout.splitlines()):
@@ -191,7 +191,7 @@ def test_a_group_that_is_set_to_a_time(by_sink: Loaded) -> None:
 
 
 def test_a_broker_finds_markers(by_broker: Loaded, sources: Sources) -> None:
-    """Where Kafka's lookup differs (docs/compatibility.md): Spark's Kafka source asks the broker."""
+    """The difference of Kafka's lookup (docs/compatibility.md): Spark's Kafka source asks the broker."""
     options = {"subscribe": TOPIC, "kafka.isolation.level": "read_committed", **BOUNDS["everywhere"]}
     kafkas = values(sources.kafka(options))
     assert kafkas != WINDOW

@@ -1,4 +1,4 @@
-"""What a write asks of its topics: the producer's settings, by the names that Spark's Kafka sink has for them."""
+"""The settings of a write for its topics: those of the producer, named as in Spark's Kafka sink."""
 
 from __future__ import annotations
 

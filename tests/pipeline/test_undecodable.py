@@ -1,4 +1,4 @@
-"""Which values of a column do not decode, and why: against asking for each alone."""
+"""Which values of a column do not decode, and why: compared with decoding each one alone."""
 
 from __future__ import annotations
 

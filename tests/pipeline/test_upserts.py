@@ -1,4 +1,4 @@
-"""The newest record of each key: between partitions, however micro-batches are cut, and once it is deleted."""
+"""The newest record of each key: between partitions, with any division into micro-batches, and after a deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = b"k"
 
 @pytest.fixture
 def topic(spark: SparkSession, tmp_path: Path) -> Topic:
-    """Of one partition."""
+    """A topic with one partition."""
     return Topic(spark, directory_with_internal_topics(tmp_path / "log"), partitions=1)
 
 
@@ -37,7 +37,7 @@ def held(topic: Topic, path: str) -> list[tuple[object, ...]]:
 def test_newer_record_counts_in_whatever_order_partitions_are_read(
     topic: Topic, path: str, read_first: int | None
 ) -> None:
-    """Between partitions by time, then by the partition's number; within one by offset, though times go back."""
+    """Between partitions by time, then by partition number; within one by offset, even if times decrease."""
     topic.append([(b"moved", b"old"), (b"deleted", b"old"), (b"at once", b"0"), (b"stays", b"1")], at_ms=NOW_MS)
     topic.append([(b"stays", b"2")], at_ms=NOW_MS - 1000)
     topic.grow(2)
@@ -77,7 +77,7 @@ def test_table_without_stored_tombstones_continues(topic: Topic, path: str, tmp_
 def test_any_division_into_micro_batches_leads_to_the_newest_of_each_key(
     spark: SparkSession, topic: Topic, path: str
 ) -> None:
-    """Records with few keys, each of which moves when the topic grows; read in steps that are drawn."""
+    """Records with few keys, each of which moves when the topic grows; read in steps of random size."""
     chance, newest, ms = random.Random(7), {}, itertools.count(NOW_MS, 1000)
     for partitions in (1, 2, 3):
         if partitions > 1:

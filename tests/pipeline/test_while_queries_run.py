@@ -32,7 +32,7 @@ CONFIGS = {
 
 
 class Reader:
-    """A query that reads a topic from its beginning, and all that it was given."""
+    """A query that reads a topic from its beginning, and all rows it received."""
 
     def __init__(self, spark: SparkSession, log_dir: str, topic: str, checkpoint: Path) -> None:
         self.rows: list[tuple[int, int, int]] = []  # partition, offset, number
@@ -52,7 +52,7 @@ class Reader:
 
 
 class Writer:
-    """A query that writes numbers from 0 on into both topics, each under its remainder as key."""
+    """A query that writes numbers from 0 on to both topics, with the remainder as key."""
 
     def __init__(self, spark: SparkSession, log_dir: str, checkpoint: Path) -> None:
         self._written = 0
@@ -80,7 +80,7 @@ class Writer:
 
 
 def maintain(spark: SparkSession, log_dir: str) -> set[str]:
-    """What the jobs ``compact`` and ``retain`` do; the topics in which they replaced or removed segments."""
+    """Does what the jobs ``compact`` and ``retain`` do; returns the topics with replaced or removed segments."""
     maintenance = MaintenanceRun(log_dir)
     with maintenance.manager() as manager:
         selection = select_partitions(manager, list(CONFIGS), ConfigOverrides())
@@ -129,7 +129,7 @@ def read(spark: SparkSession, log_dir: str, topic: str) -> list[tuple[int, int, 
 
 
 def check_newest_of_each_key(rows: list[tuple[int, int, int]], count: int) -> None:
-    """Numbers of a key come in order, and the last one is the newest."""
+    """Checks that numbers of a key are in order, and that the last one is the newest."""
     numbers_by_key = by_key(rows)
     assert all(numbers == sorted(set(numbers)) for numbers in numbers_by_key.values())
     newest = {key: numbers[-1] for key, numbers in numbers_by_key.items()}
@@ -137,13 +137,13 @@ def check_newest_of_each_key(rows: list[tuple[int, int, int]], count: int) -> No
 
 
 def check_no_gap_but_at_the_beginning(rows: list[tuple[int, int, int]], count: int) -> None:
-    """Of each key, whose numbers lie in one partition, all from some number on."""
+    """Checks that each key, whose numbers are in one partition, has all from some number on."""
     for key, numbers in by_key(rows).items():
         assert numbers == list(range(numbers[0], count - KEYS + key + 1, KEYS))
 
 
 def by_key(rows: list[tuple[int, int, int]]) -> dict[int, list[int]]:
-    """Numbers in the order of their offsets."""
+    """Returns numbers in the order of their offsets."""
     found: dict[int, list[int]] = {}
     for _, _, number in sorted(rows):
         found.setdefault(number % KEYS, []).append(number)

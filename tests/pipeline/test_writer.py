@@ -1,4 +1,4 @@
-"""Arrow batches on their way into the log."""
+"""Arrow batches written to the log by a task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROW_BYTES = 1004  # of an Arrow batch of one value
 
 @dataclass
 class Appends:
-    """Appends to nowhere; how many records each was of."""
+    """Discards appends; keeps the number of records of each."""
 
     counts: list[int] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class Appends:
 
 
 def written_by(tmp_path: Path, append: Append, batches: Iterator[Batch]) -> list[Written]:
-    """By a task of one partition that takes two rows at once, or some more that came meanwhile."""
+    """Writes with a task of one partition that takes two rows at once, or more if they have arrived."""
     taken = mock.patch.object(writing, "table_bytes", return_value=(2 * ROW_BYTES, 2 * ROW_BYTES))
     with LogManager.open(str(tmp_path), create=True) as manager, taken:
         return writing._Task(plan_for(manager), 0, append).write(batches)
@@ -142,7 +142,7 @@ def test_batches_fit_the_topics_limit_and_rows_that_never_fit_are_bad(
 def plan_for(
     manager: LogManager, bad_records: str | None = None, partitions: int = 1, **more: dict[str, object]
 ) -> WritePlan:
-    """For one topic, and that for bad records, in a transaction that has begun."""
+    """Returns the plan for one topic, and the one for bad records, in a transaction that has begun."""
     targets = Targets.parse(manager.directory, topic="t", partitions=partitions, bad_records=bad_records, **more)
     topics = targets.prepare(manager)
     with TransactionCoordinator.open(manager, "app") as coordinator:
