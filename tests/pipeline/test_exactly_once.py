@@ -118,7 +118,7 @@ def run_two(disk: MemoryFileSystem, master: str = "local[1]") -> None:
 @pytest.mark.parametrize("master", ["local[1]", "spark://a"], ids=["in this process", "on a cluster"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
 def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced: str, master: str) -> None:
-    """In this process tasks leave syncs to the driver."""
+    """In this process, tasks leave syncs to the driver."""
     tried = 0
     for operation, disk in crash_points(partial(run_two, master=master), memory_disk(), every=7):
         left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced
 
 
 class TestDisk:
-    """It fails, and is well again afterwards."""
+    """A disk that fails, and works again afterwards."""
 
     @pytest.mark.parametrize("path", [DATA, OFFSETS, STATES])
     @pytest.mark.parametrize("operation", ["write", "sync"])
@@ -162,14 +162,14 @@ class TestDisk:
 
 
 class Gone(BaseException):
-    """A driver that died: nothing of it runs any more."""
+    """The driver died: none of it runs any more."""
 
 
 class TestTasks:
-    """That run again, come late, or go on when nobody waits for them."""
+    """Tasks that run again, are late, or continue when nobody waits for them."""
 
     def test_stage_that_ran_twice_is_written_once(self, log_dir: str) -> None:
-        """As when an executor is lost with its answer, and the task, whose attempts count from 0 again, runs anew."""
+        """As when an executor is lost with its answer, and the task runs again with attempts counted from 0."""
         rounds: list[int] = []
 
         def twice(run: Run, _function: Function) -> list[Any]:

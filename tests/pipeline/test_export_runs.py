@@ -1,4 +1,4 @@
-"""Runs of the job that exports: one failed at first, a checkpoint is gone, a table does not take a record."""
+"""Runs of the export job: after a failure, with a lost checkpoint, and with a record that a table refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def topic(spark: SparkSession, tmp_path: Path) -> Topic:
 
 
 class Export:
-    """A command line, run again and again."""
+    """A command line that is run repeatedly."""
 
     def __init__(self, topic: Topic, tmp_path: Path, *flags: str) -> None:
         self.topic, self.checkpoint, self.table = topic, tmp_path / "checkpoint", str(tmp_path / "table")
@@ -58,7 +58,7 @@ def no_space(_frame: DataFrame, _batch_id: object) -> None:
 
 
 def then_no_space(write: Write) -> Write:
-    """As if the driver had been killed before it noted that the micro-batch is done."""
+    """As if the driver had been killed before it recorded that the micro-batch is done."""
 
     def both(frame: DataFrame, batch_id: int) -> None:
         write(frame, batch_id)
@@ -110,7 +110,7 @@ def test_changes_of_a_table_are_all_in_the_topic_though_the_first_micro_batch_fa
 
 
 class TestBadRecords:
-    """Values that are no JSON; with mode upsert a record without a key too."""
+    """Values that are not JSON; with mode upsert, also a record without a key."""
 
     JSON = ("--format", "json", "--schema", "v int")
 
@@ -149,7 +149,7 @@ class TestBadRecords:
     def test_what_was_kept_aside_is_not_where_the_table_ends(
         self, bad: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Killed after bad records and tombstones were kept, and before the rows were."""
+        """Killed after bad records and tombstones were written, and before the rows were."""
         export = Export(bad, tmp_path, *self.JSON, "--mode", "upsert", "--bad-records", str(tmp_path / "bad"))
         bad.append([(b"g", b'{"v":4}'), (b"c", None), (b"b", b"no JSON")])
         with monkeypatch.context() as patched:

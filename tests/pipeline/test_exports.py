@@ -1,4 +1,4 @@
-"""The command line of the job that exports: what it refuses, and which values it reads."""
+"""The command line of the export job: what it refuses, and which values it reads."""
 
 from __future__ import annotations
 

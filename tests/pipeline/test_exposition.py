@@ -1,4 +1,4 @@
-"""A log directory as Prometheus metrics: the names dashboards know, the figures Kafka's tool gives."""
+"""A log directory as Prometheus metrics: the names that dashboards know, the figures of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LABELS = {  # as the README of kafka-lag-exporter has them
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[LogManager]:
-    """With topic t of two partitions, 3 records in the first."""
+    """A log directory with topic t of two partitions, 3 records in the first."""
     with LogManager.open(directory_with_internal_topics(tmp_path / "events")) as manager:
         manager.create_topic("t", partitions=2)
         append(manager.open_log("t", 0), b"a", b"b", b"c")
@@ -235,7 +235,7 @@ def test_a_deleted_topic_is_missing_in_the_next_request(manager: LogManager) -> 
 
 
 def broker_like(manager: LogManager) -> str:
-    """A directory without topics.json, whose topics are those whose partitions are there."""
+    """Returns a directory without topics.json, whose topics are those with partition directories."""
     directory = Path(manager.directory).parent / "broker"
     with LogManager.open(str(directory), create=True) as made:
         for topic in ("only", "other"):

@@ -1,4 +1,4 @@
-"""Rows on the way into the sink's tasks: as Arrow messages, where they are short or nobody minds, or by mapInArrow."""
+"""How rows get to the sink's tasks: as Arrow messages if they are short, or by mapInArrow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def log_dir(tmp_path: Path) -> str:
 
 @contextmanager
 def going(spark: SparkSession, way: str) -> Iterator[None]:
-    """Writes inside go by ``way``, and by no other."""
+    """Checks that writes inside use ``way``, and no other."""
     with (
         settings(spark, {BYTES_AT_ONCE: WAYS[way]}),
         counted_messages() as over_messages,
@@ -90,7 +90,7 @@ def numbers(spark: SparkSession, log_dir: str) -> list[int]:
 
 
 def written_in_order(spark: SparkSession, log_dir: str, rows: DataFrame, ways: dict[str, str]) -> None:
-    """All rows are there, and each of the ways writes the same."""
+    """Checks that all rows are there, and that each way writes the same."""
     for number, way in enumerate(ways):
         with going(spark, way):
             write(rows, log_dir, topic=f"way-{number}")
@@ -100,7 +100,7 @@ def written_in_order(spark: SparkSession, log_dir: str, rows: DataFrame, ways: d
 
 
 def any_rows(random_rows: random.Random) -> list[tuple[object, ...]]:
-    """Rows with and without each of their columns, some of them long."""
+    """Draws rows with and without each of their columns, some of them long."""
 
     def perhaps(value: object) -> object:
         return None if random_rows.random() < 0.2 else value

@@ -1,6 +1,6 @@
 """The folders at the root, imported as pyspark_commitlog.*: from a checkout, from a wheel, and from anywhere.
 
-Each test runs a program in a directory that holds its own ``pipeline`` and ``storage``, as a person's project may.
+Each test runs a program in a directory with a ``pipeline`` and ``storage`` of its own, as a user's project may have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def run_in(directory: Path, python: Path, **more: str) -> str:
-    """What PROGRAM prints, started by ``python`` in ``directory`` with its workers' Python and ``more`` set."""
+    """Returns what PROGRAM prints, run by ``python`` in ``directory`` with its workers' Python and ``more`` set."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "data" / "flights").mkdir(parents=True)
     (directory / "data" / "flights" / "lines.txt").write_text("\n".join(LINES))

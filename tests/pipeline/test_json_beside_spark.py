@@ -1,4 +1,4 @@
-"""JSON beside Spark's from_json: the same values from a thousand and a half texts, but for those listed here."""
+"""JSON compared with Spark's from_json: the same values from 1,500 texts, except those listed here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def without_bad(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """Values that compare: times as numbers, since they lie beyond Python's, NaN as text."""
+    """Converts values so that they compare: times to numbers, since Python's range is too small, NaN to text."""
     kind, valid = array.type, array.is_valid().to_pylist()
     if pa.types.is_struct(kind):
         columns = {field.name: plain(array.field(index)) for index, field in enumerate(kind)}
