@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.pipeline.arrow import TimeBeyondSparkError
 from pyspark_commitlog.pipeline.maintenance.arguments import Parser
 from pyspark_commitlog.pipeline.offsets import (
     LATEST,
@@ -38,7 +39,7 @@ _STARTING = (
 )
 _READ_MODE = (
     "dropmalformed: damaged record batches are passed over; permissive: a time that no timestamp of Spark's holds is "
-    "null (failfast: both end the job)"
+    "null (failfast: both end the job; with --serde-mode permissive: permissive)"
 )
 _BAD_RECORDS = (
     "of a Delta table for records that do not decode or, with --mode upsert, have no key: their bytes, where they lie, "
@@ -95,7 +96,8 @@ def query(spark: SparkSession, options: argparse.Namespace) -> Query:
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
     sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
     given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options)}
-    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=options.read_mode)
+    read_mode = options.read_mode or options.serde_mode  # asked to go on at a value, it does at a time as well
+    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=read_mode)
     return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
 
 
@@ -157,8 +159,11 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
     """What to do about an error that one record is the cause of, on a line of its own; else nothing."""
-    is_one_records = "SerializationError" in str(error) or NO_KEY in str(error)
-    if not is_one_records or options.direction != "to-table":
+    if options.direction != "to-table":
+        return ""
+    if TimeBeyondSparkError.__name__ in str(error):
+        return "\nTo go on with the same --checkpoint: --read-mode permissive makes such times null"
+    if "SerializationError" not in str(error) and NO_KEY not in str(error):
         return ""
     return (
         "\nTo go on with the same --checkpoint: --bad-records PATH keeps such records in a table of their own, "

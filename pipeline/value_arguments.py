@@ -21,7 +21,10 @@ _TAKEN = {
     "json": ("schema", "confluent_header", "serde_mode"),
     "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
 }
-_SERDE_MODE = "a value that does not decode becomes a row of nulls (permissive) or ends the job (failfast, the default)"
+_SERDE_MODE = (
+    "a value that does not decode becomes a row of nulls (permissive; --read-mode is permissive then, too, unless it is "
+    "given) or ends the job (failfast, the default)"
+)
 
 
 def add_value_arguments(command: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from pyspark_commitlog.pipeline.exports import advice, parser, query
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.pipeline.table_topics import Topic, rows
 from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs import NOW_MS
 
 Write = Callable[[DataFrame, int], object]
 
@@ -163,6 +164,19 @@ class TestBadRecords:
         export = Export(bad, tmp_path, *self.JSON, "--serde-mode", "permissive")
         export.run()
         assert [row.v for row in rows(bad.spark, export.table, "v")] == [1, None, 2, None, None, 3]
+
+    @pytest.mark.parametrize(("values", "mode"), [((), "--read-mode"), (JSON, "--serde-mode")])
+    def test_time_that_spark_does_not_hold_becomes_null_where_that_is_asked_for(
+        self, topic: Topic, tmp_path: Path, values: tuple[str, ...], mode: str
+    ) -> None:
+        topic.append([(b"a", b'{"v":1}')])
+        topic.append([(b"b", b'{"v":2}')], at_ms=NOW_MS * 1_000_000)
+        export = Export(topic, tmp_path, "--mode", "upsert", *values)
+        told = export.fail(told="offset 1 of t-0: its time is", through=lambda write: write)
+        assert "--read-mode permissive" in told
+        export.run(mode, "permissive")
+        found = rows(topic.spark, export.table, "_offset", "_timestamp")
+        assert [(row._offset, row._timestamp is None) for row in found] == [(0, False), (1, True)]
 
     def test_export_begins_after_them_with_a_new_checkpoint(
         self, bad: Topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
