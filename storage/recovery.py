@@ -1,7 +1,8 @@
 """Producer state and indexes out of the log itself: replay of batches, and recovery of a segment (spec 9.4, 9.5).
 
-Recovery never decodes data records: it trusts checksums, and that offsets increase, which no checksum covers. Damage
-behind a right checksum is found by whoever reads it.
+Recovery never decodes data records: it trusts checksums, and that offsets increase, which no checksum covers; below the
+recovery point also that batches do not overlap, as readers do. Offsets that are missing, and damage behind a right
+checksum, are found by whoever reads there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.format import control, names
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Int64s
+from pyspark_commitlog.storage.joining import Holes, always, find_damage
 from pyspark_commitlog.storage.producers import Marker, ProducerStateManager
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
@@ -96,7 +98,8 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     """Walk a segment, rebuild its indexes and the state behind it, and find its last valid batch: ``segment.size``.
 
     What is behind that is still there: :func:`cut` removes it. Batches below ``flushed_offset`` were synced and
-    acknowledged: damage among them is reported. On disk while it works: indexes that are shorter than they will be.
+    acknowledged: damage among them is reported, as the state that is rebuilt would rest on it. On disk while it works:
+    indexes that are shorter than they will be.
 
     Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a whole batch of a newer
     format wherever it lies, and SegmentOffsetOverflowError for offsets too far from the segment's base.
@@ -109,7 +112,11 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
     try:
         with closing(windows):
             for window in windows:
-                damage = [*_out_of_order(window.headers, next_offset), *_broken(window, flushed_offset)]
+                damage = [
+                    *_out_of_order(window.headers, next_offset),
+                    *_damaged(window, next_offset, flushed_offset),
+                    *_broken(window, flushed_offset),
+                ]
                 good, error = _take(segment, window, state, damage)
                 if good:
                     next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
@@ -178,6 +185,15 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
     is_wrong[:1] |= last_offsets[:1] < next_offset
     is_wrong[1:] |= last_offsets[1:] <= last_offsets[:-1]
     return np.flatnonzero(is_wrong)[:1].tolist()  # type: ignore[no-any-return]
+
+
+def _damaged(window: Window, next_offset: int, flushed_offset: int) -> list[int]:
+    """The first batch, if there is one, below ``flushed_offset`` that is not as it was written, whatever is missing."""
+    rows = np.flatnonzero(window.headers.table["last_offset"] < flushed_offset)
+    if not len(rows):
+        return []
+    found = find_damage(window.buffer, window.headers[rows], always(Holes.ANYWHERE), expected=next_offset)
+    return [] if found is None else [int(rows[found.row])]
 
 
 def _broken(window: Window, flushed_offset: int) -> list[int]:
