@@ -16,7 +16,6 @@ from itertools import pairwise
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
-    CorruptRecordError,
     MissingSegmentError,
     SegmentOffsetOverflowError,
     StorageError,
@@ -309,6 +308,8 @@ class LogLoader:
         self._note(plan)
         segments = LogSegments(self._segments(plan))
         end = self._settled_end(segments) if len(segments) else LogEnd(self._check_nothing_lost())
+        if not self.is_anchored and end.torn is None and end.damage is None:
+            end = end._replace(damage=self._proof_of_more(end.offset))
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
         entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= end.offset]
         epochs = LeaderEpochCache(entries)
@@ -335,6 +336,21 @@ class LogLoader:
                 *(end.torn, end.offset - 1),
             )
         return end
+
+    def _proof_of_more(self, end_offset: int) -> CorruptionError | None:
+        """What is wrong with a log that ends below a sound snapshot of its producers, which was made at its end once.
+
+        No log ends below one unless a crash took its end: a truncation, Kafka's too, removes those above it. Indexes
+        and leader epochs may tell as much, but no checksum covers them.
+        """
+        for offset in sorted(self._snapshots):
+            if offset > end_offset and self._decoded_snapshot(offset) is not None:
+                reason = (
+                    f"the log ends at offset {end_offset}, and reached {offset} when this was made: its end is "
+                    "missing. Restore its last segments; to read what there is, remove this file"
+                )
+                return MissingSegmentError(reason, path=self._path(names.segment_file(offset, names.SNAPSHOT)))
+        return None
 
     def _settled_names(self) -> list[str]:
         """A listing of one moment. What a single one says of a name that changes meanwhile is left open.
@@ -378,21 +394,20 @@ class LogLoader:
     def _begins_with_an_epoch(self, segments: LogSegments) -> bool:
         """Whether the first batch of the log tells one: an empty checkpoint is then one that a crash emptied."""
         for segment in segments:
-            with suppress(CorruptRecordError):
+            with suppress(CorruptionError):
                 for window in segment.batches(window_bytes=PROBE_BYTES):
                     return bool(window.headers.table["leader_epoch"][0] >= 0)
         return False
 
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
-        """The epochs as the batches tell them, for a checkpoint that is missing or damaged.
+        """The epochs as the sound batches tell them, for a checkpoint that is missing or damaged.
 
         Damage below the recovery point is not reported here: whoever reads it is told.
         """
         epochs.clear()
         for segment in segments:
-            with suppress(CorruptRecordError):
-                for window in segment.batches():
-                    assign_epochs(epochs, window.headers)
+            for window in segment.sound_batches():
+                assign_epochs(epochs, window.headers)
         self._write_epochs(epochs.to_bytes() if epochs.entries else b"")
 
     def _epoch_entries(self) -> list[EpochEntry] | None:
@@ -490,14 +505,12 @@ class LogLoader:
         producers.map_end_offset = 0
         for offset in sorted(self._snapshots, reverse=newest):
             if self.log_start_offset < offset <= end_offset:
-                path = self._path(names.segment_file(offset, names.SNAPSHOT))
-                try:
-                    entries = checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
-                except (CorruptionError, FileNotFoundError) as error:
-                    logger.warning("%s: %s; another one is taken", path, error)
+                entries = self._decoded_snapshot(offset)
+                if entries is None:
                     continue
                 fault = self._disagreement(entries, offset, segments)
                 if fault is not None:
+                    path = self._path(names.segment_file(offset, names.SNAPSHOT))
                     logger.warning("%s: not what the log says: %s; another one is taken", path, fault)
                     continue
                 producers.load(entries, now_ms, offset)
@@ -518,6 +531,15 @@ class LogLoader:
             has_open = any(entry.current_txn_first_offset >= 0 for entry in entries)
             if has_open and not self._passes_damage:
                 raise
+            return None
+
+    def _decoded_snapshot(self, offset: int) -> list[ProducerEntry] | None:
+        """None where it is damaged, or was removed meanwhile."""
+        path = self._path(names.segment_file(offset, names.SNAPSHOT))
+        try:
+            return checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
+        except (CorruptionError, FileNotFoundError) as error:
+            logger.warning("%s: %s; another one is taken", path, error)
             return None
 
     def _write_snapshot(self, producers: ProducerStateManager) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn, encode_aborted
 from pyspark_commitlog.storage.log import Log
@@ -21,6 +21,10 @@ Rows = list[tuple[int, bytes | None]]
 
 SETTINGS = config(segment_bytes=500, index_interval_bytes=100)
 ALL: Rows = [(n, b"%d" % n) for n in range(20)]
+FIELDS = {  # of a batch of magic 2, the last byte of each
+    **{"base offset": 7, "length": 11, "checksum": 20, "attributes": 22, "last offset delta": 26},
+    **{"largest time": 42, "producer id": 50, "producer epoch": 52, "base sequence": 56, "count": 60, "records": 65},
+}
 SIDECARS = (names.INDEX, names.TIME_INDEX, names.SNAPSHOT, names.LEADER_EPOCH_CHECKPOINT)
 
 
@@ -69,6 +73,28 @@ def test_a_log_opens_whatever_became_of_the_files_beside_it(
         log.append_records(records([b"new"]))
     with open_log(directory, recovery_point=21) as log:
         assert rows(log) == [*ALL, (20, b"new")]
+
+
+@pytest.mark.parametrize("index", ["missing", "there"])
+@pytest.mark.parametrize(("field", "at"), FIELDS.items(), ids=FIELDS)
+def test_no_state_is_rebuilt_out_of_a_damaged_batch_below_the_recovery_point(
+    directory: Path, field: str, at: int, index: str
+) -> None:
+    """A writer that believed its header would take other records for repetitions, or end another transaction."""
+    first, *_ = segments(directory)
+    data = bytearray(first.read_bytes())
+    second_batch = 12 + int.from_bytes(data[8:12], "big")
+    data[second_batch + at] ^= 1
+    first.write_bytes(data)
+    if index == "there":
+        with open_log(directory) as log, pytest.raises(CorruptionError):
+            rows(log)
+        return
+    first.with_suffix(names.INDEX).unlink()
+    listing = {path.name: path.read_bytes() for path in segments(directory)}
+    with pytest.raises(CorruptionError, match=str(first)):
+        open_log(directory)
+    assert {path.name: path.read_bytes() for path in segments(directory)} == listing
 
 
 def test_the_epochs_are_rebuilt_although_garbage_follows_the_last_batch(directory: Path) -> None:
@@ -166,3 +192,35 @@ def test_garbage_between_two_whole_segments_costs_no_record(directory: Path) -> 
     for _ in product(range(2)):
         with open_log(directory, recovery_point=0) as log:
             assert rows(log) == ALL
+
+
+class TestEndThatIsMissing:
+    """A partition without a recovery point, as a copy is, cut between two batches."""
+
+    @pytest.fixture
+    def copy(self, directory: Path) -> Path:
+        """Without the last batch, and the snapshot made at the log's end when it was closed, which is 20."""
+        *_, last = segments(directory)
+        data, position = last.read_bytes(), 0
+        while (behind := position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")) < len(data):
+            position = behind
+        last.write_bytes(data[:position])
+        assert position
+        return directory
+
+    def test_a_snapshot_above_the_end_tells(self, copy: Path) -> None:
+        reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))
+        assert [offset for part in reader.records(0, 10) for offset in part.offsets.tolist()] == [*range(10)]
+        with pytest.raises(MissingSegmentError, match=r"020\.snapshot: the log ends at offset 19, and reached 20"):
+            rows(reader)
+        (copy / "00000000000000000020.snapshot").unlink()
+        assert rows(LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))) == ALL[:-1]
+
+    @pytest.mark.parametrize("spoil", [b"", b"\1" * 40])
+    def test_a_snapshot_that_is_damaged_tells_nothing(self, copy: Path, spoil: bytes) -> None:
+        (copy / "00000000000000000020.snapshot").write_bytes(spoil)
+        assert rows(LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))) == ALL[:-1]
+
+    def test_where_a_recovery_point_is_known_it_decides(self, copy: Path) -> None:
+        reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(19))
+        assert rows(reader) == ALL[:-1]

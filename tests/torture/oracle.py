@@ -9,6 +9,7 @@ there, and how that differs from what was written is the word under which the ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from tests.torture.sound_logs import ROOT, Row, SoundLog, rows_of
 
 TORN_END = "a torn end that no recovery point covers, passed over with a warning"
 UNSYNCED_END = "an end behind the recovery point that is not sound, as a crash leaves it"
-LOST_END = "an end that is missing between two batches, with no recovery point to tell"
+LOST_END = "an end that is missing between two batches, with no recovery point and no snapshot to tell"
 LOST_START = "first segments that are missing, as retention takes them"
 HOLE = "batches missing where compaction leaves holes"
 SHIFTED = "offsets of a batch shifted where compaction leaves holes"
@@ -90,6 +91,9 @@ def judge(
     else:
         _check_committed(found, shown)
     word = _word(log, told, seen)
+    assert word != LOST_END or told.recovery_point is not None or not _is_told_by_a_snapshot(log, disk, seen), (
+        f"{level.value}: {missing} rows missing, and a snapshot above the end tells of them"
+    )
     if word == OTHER_START:
         first = max(told.log_start_offset, log.log_start_offset)
         written = [part_of(row, columns) for row in log.rows[level] if row[0] >= first]
@@ -122,6 +126,17 @@ def _word(log: SoundLog, told: Told, seen: Seen) -> str:
         return LOST_START
     rest = iter(written)
     return HOLE if all(key in rest for key in seen.keys) else OTHER_FILE
+
+
+def _is_told_by_a_snapshot(log: SoundLog, disk: FrozenFileSystem, seen: Seen) -> bool:
+    """Whether a sound snapshot of producers lies above the end, which the log reached when that was made."""
+    for path, data in disk.files.items():
+        if path.startswith(log.directory + "/") and path.endswith(names.SNAPSHOT):
+            with suppress(LogStoreError):
+                checkpoints.decode_snapshot(data)
+                if (names.base_offset_of(path.rpartition("/")[2]) or 0) > seen.end_offset:
+                    return True
+    return False
 
 
 # The files at the root
