@@ -237,7 +237,7 @@ class _Groups:
         elif asked.members:
             show_members(found, is_verbose=asked.verbose, as_json=self._as_json)
         else:
-            show_offsets(map(self._lags.lags, found), as_json=self._as_json)
+            show_offsets((self._lags.lags(each, self._failures.errors) for each in found), as_json=self._as_json)
 
     # Changing
 

@@ -99,8 +99,8 @@ class Failures:
 
     def end(self) -> None:
         """Prints the errors; call it once the other partitions were shown. The command fails if there are any."""
-        for error in self.errors:
-            typer.echo(f"commitlog: {error}", err=True)
+        for message in dict.fromkeys(map(str, self.errors)):
+            typer.echo(f"commitlog: {message}", err=True)
         if self.errors:
             is_damaged = any(isinstance(error, storage.CorruptionError) for error in self.errors)
             raise typer.Exit(DAMAGED if is_damaged else 1)

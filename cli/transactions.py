@@ -10,7 +10,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, DryRun, LogDir, OneTopic
-from pyspark_commitlog.cli.output import Column, print_json, print_table
+from pyspark_commitlog.cli.output import Column, Failures, print_json, print_table
 
 COLUMNS = (
     Column("TRANSACTIONAL-ID", 20),
@@ -60,7 +60,7 @@ def transactions(  # the flags are those of kafka-transactions
     query restarts or retention runs; Superseded, its producer has moved on; Unknown, no transactional id has its
     producer, as for a broker whose __transaction_state is not here. Retention ends transactions that exceed their
     timeout and have no running owner, except Unknown ones. Showing takes no lock, so it is safe on a running broker's
-    directory.
+    directory. A partition that cannot be read is named at the end; the others are shown.
 
     A transaction hangs if no coordinator will write its marker. Use --abort to write it, once you are sure that its
     producer has stopped; the broker must be stopped, too. If a coordinator will still end the transaction, --abort is
@@ -73,18 +73,23 @@ def transactions(  # the flags are those of kafka-transactions
         if abort:
             _abort(manager, topic, partition, start_offset, is_dry=dry_run, as_json=as_json)
             return
+        failures = Failures()
         found = (
-            storage.find_hanging(manager, max_timeout_ms=max_transaction_timeout * 60_000)
+            storage.find_hanging(manager, max_timeout_ms=max_transaction_timeout * 60_000, failures=failures.errors)
             if find_hanging
-            else storage.open_transactions(manager)
+            else storage.open_transactions(manager, failures=failures.errors)
         )
-    found = _within(found, topic, partition)
+    _show(_within(found, topic, partition), "no hanging" if find_hanging else "no open", as_json=as_json)
+    failures.end()
+
+
+def _show(found: list[storage.OpenTransaction], none: str, *, as_json: bool) -> None:
     if as_json:
         print_json(map(_json, found))
     elif found:
         print_table(COLUMNS, [row for each in found for row in _rows(each)])
     else:
-        typer.echo("no hanging transactions" if find_hanging else "no open transactions")
+        typer.echo(f"{none} transactions")
 
 
 def _warn_of_missing(manager: storage.LogManager) -> None:

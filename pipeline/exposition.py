@@ -276,7 +276,11 @@ class _Look:
 
     def _add_transactions(self, manager: LogManager) -> None:
         counts: dict[str, int] = {}
-        for each in open_transactions(manager):
+        unreadable = list[LogStoreError]()
+        found = open_transactions(manager, failures=unreadable)
+        for error in unreadable:
+            self._failed("open transactions", error)
+        for each in found:
             if each.partitions:
                 counts[each.state] = counts.get(each.state, 0) + 1
                 labels = (each.transactional_id or "", each.producer_id, each.epoch, each.state)

@@ -29,7 +29,7 @@ from pyspark_commitlog.storage.filesystem import read_file
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.internal import partition_for, positive_hash
 from pyspark_commitlog.storage.latest import LatestByKey
-from pyspark_commitlog.storage.manager import INTERNAL_PARTITIONS, LogManager
+from pyspark_commitlog.storage.manager import INTERNAL_PARTITIONS, LOST, LogManager
 from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription
 
 K = TypeVar("K")
@@ -84,7 +84,7 @@ class CoordinatorLogs(Generic[K, V]):
         if count is None and not self._found():
             if lost := [each for each in self._noted() if not self.manager.is_here(self.topic, each)]:
                 was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points show"
-                raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {_LOST}")
+                raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {LOST}")
             if not create:
                 return None
             count = len(self.manager.ensure_topic(self.topic, partitions=INTERNAL_PARTITIONS).partitions)
@@ -92,7 +92,7 @@ class CoordinatorLogs(Generic[K, V]):
             return self._partition_found(name)
         number = partition_for(name, count)
         if not self.manager.is_here(self.topic, number):
-            raise UnknownTopicOrPartitionError(f"{self._missing_home(name, number, count)}; {_LOST}")
+            raise UnknownTopicOrPartitionError(f"{self._missing_home(name, number, count)}; {LOST}")
         return number
 
     def _partition_found(self, name: str) -> int:
@@ -262,12 +262,6 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _known(self, here: Collection[int]) -> str:
         return f"{self.topic} has partitions {_listed(here)} in {self.manager.directory}"
-
-
-_LOST = (
-    "it was lost: bring it back, for example from a snapshot; to go on without it, make the directory and remove "
-    f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
-)
 
 
 def _say_so(topic: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark_commitlog.storage.errors import LogStoreError
@@ -43,7 +43,7 @@ class PartitionLag:
     topic: str
     partition: int
     committed: CommittedOffset | None  # None: a member has the partition, but committed nothing for it
-    log: LogFigures | None  # None: there is no such partition, as with the progress of a sink
+    log: LogFigures | None  # None: there is no such partition, as with the progress of a sink, or it cannot be read
     lag_ms: int | None  # 0: everything was read; None: unknown
     member: GroupMember | None
 
@@ -139,30 +139,29 @@ class GroupLags:
         topics = self.manager.topics().values()
         return {found: topic.name for topic in topics if (found := topic_id(self.manager, topic)) is not None}
 
-    def lags(self, group: GroupDescription) -> list[PartitionLag]:
+    def lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[PartitionLag]:
         """A group's lag in each partition that it has committed for or that a member has, in order.
 
-        Raises as :meth:`LogLooks.look`.
+        Raises as :meth:`LogLooks.look`; with ``failures``, adds the error there, and the partition has no log.
         """
         members = {place: member for member in group.members for place in member.partitions}
         there = {*self.looks.partitions()}
-        return [
-            self._lag(group.name, place, group.offsets.get(place), members.get(place), is_there=place in there)
-            for place in sorted({*group.offsets, *members})
-        ]
+        found = []
+        for place in sorted({*group.offsets, *members}):
+            committed, member = group.offsets.get(place), members.get(place)
+            lag = PartitionLag(group.name, *place, committed, None, None, member)
+            try:
+                found.append(self._behind(lag) if place in there else lag)
+            except LogStoreError as error:
+                if failures is None:
+                    raise
+                failures.append(error)
+                found.append(lag)
+        return found
 
-    def _lag(
-        self,
-        group: str,
-        place: TopicPartition,
-        committed: CommittedOffset | None,
-        member: GroupMember | None,
-        *,
-        is_there: bool,
-    ) -> PartitionLag:
-        if not is_there:
-            return PartitionLag(group, *place, committed, None, None, member)
+    def _behind(self, lag: PartitionLag) -> PartitionLag:
+        place = (lag.topic, lag.partition)
         with self.looks.look(place) as log:
             now_ms = self.manager.clock.now_ms()
-            behind_ms = None if committed is None else lag_ms(log, committed.offset, now_ms)
-            return PartitionLag(group, *place, committed, log_figures(place, log), behind_ms, member)
+            behind_ms = None if lag.committed is None else lag_ms(log, lag.committed.offset, now_ms)
+            return replace(lag, log=log_figures(place, log), lag_ms=behind_ms)

@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
     LogDirLockedError,
+    MissingSegmentError,
     NotALogDirError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -55,6 +56,11 @@ TOPICS_FILE = "topics.json"
 ROOT_LOCK_FILE = ".commitlog.lock"
 ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; a larger file is damaged
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
+
+LOST = (
+    "it was lost: bring it back, for example from a snapshot; to go on without it, make the directory and remove "
+    f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
+)
 
 TopicPartition = tuple[str, int]
 
@@ -286,7 +292,8 @@ class LogManager:
         """A partition for writing; the same object until the manager is closed, but reopened if it failed.
 
         ``config`` overrides the topic's, for a partition that is known to exist. Raises LogDirLockedError while a
-        broker runs on the directory, and otherwise as Log.open.
+        broker runs on the directory, MissingSegmentError if the directory of the partition is lost, and otherwise as
+        Log.open.
         """
         known = self._logs.get((topic, partition))
         if known is not None and known.failure is not None:
@@ -295,6 +302,8 @@ class LogManager:
             config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
+            if not self.is_here(topic, partition):  # an empty one instead of it would hide what is lost
+                raise MissingSegmentError(f"{directory}: no such directory, and the topic has the partition; {LOST}")
             self._logs[topic, partition] = Log.open(
                 directory,
                 config,

@@ -26,23 +26,26 @@ logger = logging.getLogger(__name__)
 def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
     """End the abandoned transactions of the whole directory and log each; forget idle ids. Returns a failed outcome.
 
+    An unreadable partition hides no other; the first such error is returned.
+
     In a directory without coordinators, nobody knows how a transaction should end, so none is searched for; retention
     reports the offset of an open one.
     """
     if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
         return None
+    failures: list[LogStoreError] = []
     try:
-        found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run)
+        found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run, failures=failures)
         is_ours = manager.topic(TRANSACTION_STATE_TOPIC).known is Known.ALL  # a broker may keep ids for longer
         may_forget = is_ours and not run.dry_run
-        forgotten = expire_transactional_ids(manager, now_ms=run.now_ms()) if may_forget else []
+        forgotten = expire_transactional_ids(manager, now_ms=run.now_ms(), failures=failures) if may_forget else []
     except (LogStoreError, OSError) as error:
         return of_directory("open transactions", error)
     for each in found:
         logger.warning("%s", _told(each, dry_run=run.dry_run))
     for transactional_id in forgotten:
         logger.info("transactional id %r was not used for seven days: forgotten", transactional_id)
-    return None
+    return of_directory("open transactions", failures[0]) if failures else None
 
 
 def _told(found: ResolvedTransaction, *, dry_run: bool) -> str:

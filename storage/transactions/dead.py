@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import LogDirLockedError, ProducerFencedError
+from pyspark_commitlog.storage.errors import LogDirLockedError, LogStoreError, ProducerFencedError
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS
@@ -79,15 +79,18 @@ class _Seen(NamedTuple):
     last_timestamp: int  # ms
 
 
-def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list[OpenTransaction]:
+def open_transactions(
+    manager: LogManager, *, now_ms: int | None = None, failures: list[LogStoreError] | None = None
+) -> list[OpenTransaction]:
     """All transactions that have not ended, oldest first. Takes no lock, and opens every partition.
 
     Works on a broker's directory too; ``now_ms`` defaults to the manager's clock. Skips partitions of internal topics
-    that are missing from the directory: ``TransactionStates.missing`` lists them.
+    that are missing from the directory: ``TransactionStates.missing`` lists them. Another partition that
+    cannot be read raises; with ``failures``, its error is added there, and the others are read.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
-    states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all()}
-    seen = _seen_in_partitions(manager)
+    states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all(failures)}
+    seen = _seen_in_partitions(manager, failures)
     found = []
     for producer_id in seen.keys() | states.keys():
         name, value = states.get(producer_id, (None, None))
@@ -100,15 +103,24 @@ def open_transactions(manager: LogManager, *, now_ms: int | None = None) -> list
     return sorted(found, key=lambda each: (-each.age_ms, each.producer_id, each.epoch))
 
 
-def _seen_in_partitions(manager: LogManager) -> dict[int, list[_Seen]]:
+def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | None) -> dict[int, list[_Seen]]:
     found: dict[int, list[_Seen]] = {}
+    for place in _places(manager):
+        try:
+            for producer_id, seen in _seen_in(manager, place):
+                found.setdefault(producer_id, []).append(seen)
+        except LogStoreError as error:
+            if failures is None:
+                raise
+            failures.append(error)
+    return found
+
+
+def _places(manager: LogManager) -> Iterator[TopicPartition]:
     for topic in manager.topics().values():
         for partition in topic.partitions:
-            if topic.name in INTERNAL_TOPICS and not manager.is_here(topic.name, partition):
-                continue
-            for producer_id, seen in _seen_in(manager, (topic.name, partition)):
-                found.setdefault(producer_id, []).append(seen)
-    return found
+            if topic.name not in INTERNAL_TOPICS or manager.is_here(topic.name, partition):
+                yield topic.name, partition
 
 
 def _seen_in(manager: LogManager, place: TopicPartition) -> Iterator[tuple[int, _Seen]]:
@@ -150,15 +162,28 @@ def _described(
 
 
 def resolve_dead_transactions(
-    manager: LogManager, *, now_ms: int | None = None, dry_run: bool = False
+    manager: LogManager,
+    *,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+    failures: list[LogStoreError] | None = None,
 ) -> list[ResolvedTransaction]:
     """End abandoned transactions, as the first step of retention. Returns one report per open transaction.
 
     Completes decided ones. Aborts Ongoing ones older than their timeout, and those whose transactional id has a newer
     epoch. Only reports those of producers that no transactional id has. Does nothing while another process holds the
-    lock of the transactional id. With ``dry_run``, writes to no log.
+    lock of the transactional id. With ``dry_run``, writes to no log. A partition that cannot be
+    read or written raises; with ``failures``, its error is added there, and the others follow.
     """
-    return [resolve(manager, each, dry_run=dry_run) for each in open_transactions(manager, now_ms=now_ms)]
+    resolved = []
+    for each in open_transactions(manager, now_ms=now_ms, failures=failures):
+        try:
+            resolved.append(resolve(manager, each, dry_run=dry_run))
+        except LogStoreError as error:
+            if failures is None:
+                raise
+            failures.append(error)
+    return resolved
 
 
 def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = False) -> ResolvedTransaction:
@@ -228,16 +253,21 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
 
 
 def expire_transactional_ids(
-    manager: LogManager, *, now_ms: int | None = None, expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS
+    manager: LogManager,
+    *,
+    now_ms: int | None = None,
+    expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS,
+    failures: list[LogStoreError] | None = None,
 ) -> list[str]:
     """Forget transactional ids that have been idle for ``expiration_ms`` (``transactional.id.expiration.ms``).
 
     Each batch write without an id of its own leaves one behind. Keeps ids that are locked and ids with an open
     transaction; an id that is used again later starts with another producer id. Returns the names of the forgotten ids.
+    ``failures``: :meth:`TransactionStates.all`.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states, forgotten = TransactionStates(manager), []
-    for transactional_id, value in states.all():
+    for transactional_id, value in states.all(failures):
         is_idle = now_ms - value.transaction_last_update_timestamp_ms >= expiration_ms
         if is_idle and value.transaction_status not in LEFT:
             with suppress(LogDirLockedError), TransactionalIdLock.take(manager, transactional_id, "expiration"):

@@ -6,11 +6,12 @@ transactions that no coordinator knows, and ``--abort`` writes an abort marker b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark_commitlog.storage.clock import instant
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
 from pyspark_commitlog.storage.format.internal import TransactionLogValue
 from pyspark_commitlog.storage.log import Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
@@ -51,29 +52,35 @@ def holding_transaction(log: LogReader) -> HoldingTransaction | None:
 
 
 def find_hanging(
-    manager: LogManager, *, max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS, now_ms: int | None = None
+    manager: LogManager,
+    *,
+    max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    now_ms: int | None = None,
+    failures: list[LogStoreError] | None = None,
 ) -> list[OpenTransaction]:
     """The open transactions that no coordinator ends, with the partitions where they hang, oldest first.
 
     Omits those younger than ``max_timeout_ms``, because their coordinator may still add the partition.
+    ``failures``: :func:`open_transactions`; transactions of a damaged partition of ``__transaction_state`` may be shown.
     """
-    states = TransactionStates(manager)
-    old = (each for each in open_transactions(manager, now_ms=now_ms) if each.age_ms >= max_timeout_ms)
-    return [hanging for each in old if (hanging := _hanging_part(states, each)).partitions]
+    known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions tells them
+    found = open_transactions(manager, now_ms=now_ms, failures=failures)
+    old = (each for each in found if each.age_ms >= max_timeout_ms)
+    return [hanging for each in old if (hanging := _hanging_part(known, each)).partitions]
 
 
-def _hanging_part(states: TransactionStates, found: OpenTransaction) -> OpenTransaction:
+def _hanging_part(known: Iterable[tuple[str, TransactionLogValue]], found: OpenTransaction) -> OpenTransaction:
     def hangs(place: OpenPartition) -> bool:
-        return _coordinator_of(states, place[:2], found.producer_id, found.epoch) is None
+        return _coordinator_of(known, place[:2], found.producer_id, found.epoch) is None
 
     return replace(found, partitions=tuple(filter(hangs, found.partitions)))
 
 
 def _coordinator_of(
-    states: TransactionStates, place: TopicPartition, producer_id: int, epoch: int
+    known: Iterable[tuple[str, TransactionLogValue]], place: TopicPartition, producer_id: int, epoch: int
 ) -> tuple[str, TransactionLogValue] | None:
     """The transactional id whose coordinator will write a transaction's marker to a partition; None: it hangs."""
-    for transactional_id, value in states.all():
+    for transactional_id, value in known:
         if (
             value.producer_id == producer_id
             and value.transaction_status in LEFT
@@ -91,8 +98,9 @@ def abort_transaction(
 
     Like Kafka's tool, gives the marker the producer's epoch and the coordinator's, 0 if unknown. The marker is on disk
     on return; after an earlier crash it is there as a whole or not at all. With ``dry_run``, writes nothing. Raises
-    InvalidTxnStateError if no open transaction begins there or a coordinator will end it, and LogDirLockedError while
-    a broker runs on the directory.
+    InvalidTxnStateError if no open transaction begins there or a coordinator will end it, LogDirLockedError while a
+    broker runs on the directory, and the error of a partition of ``__transaction_state`` that cannot be read, if no
+    other has the transaction.
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
@@ -124,7 +132,10 @@ def _described(log: LogReader, first_offset: int, producer_id: int) -> HoldingTr
 
 
 def _check_hangs(manager: LogManager, place: TopicPartition, found: HoldingTransaction) -> None:
-    coordinator = _coordinator_of(TransactionStates(manager), place, found.producer_id, found.epoch)
+    unread: list[LogStoreError] = []
+    coordinator = _coordinator_of(TransactionStates(manager).all(unread), place, found.producer_id, found.epoch)
+    if coordinator is None and unread:
+        raise unread[0]  # it may hold the one that ends it
     if coordinator is not None:
         transactional_id, value = coordinator
         raise InvalidTxnStateError(

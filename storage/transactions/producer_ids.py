@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection
 
 from pyspark_commitlog.storage.config import INT64_MAX
-from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.errors import CorruptionError, LogStoreError
 from pyspark_commitlog.storage.filesystem import read_file, write_atomically
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.transactions.states import TransactionStates
@@ -57,6 +57,12 @@ def _read_next(states: TransactionStates, path: str) -> int:
 
 
 def _next_unknown(states: TransactionStates) -> int:
-    """An id above those of all transactional ids; ignores ids so large that none would remain above them."""
-    known = (value.producer_id for _, value in states.all())
+    """An id above those of all transactional ids; ignores ids so large that none would remain above them.
+
+    Also ignores those of a damaged partition of ``__transaction_state``: the partitions that are written to decide.
+    """
+    unreadable: list[LogStoreError] = []
+    known = [value.producer_id for _, value in states.all(unreadable)]
+    for error in unreadable:
+        logger.warning("%s; its producer ids are unknown", error)
     return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from pyspark_commitlog.storage.coordinator_logs import CoordinatorLogs
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, ProducerFencedError
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
 from pyspark_commitlog.storage.format.internal import (
     TRANSACTION_STATE_TOPIC,
     TopicPartitions,
@@ -69,9 +69,12 @@ class TransactionStates:
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
-    def all(self) -> Iterator[tuple[str, TransactionLogValue]]:
-        """All transactional ids in the partitions of this directory, with their states."""
-        for values in self._logs.each():
+    def all(self, failures: list[LogStoreError] | None = None) -> Iterator[tuple[str, TransactionLogValue]]:
+        """All transactional ids in the partitions of this directory, with their states.
+
+        A partition that cannot be read raises; with ``failures``, its error is added there, and the others are read.
+        """
+        for values in self._logs.each(failures):
             for key, value in list(values.items()):
                 yield key.transactional_id, value
 

@@ -477,6 +477,23 @@ def test_a_damaged_partition_is_reported_after_the_other_groups(tmp_path: Path) 
     assert str(log) in done.stderr
 
 
+def test_a_lost_partition_of_a_topic_is_named_behind_the_others(tmp_path: Path) -> None:
+    log_dir = directory_with_internal_topics(tmp_path)
+    with LogManager.open(log_dir) as manager:
+        manager.create_topic("orders", partitions=2)
+        for partition in range(2):
+            manager.open_log("orders", partition).append_records(records([b"v"] * 5, timestamps=NOW_MS))
+        for group in ("etl", "other"):
+            GroupOffsets(manager).commit(group, {("orders", each): CommittedOffset(2) for each in range(2)})
+    shutil.rmtree(tmp_path / "orders-0")
+    done = commitlog("groups", "--log-dir", log_dir, "--describe", "--all-groups", "--json")
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    figures = [(row["group"], row["partition"], row["current_offset"], row["lag"]) for row in shown]
+    assert figures == [("etl", 0, 2, None), ("etl", 1, 2, 3), ("other", 0, 2, None), ("other", 1, 2, 3)]
+    assert done.code == 1
+    assert [f"{tmp_path}/orders-0: no such directory" in line for line in done.stderr.splitlines()] == [True]
+
+
 # --- from and to a file
 
 

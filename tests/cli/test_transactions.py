@@ -200,3 +200,14 @@ def test_a_lost_partition_of_an_internal_topic_is_named_and_hides_nothing_else(t
     assert (done.code, left) == (0, ["b"])
     assert "1 of the 2 partitions of __transaction_state is not in" in done.stderr
     assert "1 of the 2 partitions of __consumer_offsets is not in" in done.stderr
+
+
+def test_a_lost_partition_of_a_topic_is_named_behind_what_the_others_have(hanging: str) -> None:
+    with LogManager.open(hanging) as manager:
+        manager.create_topic("lost", partitions=1)
+    shutil.rmtree(Path(hanging) / "lost-0")
+    done = commitlog("transactions", "--log-dir", hanging, "--json")
+    assert (done.code, [json.loads(line)["producer_id"] for line in done.stdout.splitlines()]) == (1, [7])
+    assert done.stderr.splitlines() == [
+        f"commitlog: {hanging}/lost-0: no such directory: the partition, or its disk, is gone"
+    ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.storage.errors import (
+    CorruptRecordError,
     InvalidConfigError,
     LogStoreError,
     TopicExistsError,
@@ -17,13 +19,22 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.transactions import TransactionCoordinator, TransactionStates, open_transactions
+from pyspark_commitlog.storage.transactions import (
+    Resolution,
+    TransactionCoordinator,
+    TransactionStates,
+    find_hanging,
+    open_transactions,
+    resolve_dead_transactions,
+)
+from pyspark_commitlog.storage.transactions.producer_ids import PRODUCER_IDS_FILE
 from tests.storage.test_broker_settings import metadata_log, partition, topic
 from tests.support.clock import ManualClock
-from tests.support.logs import NOW_MS, append
+from tests.support.logs import NOW_MS, append, write_transactional
 
 GROUPS = [f"group-{n}" for n in range(12)]
 PLACE = ("t", 0)
+DAY_MS = 86_400_000
 
 
 def managed(directory: Path) -> LogManager:
@@ -328,6 +339,46 @@ def test_a_lost_partition_of_transaction_states_stops_looks_at_its_own_ids_only(
             with TransactionCoordinator.open(manager, each) as coordinator:
                 coordinator.begin([PLACE])
     assert not (states / f"{TRANSACTION_STATE_TOPIC}-{home}").exists()
+
+
+def test_a_damaged_partition_of_transaction_states_stops_looks_at_its_own_ids_only(states: Path) -> None:
+    home = partition_for(IDS[0], 50)
+    [log] = (states / f"{TRANSACTION_STATE_TOPIC}-{home}").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    (states / PRODUCER_IDS_FILE).unlink()
+    kept = {each for each in IDS if partition_for(each, 50) != home}
+    with managed(states) as manager:
+        for look in (TransactionStates(manager).all, partial(open_transactions, manager)):
+            with pytest.raises(CorruptRecordError):
+                [*look()]
+        failures: list[LogStoreError] = []
+        assert {name for name, _ in TransactionStates(manager).all(failures)} == kept
+        found = {each.transactional_id for each in open_transactions(manager, failures=failures)}
+        assert kept <= found <= {*kept, None}
+        assert [str(log) in str(each) for each in failures] == [True] * len(failures)
+        for each in kept:
+            with TransactionCoordinator.open(manager, each) as coordinator:
+                coordinator.begin([PLACE])
+        with TransactionCoordinator.open(manager, "another") as coordinator:
+            coordinator.begin([PLACE])
+
+
+def test_a_lost_partition_of_a_topic_hides_no_transaction_of_others(states: Path) -> None:
+    with managed(states) as manager:
+        manager.create_topic("u", partitions=2)
+        for partition in range(2):
+            write_transactional(manager.open_log("u", partition), 7 + partition, 0, b"hangs")
+    shutil.rmtree(states / "u-0")
+    with managed(states) as manager:
+        for look in (open_transactions, partial(find_hanging, max_timeout_ms=0)):
+            failures: list[LogStoreError] = []
+            found = look(manager, failures=failures)
+            assert [each.producer_id for each in found if each.transactional_id is None] == [8]
+            assert ["u-0" in str(each) for each in failures] == [True]
+        failures = []
+        resolved = resolve_dead_transactions(manager, now_ms=NOW_MS + DAY_MS, failures=failures)
+        aborted = {each.transaction.transactional_id for each in resolved if each.resolution is Resolution.ABORTED}
+        assert (aborted, len(failures)) == ({*IDS}, 1)
 
 
 def test_a_lost_topics_json_moves_no_transactional_id_of_ours(states: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import multiprocessing
+import shutil
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -27,9 +28,10 @@ from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.manager import TOPICS_FILE, LogManager
 from pyspark_commitlog.storage.reader import Marks
 from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX
+from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.clock import ManualClock
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import NOW_MS, append, open_log, rows
+from tests.support.logs import NOW_MS, append, open_log, records, rows
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -215,8 +217,30 @@ def test_a_missing_partition_is_reported(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     with pytest.raises(StorageError, match=r"t-1: no such directory"):
         manager.open_reader("t", 1)
+    for _ in range(2):
+        with pytest.raises(MissingSegmentError, match=r"t-1: no such directory.*bring it back"):
+            manager.open_log("t", 1)
+    (tmp_path / "t-1").mkdir()
     with pytest.raises(MissingSegmentError, match="below offset 1 was synced"):
         manager.open_log("t", 1)
+
+
+@pytest.mark.parametrize("has_recovery_point", [False, True])
+def test_a_writer_makes_no_empty_partition_where_one_was_lost(tmp_path: Path, has_recovery_point: bool) -> None:
+    """Records may have been acknowledged above the recovery point, which is 0 until the first clean stop."""
+    with managed(tmp_path) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a")
+    shutil.rmtree(tmp_path / "t-0")
+    if not has_recovery_point:
+        (tmp_path / names.RECOVERY_POINT_CHECKPOINT).unlink()
+    with managed(tmp_path) as manager:
+        with pytest.raises(MissingSegmentError, match="it was lost"):
+            IdempotentProducer(manager).append("t", 0, records([b"b"]))
+        assert not manager.is_here("t", 0)
+        (tmp_path / "t-0").mkdir()  # the way out
+        (tmp_path / names.RECOVERY_POINT_CHECKPOINT).unlink(missing_ok=True)
+        assert append(manager.open_log("t", 0), b"b").first_offset == 0
 
 
 # Locks
