@@ -74,6 +74,7 @@ def produce(  # the flags are those of kcat -P
     reading = _Reading(
         escaped(delimiter), None if key_delimiter is None else escaped(key_delimiter), empty_is_none=null
     )
+    storage.check_takes_records(topic)  # before a line is read
     with storage.LogManager.open(log_dir) as manager:
         target = _Target.of(manager.topic(topic), partition)
         if partition is None:

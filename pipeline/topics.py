@@ -117,7 +117,7 @@ class Targets:
     ) -> Self:
         """Checks the arguments without reading the disk.
 
-        Raises InvalidConfigError naming an invalid argument, PolicyViolationError for an internal topic.
+        Raises InvalidConfigError naming an invalid argument, InvalidTopicError for an internal topic.
         """
         names = _names(topic, topics)
         for name in (*names, bad_records or ""):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.errors import InvalidConfigError, PolicyViolationError
+from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidTopicError, PolicyViolationError
 from pyspark_commitlog.storage.format.internal import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 POLICY_KEY = "cleanup.policy"
@@ -16,6 +16,10 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
 _OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which this engine neither writes nor reads
+_INSTEAD = {
+    GROUP_METADATA_TOPIC: ". To set a group's offsets, use commitlog groups --reset-offsets; to forget it, --delete",
+    TRANSACTION_STATE_TOPIC: ". To end a transaction, use commitlog transactions --abort",
+}
 # Default names of topics that Schema Registry and other Confluent tools, Connect, MirrorMaker and Streams always keep.
 _OF_A_TOOL = re.compile(
     r"_.*|.*connect-?(configs|offsets|status)|mm2-.*\.internal|.*\.checkpoints\.internal|.*-changelog"
@@ -68,8 +72,14 @@ def check_changeable(topic: str, what: str) -> None:
 
 
 def check_takes_records(topic: str) -> None:
-    """Raise PolicyViolationError if records of users would go into an internal topic; a broker refuses that too.
+    """Raise InvalidTopicError if records of users would go into an internal topic.
 
-    Readers of the topic take each record for a coordinator's: a wrong one hides progress stored beside it.
+    Readers of the topic take each record for a coordinator's: a wrong one hides progress stored beside it. A broker
+    answers a client INVALID_TOPIC_EXCEPTION (``ReplicaManager.appendRecords``). Replicas, such as the mirror's, copy
+    its batches all the same.
     """
-    check_changeable(topic, "writing records into it")
+    if is_internal(topic):
+        raise InvalidTopicError(
+            f"topic {topic!r} is internal, and writing records into it is refused: only coordinators do"
+            f"{_INSTEAD.get(topic, '')}"
+        )

@@ -61,7 +61,7 @@ def find_hanging(
     """The open transactions that no coordinator ends, with the partitions where they hang, oldest first.
 
     Omits those younger than ``max_timeout_ms``, because their coordinator may still add the partition.
-    ``failures``: :func:`open_transactions`; transactions of a damaged partition of ``__transaction_state`` may be shown.
+    ``failures``: :func:`open_transactions`; what a damaged partition of ``__transaction_state`` holds may be shown.
     """
     known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions tells them
     found = open_transactions(manager, now_ms=now_ms, failures=failures)

@@ -51,7 +51,7 @@ class IdempotentProducer:
 
         If the disk fails, recovers the log and repeats the append: sequence numbers show what was already written.
         Raises as append_records; raises StorageError once the disk has failed :data:`TRIES` times, after which some or
-        all of the records may be in the log. Raises PolicyViolationError for an internal topic.
+        all of the records may be in the log. Raises InvalidTopicError for an internal topic.
         """
         check_takes_records(topic)
         place = (topic, partition)

@@ -66,7 +66,8 @@ def test_no_record_of_an_internal_topic_is_deleted(topic: str, directory: str, t
 @pytest.mark.parametrize("place", [(), ("-p", "0")])
 def test_nothing_is_produced_into_an_internal_topic(place: tuple[str, ...], topic: str, directory: str) -> None:
     done = commitlog("produce", "--log-dir", directory, "-t", topic, "-K", ":", *place, stdin=b"query:value\n")
-    assert done.code == 1
-    assert f"topic '{topic}' is internal, and writing records into it is refused" in done.stderr
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"commitlog: topic '{topic}' is internal, and writing records into it is refused")
+    assert f"use commitlog {'groups' if topic == '__consumer_offsets' else 'transactions'} --" in done.stderr
     with LogManager.open(directory) as manager:
         assert manager.open_reader(topic, 0).log_end_offset == 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from pyspark_commitlog.pipeline.batch_writer import WriteOptions
+from pyspark_commitlog.pipeline.sink import commitlog_sink
 from pyspark_commitlog.pipeline.topics import Partitioner, ProducerSettings
-from pyspark_commitlog.storage import Codec, InvalidConfigError
+from pyspark_commitlog.storage import INTERNAL_TOPICS, Codec, InvalidConfigError, InvalidTopicError
 
 
 def test_settings_are_accepted_as_named_in_sparks_kafka_sink() -> None:
@@ -56,3 +60,16 @@ def test_keys_choose_no_partition_if_they_are_to_be_ignored(given: dict[str, str
 def test_settings_that_would_change_what_is_written_are_refused(given: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidConfigError, match=told):
         ProducerSettings.parse(given)
+
+
+@pytest.mark.parametrize("name", [*INTERNAL_TOPICS, "__share_group_state"])
+def test_no_writer_of_sparks_takes_an_internal_topic(name: str, tmp_path: Path) -> None:
+    """By its name, among others, or for bad records; nothing is made."""
+    log_dir = str(tmp_path / "log")
+    for topic, topics, bad in ((name, None, None), (None, f"a,{name}", None), ("a", None, name)):
+        with pytest.raises(InvalidTopicError, match=f"'{name}' is internal, and writing records into it is refused"):
+            commitlog_sink(log_dir=log_dir, topic=topic, topics=topics, badRecords=bad)
+        given = {"path": log_dir, "topic": topic, "topics": topics, "badRecords": bad}
+        with pytest.raises(InvalidTopicError, match="internal"):
+            WriteOptions.parse({key: value for key, value in given.items() if value is not None})
+    assert not (tmp_path / "log").exists()

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.errors import InvalidConfigError, LogStoreError, PolicyViolationError
+from pyspark_commitlog.storage.errors import (
+    InvalidConfigError,
+    InvalidTopicError,
+    LogStoreError,
+    PolicyViolationError,
+)
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS, is_internal, is_state_of_a_tool
 from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.topics import add_partitions, alter_configs, delete_records, delete_topic
@@ -119,7 +124,7 @@ def test_a_topic_that_only_brokers_keep_is_not_changed_either(name: str, manager
 @pytest.mark.parametrize("name", [*NAMES, *BROKERS])
 def test_no_records_of_users_are_written_into_an_internal_topic(name: str, manager: LogManager) -> None:
     """A key that is no coordinator's hides the progress of each query in its partition."""
-    with pytest.raises(PolicyViolationError, match=f"'{name}' is internal, and writing records into it is refused"):
+    with pytest.raises(InvalidTopicError, match=f"'{name}' is internal, and writing records into it is refused"):
         IdempotentProducer(manager).append(name, 0, records([b"value"], keys=[b"query"]))
 
 
