@@ -384,7 +384,10 @@ class LogReader:
         segment, position = found
         end = self._position_of_bound(segment, bound)
         window = next(segment.batches(position, end, max_bytes, until=until), None)
-        if window is None or (len(window.buffer) > max_bytes and not min_one_message):
+        if window is None:  # nothing lies up to the bound, where compaction took it out
+            self.check_readable_to(min(bound, until + 1), isolation)
+            return None
+        if len(window.buffer) > max_bytes and not min_one_message:
             return None
         self._check_below_next(segment, window)
         segment.remember_end(window)

@@ -12,10 +12,12 @@ import pytest
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn, encode_aborted
+from pyspark_commitlog.storage.joining import Holes
 from pyspark_commitlog.storage.log import Log
+from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
 from tests.support.clock import ManualClock
-from tests.support.logs import NOW_MS, config, records, rows
+from tests.support.logs import NOW_MS, batch, config, records, rows
 
 Rows = list[tuple[int, bytes | None]]
 
@@ -224,3 +226,20 @@ class TestEndThatIsMissing:
     def test_where_a_recovery_point_is_known_it_decides(self, copy: Path) -> None:
         reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(19))
         assert rows(reader) == ALL[:-1]
+
+    def test_it_is_told_where_a_hole_lies_before_an_open_transaction(self, tmp_path: Path) -> None:
+        """Readers of committed records stop in the hole that compaction left."""
+        compacted = config(cleanup_policy="compact")
+        with Log.open(str(tmp_path), compacted, clock=ManualClock(NOW_MS)) as log:
+            log.append(batch(b"a"), origin=Origin.REPLICATION)
+            began = batch(b"open", producer_id=1, base_sequence=0, transactional=True)
+            began[:8] = list((5).to_bytes(8, "big"))
+            log.append(began, origin=Origin.REPLICATION)
+        [made] = tmp_path.glob("*.snapshot")
+        made.rename(tmp_path / "00000000000000000009.snapshot")
+        reader = LogReader.open(str(tmp_path), compacted, checkpoints=KeptInMemory(None, holes=Holes.ANYWHERE))
+        assert (reader.last_stable_offset, reader.log_end_offset) == (5, 6)
+        assert [part.offsets.tolist() for part in reader.records(0, 4, isolation=Isolation.READ_COMMITTED)] == [[0]]
+        for isolation in Isolation:
+            with pytest.raises(MissingSegmentError, match="reached 9 when this was made"):
+                rows(reader, isolation)
