@@ -17,6 +17,10 @@ from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError
 from pyspark_commitlog.storage.format import checkpoints, names
 
 TOPICS_VERSION = 1
+_WAY_OUT = (
+    "restore the file, for example from a snapshot, or remove it: topics with records are then found by their "
+    "directories, without their settings"
+)
 PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing error, or damage
 
 
@@ -71,7 +75,7 @@ def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
         elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
         return {**found, **elsewhere}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
-        raise CorruptionError(f"not the JSON that was written there: {error}") from error
+        raise CorruptionError(f"not the JSON that was written there: {error}; {_WAY_OUT}") from error
 
 
 def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:

@@ -371,3 +371,15 @@ def test_marks_of_other_partitions_are_kept(tmp_path: Path) -> None:
     first.write_marks({("t", 0): Marks(0, 0)})
     assert second.marks(("t", 0)) == Marks(0, 0)
     assert first.marks(("t", 1)) == Marks(7, 0)
+
+
+def test_a_torn_topics_file_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a")
+    path = tmp_path / TOPICS_FILE
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(CorruptionError, match=f"^{path}: not the JSON .*restore the file, .* or remove it"):
+        managed(tmp_path).topic("t")
+    path.unlink()
+    assert rows(managed(tmp_path).open_reader("t", 0)) == [(0, b"a")]
