@@ -74,6 +74,25 @@ def offsets(frame: DataFrame) -> list[tuple[int, int]]:
 # Tasks
 
 
+def test_planning_warns_of_a_torn_end_so_that_the_driver_says_it(
+    log: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark plans in a process of the driver, whose stderr is the driver's; tasks warn where they run."""
+    shutil.copytree(Path(log) / "t-1", tmp_path / "log" / "t-1")
+    *_, torn = sorted(each for each in (tmp_path / "log" / "t-1").glob("*.log") if each.stat().st_size)
+    torn.write_bytes(torn.read_bytes() + torn.read_bytes()[:40])
+    for empty in (tmp_path / "log" / "t-1").glob("*.log"):
+        if not empty.stat().st_size:
+            empty.unlink()
+    path = str(tmp_path / "log")
+    assert tasks(reader(path)) == [(1, 0, 10)]
+    stream = ReadOptions.parse({"path": path, "subscribe": "t", "startingOffsets": "earliest"}, Use.STREAM)
+    CommitLogStreamReader(stream, schema_of(["value"])).initialOffset()
+    told = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+    assert told
+    assert all(str(torn) in each for each in told)
+
+
 def test_each_partition_is_one_task_unless_more_are_requested(log: str) -> None:
     assert tasks(reader(log)) == [(0, 0, COUNT), (1, 0, 10)]
     assert tasks(reader(log, minPartitions="3")) == [(0, 0, 500), (0, 500, 1000), (1, 0, 10)]
