@@ -53,7 +53,9 @@ Format = Annotated[
         "%T timestamp, %h headers, %t topic, %p partition, %o offset.",
     ),
 ]
-KeyDelimiter = Annotated[str | None, typer.Option("--key-delimiter", "-K", help="Print keys, each followed by this.")]
+KeyDelimiter = Annotated[
+    str | None, typer.Option("--key-delimiter", "-K", help="Print keys before values, with this in between.")
+]
 Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Print this after each record.")]
 AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print one JSON object per line.")]
 Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null keys and values.")]
@@ -69,7 +71,7 @@ class IsolationLevel(StrEnum):
 
 Isolation = Annotated[
     IsolationLevel,
-    typer.Option("--isolation-level", help="Whether to hide the records of aborted and open transactions."),
+    typer.Option("--isolation-level", help="read_committed hides records of aborted and open transactions."),
 ]
 
 

@@ -37,8 +37,8 @@ SINK_PREFIX = "__sink."
 HOLDER = "commitlog groups"
 
 
-List = Annotated[bool, typer.Option("--list", help="List names, one per line; with --state and --type, those too.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Show offsets and lag, or what --state or --members says.")]
+List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, those too.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show offsets and lag, or states or members instead.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete groups; with --dry-run, only print which.")]
 DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Delete a group's offsets for --topic.")]
 ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Reset offsets; only shown without --execute.")]

@@ -55,16 +55,19 @@ def transactions(  # the flags are those of kafka-transactions
 ) -> None:
     """Show the open transactions of a log directory, oldest first, one row per partition they wrote to.
 
-    HELD-BACK is the number of offsets that readers of committed records wait for because of the transaction; '-' if
-    they wait for another one first. States: Ongoing; PrepareCommit and PrepareAbort, decided, and completed when the
-    query restarts or retention runs; Superseded, its producer has moved on; Unknown, no transactional id has its
-    producer, as for a broker whose __transaction_state is not here. Retention ends transactions that exceed their
-    timeout and have no running owner, except Unknown ones. Showing takes no lock, so it is safe on a running broker's
-    directory. A partition that cannot be read is named at the end; the others are shown.
+    HELD-BACK is the number of offsets that readers of committed records cannot read yet because of the transaction; '-'
+    if another transaction holds them back first.
+
+    STATE is Ongoing; PrepareCommit or PrepareAbort if the outcome is decided, and is written when the query restarts or
+    retention runs; Superseded if its producer has a newer epoch; Unknown if no transactional id has its producer, as
+    when a broker's __transaction_state is not in the directory.
+
+    Retention aborts transactions that exceed their timeout and whose owner is not running, except Unknown ones.
 
     A transaction hangs if no coordinator will write its marker. Use --abort to write it, once you are sure that its
     producer has stopped; the broker must be stopped, too. If a coordinator will still end the transaction, --abort is
-    refused.
+    refused. Showing takes no lock, so it is safe on a running broker's directory; a partition that cannot
+    be read is named at the end, after the others.
     """
     if abort and find_hanging:
         raise typer.BadParameter("--abort and --find-hanging exclude each other")
