@@ -1,4 +1,4 @@
-"""What one fetch gives: whole batches, and which of them, and of their records, a reader is shown."""
+"""The result of one fetch: complete batches, and which of them and of their records a reader may see."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INT64_MIN = -INT64_MAX - 1
 
 
 class Timespan(NamedTuple):
-    """Which records a reader wants by their time, in ms, both ends included: batches without any are passed over."""
+    """Which records a reader wants by their time, in ms, both ends inclusive: batches without any are skipped."""
 
     first: int = INT64_MIN
     last: int = INT64_MAX
 
     def may_hold(self, headers: BatchHeaders) -> Bools:
-        """Which batches may have such a record. Only of LogAppendTime does a header tell the smallest time as well."""
+        """Which batches may have such a record. Only with LogAppendTime does a header also give the smallest time."""
         largest = headers.table["max_timestamp"]
         is_all_later = (headers.timestamp_type == TimestampType.LOG_APPEND_TIME) & (largest > self.last)
         found: Bools = (largest >= self.first) & ~is_all_later
@@ -38,26 +38,26 @@ ALL_TIMES = Timespan()
 
 @dataclass(frozen=True)
 class FetchData:
-    """Whole batches of one segment, as they lie there; the first may begin below the offset asked for."""
+    """Complete batches of one segment, as stored; the first may begin below the requested offset."""
 
     segment: LogSegment
     window: Window
     visible: Bools  # shape (batches,): neither control batches nor, for read_committed, aborted ones
-    aborted: tuple[AbortedTransaction, ...]  # of read_committed; in the order of their offsets
-    asked: int | None = None  # the offset asked for: the first batch reaches it, or nothing does; None: unknown
+    aborted: tuple[AbortedTransaction, ...]  # for read_committed; in offset order
+    asked: int | None = None  # the requested offset: the first batch reaches it, or no batch does; None: unknown
 
     @property
     def next_offset(self) -> int:
-        """Where to read on."""
+        """Where to continue reading."""
         return self.window.headers.next_offset
 
     def records(
         self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS, timespan: Timespan = ALL_TIMES
     ) -> Records:
-        """The visible records with ``start <= offset < end``; checksums are verified here.
+        """The visible records with ``start <= offset < end``; verifies checksums.
 
-        Those of a batch that has none of ``timespan`` are left out. Raises CorruptRecordError or InvalidRecordError
-        with path and position.
+        Batches with no record in ``timespan`` are left out. Raises CorruptRecordError or InvalidRecordError with path
+        and position.
         """
         headers, wanted = self.window.headers, self.visible
         if self.next_offset > end:
@@ -69,7 +69,7 @@ class FetchData:
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:
-    """Below which a batch has no records. A header of the older formats tells only the last offset."""
+    """The offset below which a batch has no records. A header of the older formats has only the last offset."""
     table = headers.table
     behind_previous = np.concatenate(([0], table["last_offset"][:-1] + 1))
     found: Int64s = np.where(table["magic"] >= 2, table["base_offset"], behind_previous[: len(table)])

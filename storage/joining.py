@@ -1,7 +1,7 @@
-"""Whether batches are right: by their checksums, and by their neighbours where no checksum tells.
+"""Whether batches are correct: by their checksums, and by their neighbours where no checksum helps.
 
-The base offset of a batch lies before what its checksum covers, as in Kafka. In a log that nothing was taken out of,
-each batch begins where the one before it ends; where compaction was, or may have been, it begins there or above.
+The base offset of a batch is not covered by its checksum, in Kafka too. In a log from which nothing was removed, each
+batch begins where the previous one ends; where the log was compacted, or may have been, it begins there or above.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, 
 class Holes(IntEnum):
     """Where offsets may be missing in a log."""
 
-    NOWHERE = 0  # it was never compacted, nor filled with gaps
-    INSIDE_SEGMENTS = 1  # nothing tells whether it was; but a segment that is missing is no gap
+    NOWHERE = 0  # never compacted, nor filled with gaps
+    INSIDE_SEGMENTS = 1  # unknown whether it was; but a missing segment is no gap
     ANYWHERE = 2  # it was, or it was copied from somewhere
 
 
 class Damage(NamedTuple):
-    """The first batch that is not right."""
+    """The first batch that is not correct."""
 
     row: int
     error: CorruptionError
 
 
 def inside_segments() -> Holes:
-    """Of a log of which nothing is known."""
+    """For a log of which nothing is known."""
     return Holes.INSIDE_SEGMENTS
 
 
 def always(holes: Holes) -> Callable[[], Holes]:
-    """The same answer each time; it can be pickled."""
+    """Returns the same answer each time; can be pickled."""
     return partial(Holes, holes)
 
 
 def leave_gaps(headers: BatchHeaders, expected: int) -> bool:
-    """Whether offsets are missing between some neighbours, at least one, or before them, from ``expected`` on."""
+    """Whether offsets are missing between these batches (at least one), or between ``expected`` and the first one."""
     first, last = headers.table["base_offset"], headers.table["last_offset"]
     return bool(((first > _behind_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
 
@@ -60,10 +60,10 @@ def find_damage(
     expected: int | None = None,
     following: tuple[int, int] | None = None,
 ) -> Damage | None:
-    """The first of some neighbours, at least one, whose checksum is wrong, or that does not fit those beside it.
+    """The first of these consecutive batches (at least one) with a wrong checksum, or that does not fit its neighbours.
 
-    ``expected`` is the offset behind the batch before them, ``following`` the first and the last one of the batch
-    behind them; None: unknown. ``holes`` is asked only where offsets are missing. Positions in the error are those of
+    ``expected`` is the offset after the preceding batch, ``following`` the first and the last offset of the batch that
+    follows; None: unknown. ``holes`` is only asked where offsets are missing. Positions in the error are relative to
     ``buffer``.
     """
     try:
@@ -108,14 +108,14 @@ def _end(headers: BatchHeaders, row: int) -> int:
 
 
 def _join(first: Int64s, last: Int64s, expected: int | None) -> bool:
-    """Whether each begins where the one before it ends."""
+    """Whether each begins where the previous one ends."""
     if not 0 <= first[0] <= last[-1] or expected not in (None, first[0]):
         return False
     return bool((first[1:] == last[:-1] + 1).all() and (first <= last).all()) if len(first) > 1 else True
 
 
 def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
-    """Which batches reach into the one behind them: one of the two has other offsets than it was written with."""
+    """Which batches overlap the next one: one of the two does not have the offsets it was written with."""
     behind = np.empty(len(first), dtype=np.int64)
     behind[:-1] = first[1:]
     behind[-1] = following
@@ -124,7 +124,7 @@ def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
 
 
 def _behind_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
-    """The offset behind the batch before each; before the first one ``expected``, or what it says itself."""
+    """The offset after each batch's predecessor; for the first one ``expected``, or its own first offset."""
     behind = np.empty(len(first), dtype=np.int64)
     behind[0] = first[0] if expected is None else expected
     behind[1:] = last[:-1] + 1
@@ -132,7 +132,7 @@ def _behind_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64
 
 
 def _hides_its_first(headers: BatchHeaders) -> Bools:
-    """Wrappers of the older formats: their header tells the last offset only."""
+    """Wrapper messages of the older formats: their header has only the last offset."""
     found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
     return found
 
@@ -146,11 +146,11 @@ def check_wrapped(
     lowest: int = 0,
     expected: int | None = None,
 ) -> None:
-    """Raise, as :func:`find_damage` tells, where wrappers of the older formats hold other offsets than they must.
+    """Raise, like :func:`find_damage`, where wrapper messages of the older formats hold wrong offsets.
 
-    ``decoded`` is what ``rows`` of ``headers`` hold: only there, the first offset of a wrapper is known. None may lie
-    below ``lowest``. Where nothing is missing, the first batch of ``headers`` does not begin above ``expected``; None:
-    unknown.
+    ``decoded`` is the content of ``rows`` of ``headers``: only that gives the first offset of a wrapper message. None
+    may be below ``lowest``. Where nothing is missing, the first batch of ``headers`` does not begin above ``expected``;
+    None: unknown.
     """
     is_wrapper = _hides_its_first(headers)
     if not is_wrapper.any():
@@ -170,7 +170,7 @@ def _check_one_wrapper(
 ) -> None:
     first, last, position = int(offsets[0]), int(offsets[-1]), int(header["position"])
     if last != header["last_offset"] or (np.diff(offsets) <= 0).any():
-        reason = f"messages with the offsets {first} to {last} lie in a wrapper of the offset {header['last_offset']}"
+        reason = f"messages {first} to {last} are in a wrapper message with offset {header['last_offset']}"
         raise CorruptRecordError(reason, position=position)
     if first < lowest:
         raise CorruptRecordError(f"offsets {first} to {last} follow {lowest - 1}", position=position)

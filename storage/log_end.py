@@ -1,9 +1,9 @@
-"""Where a log ends, for those who change nothing: behind its last sound batch, if the rest is what a crash can leave.
+"""Where a log ends for those who change nothing: after its last sound batch, if a crash can have left the rest.
 
-Behind the recovery point nothing was acknowledged as synced: a crash may leave a batch there in part, or of the right
-length with wrong bytes. Where no recovery point is known, as in a partition that was copied, nothing tells of a crash:
-only an incomplete batch at the very end is passed over, and told. Whatever has a sound batch behind it is damage of the
-log: it does not end there, and who reads up to there meets it.
+Above the recovery point nothing was acknowledged as synced: a crash may leave part of a batch there, or one of the
+right length with wrong bytes. Without a known recovery point, as in a partition that was copied, nothing indicates a
+crash: only an incomplete batch at the very end is skipped, and reported. Anything followed by a sound batch is damage
+within the log: the log does not end there, and whoever reads up to there gets an error.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pyspark_commitlog.storage.segment_reader import size_at_start
 class LogEnd(NamedTuple):
     """Where a log ends."""
 
-    offset: int  # behind the last sound batch
-    torn: CorruptionError | None = None  # an incomplete batch at the end, to be told
-    damage: CorruptionError | None = None  # a batch at the end that nobody can read: the log goes on there
+    offset: int  # after the last sound batch
+    torn: CorruptionError | None = None  # an incomplete batch at the end, to be reported
+    damage: CorruptionError | None = None  # an unreadable batch at the end: the log continues there
 
 
 def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool = False) -> LogEnd:
-    """Where the log ends whose last segment is ``active``; the size of that is then known.
+    """Find the end of the log whose last segment is ``active``; sets that segment's size.
 
-    ``recovery_point``: everything below was synced; None: nothing tells. Where it lies above the end, records are
-    missing there, unless all that is wrong is the checksum of the last batch, which ends with it. ``ends_there``: the
-    log was closed cleanly, and ends with the recovery point.
+    ``recovery_point``: everything below it was synced; None: unknown. If it is above the end, records are missing
+    there, unless the only fault is the checksum of the last batch, which ends exactly there. ``ends_there``: the log
+    was closed cleanly, and ends at the recovery point.
     """
     end, hidden = _pass_damage(active)
     if ends_there and recovery_point is not None and end > recovery_point:
@@ -51,8 +51,8 @@ def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool
 
 
 def is_quiet_behind(active: LogSegment, end: int, recovery_point: int | None) -> bool:
-    """Whether what lies behind the size of ``active``, up to which its log ends at ``end``, is no damage: nothing, a
-    write that goes on, or what a crash left of one.
+    """Whether the bytes after ``active.size``, where the log ends at ``end``, are no damage: none at all, an ongoing
+    write, or what a crash left of one.
     """
     if active.size >= active.file_size:
         return True
@@ -62,9 +62,9 @@ def is_quiet_behind(active: LogSegment, end: int, recovery_point: int | None) ->
 
 
 def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
-    """The offset behind the last sound batch; and the damage that has only sound batches of lower offsets behind it.
+    """The offset after the last sound batch; and damage followed only by sound batches of lower offsets.
 
-    Who reads up to the end never gets there.
+    Those who read up to the end never get there.
     """
     end, hidden = active.next_offset(), None
     while active.size < active.file_size:
@@ -78,8 +78,8 @@ def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
 
 
 def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordError:
-    """The error for batches that tell of more than was there when the log was closed; they are left out of its size."""
-    position = active.position_reaching(recovery_point) or 0  # or nothing reaches it, and the segment begins above it
+    """The error for batches whose offsets exceed the end of the log when it was closed; its size then excludes them."""
+    position = active.position_reaching(recovery_point) or 0  # or nothing reaches it: the segment begins above it
     active.end_at(position)
     reason = (
         f"the log would end at offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the "
@@ -90,7 +90,7 @@ def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordE
 
 
 class _Rest:
-    """The bytes behind the last sound batch of a log, with no sound batch anywhere behind them."""
+    """The bytes after the last sound batch of a log; no sound batch follows anywhere in them."""
 
     def __init__(self, active: LogSegment, expected: int) -> None:
         self._active = active
@@ -101,7 +101,7 @@ class _Rest:
         self._size = active.file_size - active.size
 
     def is_torn(self) -> bool:
-        """Whether they are zeros, or the beginning of a batch, perhaps with zeros behind it."""
+        """Whether they are zeros, or the beginning of a batch, perhaps followed by zeros."""
         before_zeros = self._search.end_of_data(self._active.size) - self._active.size
         if not before_zeros or len(self._start) <= HEADER_UP_TO_MAGIC:
             return True
@@ -111,7 +111,7 @@ class _Rest:
         return is_header and is_incomplete and not self._is_whole()
 
     def _is_whole(self) -> bool:
-        """Whether only the length is wrong: with the right one, the checksum is right as well."""
+        """Whether only the length is wrong: with the right length, the checksum is correct."""
         if self._size > SEARCHED_BATCH_BYTES_MAX:
             return False
         data = np.frombuffer(self._active.read_bytes(self._active.size, self._size), dtype=np.uint8).copy()
@@ -119,12 +119,12 @@ class _Rest:
         return one_sound_batch(data) is not None
 
     def is_left_by_a_crash(self) -> bool:
-        """Whether no batch lies there that is sound, but has other offsets or a newer format."""
+        """Whether they begin with neither a sound batch (of other offsets) nor a complete one of a newer format."""
         position = self._active.size
         return not self._search.is_sound_at(position) and not self._active.is_whole_in_newer_format(position)
 
     def claimed_end(self) -> int | None:
-        """The offset behind the one batch, of the right length, that they are; None where they are none."""
+        """If they are exactly one batch of the right length, the offset after it; None otherwise."""
         if size_at_start(self._start) != self._size:
             return None
         headers = formats.scan(np.frombuffer(self._active.read_bytes(self._active.size, self._size), np.uint8)).headers

@@ -1,4 +1,4 @@
-"""Which transactional records a reader of committed records must not see: those aborted, and those still open.
+"""Which transactional records a reader of committed records must not see: aborted ones, and those still open.
 
 The markers in the log decide, never the transaction index, which has no checksum and may be missing or wrong
 (docs/compatibility.md).
@@ -24,7 +24,7 @@ _NONE = -1
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of ``producer_id`` from ``first_offset`` up to its next marker are not to be shown to read_committed.
+    """Records of ``producer_id`` from ``first_offset`` up to its next marker are hidden from read_committed.
 
     A fetch lists every run of such records once, in the order of their first offsets there.
     """
@@ -34,11 +34,11 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionLog(Protocol):
-    """What must be known of a log."""
+    """What must be known about a log."""
 
     segments: LogSegments
     context: LogContext
-    passes_damage: bool  # whether damaged batches count for nothing, where a marker is looked for
+    passes_damage: bool  # whether damaged batches are ignored in the search for a marker
 
     @property
     def producers(self) -> ProducerStateManager: ...
@@ -48,15 +48,15 @@ class Outcomes:
     """How the transactions of a log ended, as far as readers asked; remembered from one fetch to the next."""
 
     def __init__(self, log: TransactionLog) -> None:
-        """Of what ``log`` holds now."""
+        """For the current content of ``log``."""
         self._log = log
         self._segments = log.segments
-        self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked for
+        self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked about
 
     def hidden_rows(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
     ) -> Bools:
-        """Which batches belong to an aborted transaction, or to one that is open.
+        """Which batches belong to an aborted transaction, or to an open one.
 
         The next marker of their producer decides, not the transaction index, which may be missing or wrong.
         """
@@ -73,7 +73,7 @@ class Outcomes:
         return hidden
 
     def _look_behind(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
-        """Know of each of some producers what its next marker behind a window says."""
+        """Find out for each of these producers what its next marker after a window says."""
         behind = window.headers.next_offset
         wanted = {
             producer_id
@@ -91,8 +91,8 @@ class Outcomes:
     def _next_markers(
         self, wanted: Container[int], segment: LogSegment, window: Window
     ) -> Iterator[tuple[int, int, int]]:
-        """Of each marker behind a window, of a producer that is ``wanted`` by then: its offset, the producer, and from
-        where on it hides records.
+        """For each marker after a window whose producer is ``wanted`` at that time: its offset, the producer, and the
+        offset from which it hides records.
         """
         for found in self._windows_behind(segment, window):
             table = found.headers.table
@@ -104,10 +104,10 @@ class Outcomes:
                         yield offset, producer_id, _hidden_from(marker)
 
     def _windows_behind(self, segment: LogSegment, window: Window) -> Iterator[Window]:
-        """Everything behind a window; a marker is usually near, so the first ones are small."""
+        """All batches after a window; a marker is usually near, so the first windows are small."""
         position, end, before = window.position + window.headers.end, window.headers.next_offset, segment
         for each in self._segments.reaching(segment.base_offset):
-            # By base offset: a compaction goes on with segments from before other processes made it look again.
+            # Compared by base offset: a compaction may still use segment objects from before a refresh.
             if each.base_offset != segment.base_offset:
                 each.check_follows(before, end)
                 position, end, before = 0, each.base_offset, each
@@ -127,15 +127,15 @@ class Outcomes:
             window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
     def _hidden_from_open(self, producer_id: int) -> int:
-        """Without a marker: committed, and compaction dropped it, or still open."""
+        """Without a marker: either committed, and compaction removed the marker, or still open."""
         producer = self._log.producers.last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
 
 
 def _hidden_from(marker: Marker) -> int:
-    """From which offset on a marker hides the records of its producer that lie before it and behind the marker before.
+    """From which offset on a marker hides the records of its producer that lie between the previous marker and it.
 
-    In compacted logs too: Kafka's cleaner keeps the marker of a transaction as long as there is a batch of it.
+    In compacted logs too: Kafka's cleaner keeps the marker of a transaction as long as any batch of it exists.
     """
     return INT64_MAX if marker.is_commit else 0
 
@@ -144,35 +144,35 @@ def _hidden_from(marker: Marker) -> int:
 class _Outcome:
     """What hides the records of a producer up to its next marker."""
 
-    from_offset: int  # no marker of the producer lies between here
-    marker_offset: int | None  # and here; None: nor up to the log end
+    from_offset: int  # no marker of the producer lies between this offset
+    marker_offset: int | None  # and this one; None: nor up to the log end
     hidden_from: int
-    log_end_offset: int  # when it was found: where marker_offset is None, a marker may have been appended since
+    log_end_offset: int  # when this was found: where marker_offset is None, a marker may have been appended since
 
     def holds(self, behind: int, log_end_offset: int) -> bool:
-        """Whether it also tells of what lies below ``behind``."""
+        """Whether it also applies to the records below ``behind``."""
         if self.marker_offset is None:
             return self.from_offset <= behind and self.log_end_offset == log_end_offset
         return self.from_offset <= behind <= self.marker_offset
 
 
 class _Batches(NamedTuple):
-    """The batches of transactions in a window without the markers; those of a producer together, in their order."""
+    """The batches of transactions in a window, without the markers; grouped by producer, in log order."""
 
     rows: Int64s
     producers: Int64s
-    next_markers: Int64s  # the offset of the producer's next marker in the window; _NONE: there is none
+    next_markers: Int64s  # the offset of the producer's next marker in the window; _NONE if there is none
 
 
 def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -> _Batches:
-    """``markers``: all in the window, by their offsets. Other control batches are left out."""
+    """``markers``: all those in the window, by offset. Other control batches are left out."""
     rows = np.flatnonzero(headers.is_transactional)
     rows = rows[np.argsort(headers.table["producer_id"][rows], kind="stable")]
     producers, offsets = headers.table["producer_id"][rows], headers.table["base_offset"][rows]
     is_marker = np.isin(offsets, np.fromiter(markers, dtype=np.int64, count=len(markers)))
     last = len(rows) - 1
     places = np.where(is_marker, np.arange(len(rows)), last)
-    following = np.minimum.accumulate(places[::-1])[::-1]  # behind the last marker of all: the last batch
+    following = np.minimum.accumulate(places[::-1])[::-1]  # after the last marker: the last batch
     is_followed = is_marker[following] & (producers[following] == producers)
     next_markers = np.where(is_followed, offsets[following], _NONE)
     is_data = ~headers.is_control[rows]
@@ -180,7 +180,7 @@ def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -
 
 
 def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> list[AbortedTransaction]:
-    """The first batch of each run of hidden batches of a producer; its markers part the runs."""
+    """The first batch of each run of hidden batches of a producer; its markers separate the runs."""
     batches = _batches_by_producer(headers, markers)
     rows, producers, next_markers = (column[hidden[batches.rows]] for column in batches)
     is_first = np.ones(len(rows), dtype=np.bool_)

@@ -1,8 +1,8 @@
-"""Producer state and indexes out of the log itself: replay of batches, and recovery of a segment (spec 9.4, 9.5).
+"""Rebuilding producer state and indexes from the log itself: replay of batches, and recovery of a segment.
 
-Recovery never decodes data records: it trusts checksums, and that offsets increase, which no checksum covers; below the
-recovery point also that batches do not overlap, as readers do. Offsets that are missing, and damage behind a right
-checksum, are found by whoever reads there.
+Like Kafka's LogSegment.recover, this never decodes data records: it relies on checksums, and on increasing offsets,
+which no checksum covers; below the recovery point also on batches that do not overlap, as readers do. Missing offsets,
+and damage behind a correct checksum, are found by whoever reads there.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from pyspark_commitlog.storage.segment_reader import Window
 
 logger = logging.getLogger(__name__)
 
-CHECKED_BYTES = 16 * 1024 * 1024  # at a time: enough to amortise what each window costs
+CHECKED_BYTES = 16 * 1024 * 1024  # per step: enough to amortise the fixed cost of a window
 
 
 class LogState(NamedTuple):
-    """What a log knows of its records beside the records themselves."""
+    """The state that a log keeps about its records."""
 
     producers: ProducerStateManager
     epochs: LeaderEpochCache
 
 
 class Recovery(NamedTuple):
-    """What recovering a segment came to."""
+    """The result of recovering a segment."""
 
     next_offset: int
     truncated_bytes: int
-    reason: str | None  # why the rest was cut off; None if nothing was
+    reason: str | None  # why the rest is cut off; None if there is no rest
 
 
 def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
     """The transaction markers in a window by base offset, and how many of its batches precede one that does not parse.
 
-    Data, batches emptied by compaction and other control records have none.
+    Data batches, batches emptied by compaction and other control records are not markers.
     """
     headers = window.headers
     rows = np.flatnonzero(headers.is_control & (headers.table["count"] > 0))
@@ -65,7 +65,7 @@ def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
 
 
 def _read_markers(window: Window, rows: Int64s) -> tuple[list[control.MarkerRecord | None], int]:
-    """What each of some control batches says up to one that does not parse, and how many batches precede that one."""
+    """The content of these control batches up to one that does not parse, and how many batches precede that one."""
     buffer, headers = window.buffer, window.headers
     with suppress(InvalidRecordError):
         return control.read_markers(buffer, headers[rows]), len(headers)
@@ -80,10 +80,10 @@ def _read_markers(window: Window, rows: Int64s) -> tuple[list[control.MarkerReco
 
 
 def replay(segment: LogSegment, window: Window, producers: ProducerStateManager, *, index_aborts: bool) -> int:
-    """Bring producer state up to the end of a window, as a replica does: nothing is refused.
+    """Update producer state to the end of a window, as a replica does: nothing is refused.
 
-    ``index_aborts``: also write aborted transactions to the segment's transaction index. Returns how many batches were
-    good: all of them, or those up to and with a marker that does not parse, as Kafka counts.
+    ``index_aborts``: also write aborted transactions to the segment's transaction index. Returns the number of good
+    batches: all of them, or those up to and including a marker that does not parse, as Kafka counts.
     """
     markers, good = read_markers(window)
     completed = producers.replay(window.headers[:good], markers)
@@ -95,14 +95,14 @@ def replay(segment: LogSegment, window: Window, producers: ProducerStateManager,
 
 
 def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
-    """Walk a segment, rebuild its indexes and the state behind it, and find its last valid batch: ``segment.size``.
+    """Walk a segment, rebuild its indexes and the state that follows from it, and find where its valid batches end.
 
-    What is behind that is still there: :func:`cut` removes it. Batches below ``flushed_offset`` were synced and
-    acknowledged: damage among them is reported, as the state that is rebuilt would rest on it. On disk while it works:
-    indexes that are shorter than they will be.
+    That becomes ``segment.size``; :func:`cut` removes what follows. Batches below ``flushed_offset`` were synced and
+    acknowledged: damage among them is reported, since the rebuilt state would depend on them. While this runs, the
+    indexes on disk are incomplete.
 
-    Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a whole batch of a newer
-    format wherever it lies, and SegmentOffsetOverflowError for offsets too far from the segment's base.
+    Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a complete batch of a newer
+    format wherever it is, and SegmentOffsetOverflowError for offsets too far from the segment's base offset.
     """
     file_size = segment.file_size
     segment.reset_indexes()
@@ -134,10 +134,10 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
 
 
 def cut(segment: LogSegment) -> None:
-    """Remove what recovery found no valid batch in, and close the indexes.
+    """Remove the bytes after the last valid batch, and close the indexes.
 
-    On disk after a crash: the log cut, or not yet, and indexes longer than they will be. Recovery, run again, comes to
-    the same end.
+    A crash leaves the log cut or not yet cut, and indexes longer than they will be. Recovery, run again, has the same
+    result.
     """
     segment.truncate_file(segment.size)
     segment.add_closing_time_entry()
@@ -145,11 +145,11 @@ def cut(segment: LogSegment) -> None:
 
 
 def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> CorruptRecordError:
-    """The error for a segment that should reach ``flushed_offset`` and does not."""
+    """The error for a segment that should reach ``flushed_offset`` but does not."""
     return CorruptRecordError(
-        f"the segment is sound up to offset {next_offset} only, but everything below {flushed_offset} was synced once: "
+        f"the segment is sound only up to offset {next_offset}, but everything below {flushed_offset} was synced once: "
         "records are missing or damaged. Restore the file, or lower the partition's line in "
-        f"{names.RECOVERY_POINT_CHECKPOINT} to give up what follows",
+        f"{names.RECOVERY_POINT_CHECKPOINT} to give up the records that follow",
         path=segment.path(names.LOG),
         position=segment.size,
     )
@@ -158,9 +158,9 @@ def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> 
 def _take(
     segment: LogSegment, window: Window, state: LogState, damage: Sequence[int]
 ) -> tuple[int, CorruptionError | None]:
-    """Take a window's valid batches into indexes and state; how many those were, and what is wrong with the next.
+    """Add a window's valid batches to indexes and state; returns their number, and what is wrong with the next batch.
 
-    ``damage`` are batches that are not valid, in any order.
+    ``damage``: the batches that are not valid, in any order.
     """
     headers = window.headers
     valid = headers[: min(damage, default=len(headers))]
@@ -176,9 +176,9 @@ def _take(
 
 
 def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
-    """The first batch, if there is one, that does not end above its predecessor, or begins below offset 0.
+    """The first batch, if any, that does not end above its predecessor, or begins below offset 0.
 
-    Batches that overlap are taken, as Kafka takes them: every offset is found.
+    Overlapping batches are accepted, as Kafka accepts them: every offset can still be found.
     """
     last_offsets = headers.table["last_offset"]
     is_wrong = headers.table["base_offset"] < 0
@@ -197,7 +197,7 @@ def _damaged(window: Window, next_offset: int, flushed_offset: int) -> list[int]
 
 
 def _broken(window: Window, flushed_offset: int) -> list[int]:
-    """The first batch, if there is one, from ``flushed_offset`` on whose checksum is wrong."""
+    """The first batch, if any, that ends at or above ``flushed_offset`` and has a wrong checksum."""
     to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
     found = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1]
     return found.tolist()  # type: ignore[no-any-return]
@@ -211,12 +211,12 @@ def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damag
     except CorruptRecordError as error:
         return error.located(path, window.position)
     base, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
-    reason = f"offsets {base} to {last} do not follow" if is_damaged else "follows a transaction marker not understood"
+    reason = f"offsets {base} to {last} are out of order" if is_damaged else "follows an unreadable transaction marker"
     return CorruptRecordError(reason, path=path, position=window.position + position)
 
 
 def assign_epochs(epochs: LeaderEpochCache, headers: BatchHeaders) -> None:
-    """Note every leader epoch that begins in these batches."""
+    """Record every leader epoch that begins in these batches."""
     latest = epochs.latest.epoch if epochs.latest else -1
     if len(headers) and headers.table["leader_epoch"].max() <= latest:
         return  # the usual case

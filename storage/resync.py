@@ -1,7 +1,8 @@
-"""Where the next sound batch begins behind damage: a search for one, since nothing there can be believed.
+"""Searching for the next sound batch after damage, where none of the bytes can be trusted.
 
-Length and offset of a batch lie outside its checksum, so behind a damaged batch nobody knows where the next one begins.
-It is searched for byte by byte: where magic, length and offset look like a batch of the segment, its checksum decides.
+The length and the offset of a batch are not covered by its checksum, so after a damaged batch the start of the next one
+is unknown. It is searched for byte by byte: where magic, length and offset look like a batch of the segment, the
+checksum decides.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s
 
 BATCH_BYTES_MIN = LOG_OVERHEAD + 14  # the smallest message of magic 0
 SEARCH_BYTES = 1 << 20
-SEARCHED_BATCH_BYTES_MAX = 1 << 28  # what is searched for, not what is read in order: garbage must not reserve memory
+SEARCHED_BATCH_BYTES_MAX = 1 << 28  # in a search, unlike a read in order: garbage must not reserve memory
 
 
 class Search:
-    """Looks for sound batches of one segment in the first ``end`` bytes of its log."""
+    """Finds sound batches of one segment in the first ``end`` bytes of its log."""
 
     def __init__(self, file: File, base_offset: int, end: int) -> None:
         self._file = file
@@ -28,7 +29,7 @@ class Search:
         self._end = end
 
     def next_sound(self, start: int) -> int | None:
-        """The position of the first sound batch from ``start`` on; None where there is none."""
+        """The position of the first sound batch from ``start`` on; None if there is none."""
         end = self.end_of_data(start)
         while start < end and start + BATCH_BYTES_MIN <= self._end:
             buffer = self._bytes(start, min(SEARCH_BYTES, self._end - start))
@@ -39,7 +40,7 @@ class Search:
         return None
 
     def end_of_data(self, start: int) -> int:
-        """The position behind the last byte from ``start`` on that is not zero; ``start`` where all are zeros."""
+        """The position after the last nonzero byte from ``start`` on; ``start`` if all are zero."""
         end = self._end
         while end > start:
             first = max(end - SEARCH_BYTES, start)
@@ -50,11 +51,11 @@ class Search:
         return start
 
     def is_sound_at(self, position: int) -> bool:
-        """Whether a batch with a right checksum, and an offset that the segment can hold, begins there."""
+        """Whether a batch with a correct checksum, and an offset that the segment can hold, begins there."""
         return self.sound_at(position) is not None
 
     def sound_at(self, position: int) -> BatchHeaders | None:
-        """The header of that batch; None where there is none."""
+        """The header of that batch; None if there is none."""
         head = self._bytes(position, min(HEADER_UP_TO_MAGIC + 1, self._end - position))
         if len(head) <= HEADER_UP_TO_MAGIC or not 0 <= _number_at(head, 0, 8) - self._base_offset <= INT32_MAX:
             return None
@@ -70,7 +71,7 @@ class Search:
         is_candidate &= buffer[LENGTH_AT : LENGTH_AT + count] <= SEARCHED_BATCH_BYTES_MAX >> 24
         is_candidate &= buffer[:count] < 0x80
         low = buffer[LENGTH_AT + 1 : LENGTH_AT + 1 + count] | buffer[LENGTH_AT + 2 : LENGTH_AT + 2 + count]
-        is_candidate &= (low | buffer[LENGTH_AT + 3 : LENGTH_AT + 3 + count]) > 0  # where zeros lie there is no batch
+        is_candidate &= (low | buffer[LENGTH_AT + 3 : LENGTH_AT + 3 + count]) > 0  # no batch in a run of zeros
         places: Int64s = np.flatnonzero(is_candidate)
         lengths = _numbers(buffer, places + LENGTH_AT, 4)
         lengths_max = np.minimum(self._end - start - places, SEARCHED_BATCH_BYTES_MAX) - LOG_OVERHEAD
@@ -83,14 +84,14 @@ class Search:
 
 
 def one_sound_batch(buffer: Bytes) -> BatchHeaders | None:
-    """The header of the batch that the bytes are, all of it, with a right checksum; None where they are none."""
+    """The header if the bytes are exactly one batch with a correct checksum; None otherwise."""
     headers = formats.scan(buffer).headers
     is_one = len(headers) == 1 and headers.end == len(buffer)
     return headers if is_one and formats.checksums_match(buffer, headers)[0] else None
 
 
 def length_at(buffer: Bytes, position: int) -> int:
-    """The length that the batch beginning there tells, without its first 12 bytes; 0 where the buffer ends before."""
+    """The length field of the batch that begins there (without its first 12 bytes); 0 if the buffer ends before it."""
     return _number_at(buffer, position + LENGTH_AT, 4) if len(buffer) >= position + LOG_OVERHEAD else 0
 
 

@@ -1,8 +1,9 @@
-"""What can be read of a damaged log: every record of the batches that are right, and a word about each that is not.
+"""Reading what is left of a damaged log: every record of the sound batches, and a report of each damaged one.
 
-A batch is right whose checksum, offsets and records are. Where a header is so wrong that nobody knows where the next
-batch begins, one with a right checksum is searched for. In transactions, what a damaged marker said is not known: the
-next one of its producer counts, and the transaction index where it names the records as aborted.
+A batch is sound if its checksum, offsets and records are correct. Where a header is so damaged that the start of the
+next batch is unknown, the next batch with a correct checksum is searched for. In transactions, the content of a damaged
+marker is unknown: the producer's next marker decides instead, and the transaction index where it lists the records as
+aborted.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ def salvaged_records(
     columns: Collection[str] = ALL_COLUMNS,
     timespan: Timespan = ALL_TIMES,
 ) -> Iterator[Records]:
-    """As ``LogReader.records``, but damage is given to ``told``, with path and position, and passed over.
+    """Like ``LogReader.records``, but damage is passed to ``told``, with path and position, and skipped.
 
-    Damage is told once, also where segments are replaced meanwhile and are looked at again. Offsets that no segment
-    holds are passed over without a word.
+    Each damage is reported once, even where segments are replaced meanwhile and read again. Offsets that are in no
+    segment are skipped without a report.
     """
     salvage = _Salvage(reader, told, isolation)
     with reader.despite_damage():
@@ -49,7 +50,7 @@ def salvaged_records(
 
 
 class _Salvage:
-    """One reading of a log that may be damaged."""
+    """One pass over a log that may be damaged."""
 
     def __init__(self, reader: LogReader, told: Told, isolation: Isolation) -> None:
         self._reader = reader
@@ -64,14 +65,14 @@ class _Salvage:
             self._told(error)
 
     def tell_end(self, end: int) -> None:
-        """Damage where the log seems to end, for who read up to there."""
+        """Report damage at the apparent end of the log, for those who read up to there."""
         try:
             self._reader.check_readable_to(end, self._isolation)
         except CorruptionError as error:
             self._tell(error)
 
     def fetches(self, offset: int, end: int) -> Iterator[FetchData]:
-        """Right batches from ``offset`` on, up to the one that reaches ``end``."""
+        """Sound batches from ``offset`` on, up to the one that reaches ``end``."""
         attempts = 0
         while True:
             try:
@@ -81,7 +82,7 @@ class _Salvage:
             except FileNotFoundError as error:  # replaced or deleted: look again, by offset
                 attempts += 1
                 if attempts == REOPEN_ATTEMPTS:
-                    told = f"{self._reader.context.directory}: files vanish while they are read"
+                    told = f"{self._reader.context.directory}: files disappear while they are being read"
                     raise StorageError(f"{told}; is the topic being deleted?") from error
                 self._reader.refresh()
             else:
@@ -102,7 +103,7 @@ class _Salvage:
                     return
 
     def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
-        """Batches that reach ``first`` and begin below ``end``, if they lie in the segment and above those before."""
+        """Batches that reach ``first``, begin below ``end``, are within the segment and above all before them."""
         following = self._reader.segments.higher(segment.base_offset)
         ceiling = self._reader.log_end_offset if following is None else following.base_offset
         behind = first
@@ -115,15 +116,15 @@ class _Salvage:
                 yield window._replace(headers=window.headers[is_right])
 
     def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
-        """Batches with right checksums, from at or before the one that reaches ``first`` to that which does ``end``."""
+        """Batches with correct checksums: from at or before the one that reaches ``first`` to that reaching ``end``."""
         position = segment.position_before(first)
         while position < segment.size:
             try:
                 for window in segment.walk(position, segment.size, FETCH_BYTES):
                     position = window.position + window.headers.end
                     yield self._with_right_checksums(segment, window, first, end)
-                if position < segment.size:  # a length is wrong, or the end of the segment is missing
-                    raise CorruptRecordError("a batch is not whole", path=segment.path(names.LOG), position=position)
+                if position < segment.size:  # a wrong length, or the end of the segment is missing
+                    raise CorruptRecordError("a batch is incomplete", path=segment.path(names.LOG), position=position)
             except CorruptRecordError as error:
                 self._tell(error)
                 found = segment.search(segment.size).next_sound(position + 1)
@@ -132,7 +133,7 @@ class _Salvage:
     def _with_right_checksums(self, segment: LogSegment, window: Window, first: int, end: int) -> Window:
         is_right = formats.checksums_match(window.buffer, window.headers)
         reaching = np.flatnonzero(is_right & (window.headers.table["last_offset"] >= end - 1))
-        rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage behind them is not of this reading
+        rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage after these is not read
         table, is_right = window.headers.table[rows], is_right[rows]
         for position in table["position"][~is_right & (table["last_offset"] >= first)].tolist():
             at = window.position + position
@@ -147,7 +148,7 @@ class _Salvage:
             self._tell(CorruptRecordError(reason, path=segment.path(names.LOG), position=at))
 
     def _shown(self, segment: LogSegment, window: Window) -> FetchData:
-        """What the isolation shows; where damage hides how transactions ended, nothing of them."""
+        """What the isolation level shows; no transactional records where damage hides how transactions ended."""
         try:
             data = self._reader.fetch_data(segment, window, self._isolation)
         except CorruptRecordError as error:
@@ -159,7 +160,7 @@ class _Salvage:
         return FetchData(segment, window, data.visible & ~self._indexed_as_aborted(segment, window), data.aborted)
 
     def _indexed_as_aborted(self, segment: LogSegment, window: Window) -> Bools:
-        """Batches that a transaction index names; only asked where a marker may have been lost to damage."""
+        """Batches that a transaction index lists as aborted; only asked where damage may have destroyed a marker."""
         table = window.headers.table
         found = np.zeros(len(table), dtype=np.bool_)
         for each in self._reader.segments.reaching(segment.base_offset):

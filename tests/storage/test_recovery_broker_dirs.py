@@ -139,7 +139,7 @@ def test_damage_is_mended_as_kafka_mends_it_or_more_safely(tmp_path: Path, varia
 
 def is_told(error: CorruptionError) -> bool:
     """The message contains path, position and offset of the damage."""
-    return f"{error.path}, position {error.position}: the segment is sound up to offset " in str(error)
+    return f"{error.path}, position {error.position}: the segment is sound only up to offset " in str(error)
 
 
 def damaged(tmp_path: Path, variant: str) -> Path:

@@ -127,7 +127,7 @@ def test_the_rest_of_a_segment_is_lost_where_its_end_is_missing_and_the_next_one
 ) -> None:
     found, told = salvaged(spoiled(cut_off))
     assert found == of_batches(0, 1, 2, 3, 10)
-    assert [error.reason for error in told] == ["a batch is not whole"]
+    assert [error.reason for error in told] == ["a batch is incomplete"]
 
 
 def test_reading_a_part_without_the_damage_reports_none(spoiled: Callable[[Spoil], LogReader]) -> None:
