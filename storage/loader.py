@@ -1,8 +1,8 @@
-"""LogLoader: from a partition's directory, after any crash, to segments and state (Kafka's LogLoader; spec 9).
+"""LogLoader: loads a partition's directory, in whatever state a crash left it (Kafka's LogLoader).
 
-A writer, who holds the append lock, brings the directory into order; a reader sees what a writer would find and changes
-nothing. What is behind the recovery point was never acknowledged as synced: it is verified, and cut off at the first
-batch that is not whole. What is below it is never cut: see docs/compatibility.md for where Kafka does.
+A writer, who holds the append lock, repairs the directory; a reader sees what a writer would find, and changes nothing.
+Above the recovery point nothing was acknowledged as synced: that part is verified, and cut at the first incomplete or
+damaged batch. Below it nothing is ever cut: see docs/compatibility.md for where Kafka does.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, pla
 
 logger = logging.getLogger(__name__)
 
-Files = Mapping[str, set[int]]  # by suffix, the base offsets of the files that have it
+Files = Mapping[str, set[int]]  # by suffix, the base offsets of the files with it
 
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
-SETTLED_MS = 20  # a directory changed less long ago may change again within the same tick of its modification time
-VIEW_ATTEMPTS = 5  # of a reader, while files vanish under it
-LISTING_ATTEMPTS = 200  # of a reader, 20 ms apart: a directory that never rests for 4 s is not a log's
+SETTLED_MS = 20  # a directory changed more recently may change again within the same tick of its modification time
+VIEW_ATTEMPTS = 5  # by a reader, while files disappear
+LISTING_ATTEMPTS = 200  # by a reader, 20 ms apart: a directory that keeps changing for 4 s is not a log's
 
 
 @dataclass
 class LoadedLog:
-    """A partition as found."""
+    """The state of a partition."""
 
     segments: LogSegments
-    producers: ProducerStateManager | None  # None: to be found where they are asked for
+    producers: ProducerStateManager | None  # None: found when asked for
     epochs: LeaderEpochCache
     log_start_offset: int
     log_end_offset: int
     recovery_point: int  # everything below was synced
-    truncated_bytes: int = 0  # cut off the tail
-    damage: CorruptionError | None = None  # behind the end: the log goes on there, and cannot be read
+    truncated_bytes: int = 0  # cut off the end
+    damage: CorruptionError | None = None  # after the end: the log continues there, but cannot be read
 
 
 class _OverflowedSegmentError(Exception):
@@ -77,28 +77,28 @@ class LogLoader:
         log_start_offset: int,
         was_closed_cleanly: bool = False,
     ) -> None:
-        """What the checkpoints tell: no ``recovery_point`` where they tell none, and whether the log ends there."""
+        """From the checkpoints: the recovery point, None if there is none, and whether the log ends there."""
         self.context = context
         self.recovery_point = recovery_point or 0
         self.is_anchored = recovery_point is not None
         self.log_start_offset = log_start_offset
         self.was_closed_cleanly = was_closed_cleanly and self.is_anchored
         self.truncated_bytes = 0
-        self._snapshots = set[int]()  # offsets of those there are
+        self._snapshots = set[int]()  # the offsets of existing snapshots
         self._passes_damage = False
 
     # For a writer
 
     def load(self, *, may_finish_swaps: bool) -> LoadedLog:
-        """Bring the directory into order and load it. The caller holds the append lock.
+        """Repair the directory and load it. The caller holds the append lock.
 
         ``may_finish_swaps``: the caller holds the maintenance lock too. Without it, files of unfinished swaps stay.
 
-        On disk after a crash at any step: what a second call brings to the same end, since no step removes what a
-        later one needs, and nothing is appended before all is synced.
+        After a crash at any step, a second call has the same result: no step removes what a later one needs, and
+        nothing is appended before everything is synced.
 
         Raises CorruptRecordError where records below the recovery point are damaged or missing, UnsupportedMagicError
-        for batches of a newer format, and SegmentOffsetOverflowError for a segment that must be split and may not.
+        for batches of a newer format, and SegmentOffsetOverflowError for a segment that must be split but may not be.
         """
         while True:
             try:
@@ -106,7 +106,7 @@ class LogLoader:
             except _OverflowedSegmentError as overflowed:
                 if not may_finish_swaps:
                     raise SegmentOffsetOverflowError(
-                        f"{overflowed}; the segment must be split, and another process works on the partition's "
+                        f"{overflowed}; the segment must be split, but another process works on the partition's "
                         "segments: open the log again when it is done"
                     ) from overflowed
                 logger.warning("%s; split", overflowed)
@@ -139,7 +139,7 @@ class LogLoader:
             self._rebuild_epochs(segments, epochs)
         if not len(segments) or log_end_offset < self.log_start_offset:
             log_end_offset = self._start_anew(segments, epochs)
-        segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may take
+        segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may remove
         log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
@@ -151,21 +151,21 @@ class LogLoader:
         )
 
     def _is_waiting(self, name: str) -> bool:
-        """Whether a ``.deleted`` file was taken out of the log less than ``file.delete.delay.ms`` ago."""
+        """Whether a ``.deleted`` file was removed from the log less than ``file.delete.delay.ms`` ago."""
         status = self.context.filesystem.status(self._path(name))
         delay_ms = self.context.config.file_delete_delay_ms
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, files: Files) -> None:
-        """Index files without a log: left over when their segment was removed."""
+        """Remove index files without a log, left over from a removed segment."""
         for kind in FILE_KINDS[1:]:
             for base in sorted(files[kind] - files[names.LOG]):
                 path = self._path(names.segment_file(base, kind))
-                logger.warning("%s: removed, it has no log", path)
+                logger.warning("%s: removed, since it has no log", path)
                 self.context.filesystem.remove(path)
 
     def _mend(self, segments: LogSegments, epochs: LeaderEpochCache, files: Files) -> ProducerStateManager | None:
-        """Recover each segment that reaches behind the recovery point or lacks a sound index; the state at the end.
+        """Recover each segment that reaches above the recovery point or lacks an index; returns the state at the end.
 
         None if nothing had to be recovered.
         """
@@ -180,9 +180,9 @@ class LogLoader:
         return producers
 
     def _recover(self, segment: LogSegment, segments: LogSegments, state: LogState) -> bool:
-        """Recover one segment; whether those behind it had to be dropped.
+        """Recover one segment; returns whether later segments had to be removed.
 
-        They go first, and the directory is synced: a crash never leaves them behind a log that was cut already.
+        They are removed first, and the directory is synced: a crash never leaves them behind a log that is already cut.
         """
         try:
             recovery = recover(segment, state, self.recovery_point)
@@ -194,7 +194,7 @@ class LogLoader:
         return dropped
 
     def _to_recover(self, segments: LogSegments, files: Files) -> Iterator[LogSegment]:
-        """In order; of long logs that were synced only the listing and the active segment are looked at."""
+        """In order. In long logs that were synced, this only looks at the listing and the active segment."""
         indexed = files[names.INDEX] & files[names.TIME_INDEX]
         behind = {segment.base_offset for segment in segments.reaching(self.recovery_point)}
         for segment in segments:
@@ -204,26 +204,26 @@ class LogLoader:
                 yield segment
 
     def _is_synced(self, active: LogSegment) -> bool:
-        """Whether nothing of it is behind the recovery point. Looking for its next offset finds how far it is whole."""
+        """Whether all of it is below the recovery point. Finding its next offset also finds where it is sound up to."""
         is_below = active.has_sound_indexes() and active.next_offset() <= self.recovery_point
         return is_below and active.size >= active.file_size
 
     def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
-        """After a cut, what follows in later segments cannot be offered: its predecessors are gone (spec 9.5).
+        """After a cut, remove the later segments: their records cannot be offered without those before them.
 
-        Nothing is dropped where the next segment begins at the very offset at which the cut one ends: then no record is
-        missing between the two. Says whether something was.
+        Nothing is removed where the next segment begins at exactly the offset at which the cut one ends: no record is
+        missing between the two. Returns whether anything was removed.
         """
         logger.warning(
             "%s: cut %d bytes off the end that were never acknowledged as synced: %s",
-            *(segment.path(names.LOG), recovery.truncated_bytes, recovery.reason or "the last batch is not whole"),
+            *(segment.path(names.LOG), recovery.truncated_bytes, recovery.reason or "the last batch is incomplete"),
         )
         self.truncated_bytes += recovery.truncated_bytes
         following = segments.higher(segment.base_offset)
         if following is None or following.base_offset == recovery.next_offset:
             return False
         for later in reversed(segments.reaching(following.base_offset)):
-            logger.warning("%s: dropped, it follows what was cut off", later.path(names.LOG))
+            logger.warning("%s: removed, since it follows what was cut off", later.path(names.LOG))
             self.truncated_bytes += later.file_size
             segments.remove(later)
             later.remove_files()
@@ -231,7 +231,7 @@ class LogLoader:
         return True
 
     def _check_end(self, segments: LogSegments) -> int:
-        """The log end; an error where it lies below the recovery point and not all of the log is deleted anyhow."""
+        """The log end; raises if it is below the recovery point, unless the records below that are deleted anyway."""
         if not len(segments):
             return self._check_nothing_lost()
         return self._check_offset(segments, find_end(segments.active, self.recovery_point).offset)
@@ -251,7 +251,7 @@ class LogLoader:
         return self.log_start_offset
 
     def _start_anew(self, segments: LogSegments, epochs: LeaderEpochCache) -> int:
-        """No records at or above the log start: one empty segment there."""
+        """There are no records at or above the log start: create one empty segment there."""
         for segment in segments:
             segments.remove(segment)
             segment.remove_files()
@@ -261,9 +261,9 @@ class LogLoader:
         return self.log_start_offset
 
     def _sync(self, segments: LogSegments, log_end_offset: int) -> None:
-        """Whatever lies behind the recovery point, and the names in the directory: a killed writer synced neither.
+        """Sync everything above the recovery point, and the names in the directory: a killed writer synced neither.
 
-        The name of an empty segment may be unsynced though nothing else is: its maker was killed while it rolled.
+        The name of an empty segment may be unsynced when nothing else is: if its creator was killed during a roll.
         """
         active = segments.active
         is_behind = log_end_offset > self.recovery_point or not self.recovery_point
@@ -274,9 +274,9 @@ class LogLoader:
             self.context.filesystem.sync_directory(self.context.directory)
 
     def warn_of_gaps(self, segments: LogSegments) -> None:
-        """Say which offsets no segment holds. A read across them is refused; all else goes on.
+        """Log which offsets are in no segment. A read across them is refused; everything else continues.
 
-        Only behind the recovery point, where segments are looked at anyhow: opening a long log must stay cheap.
+        Only above the recovery point, where segments are examined anyway: opening a long log must stay cheap.
         """
         if self.context.holes() is Holes.ANYWHERE:
             return
@@ -295,11 +295,10 @@ class LogLoader:
     def view(self) -> LoadedLog:
         """The partition as a writer would find it, without a lock and without changing a byte.
 
-        A batch that is not whole at the tail is not there. Raises CorruptRecordError where the log ends below its
-        recovery point.
+        An incomplete batch at the end is left out. Raises CorruptRecordError if the log ends below its recovery point.
         """
         for _ in range(VIEW_ATTEMPTS):
-            with suppress(FileNotFoundError):  # a compaction or retention moved on: there is another listing by now
+            with suppress(FileNotFoundError):  # compaction or retention went on: list the directory again
                 return self._view()
         return self._view()
 
@@ -316,8 +315,8 @@ class LogLoader:
         return LoadedLog(segments, None, epochs, log_start_offset, end.offset, self.recovery_point, damage=end.damage)
 
     def _settled_end(self, segments: LogSegments) -> LogEnd:
-        """Where the log ends. What looks torn or damaged may be a write that goes on, or a recovery: it is looked at
-        again, until the file has rested. A torn end is told.
+        """Where the log ends. What looks torn or damaged may be an ongoing write, or a recovery: it is looked at again
+        until the file stops changing. A torn end is logged.
         """
         active, recovery_point = segments.active, self.recovery_point if self.is_anchored else None
         for _ in range(LISTING_ATTEMPTS):
@@ -331,33 +330,33 @@ class LogLoader:
         self._check_offset(segments, end.offset)
         if end.torn is not None:
             logger.warning(
-                "%s; passed over as a write that was not finished. The log ends with offset %d; whether more was "
-                "written nothing tells, since the directory has no recovery point for the partition",
+                "%s; skipped as an unfinished write. The log ends with offset %d; whether more was written is "
+                "unknown, since the directory has no recovery point for the partition",
                 *(end.torn, end.offset - 1),
             )
         return end
 
     def _proof_of_more(self, end_offset: int) -> CorruptionError | None:
-        """What is wrong with a log that ends below a sound snapshot of its producers, which was made at its end once.
+        """What is wrong with a log that ends below a sound snapshot of its producers, since that was made at its end.
 
-        No log ends below one unless a crash took its end: a truncation, Kafka's too, removes those above it. Indexes
-        and leader epochs may tell as much, but no checksum covers them.
+        A log ends below one only if its end was lost: a truncation, in Kafka too, removes the snapshots above it.
+        Indexes and leader epochs may show as much, but no checksum covers them.
         """
         for offset in sorted(self._snapshots):
             if offset > end_offset and self._decoded_snapshot(offset) is not None:
                 reason = (
-                    f"the log ends at offset {end_offset}, and reached {offset} when this was made: its end is "
+                    f"the log ends at offset {end_offset}, but reached {offset} when this was written: its end is "
                     "missing. Restore its last segments; to read what there is, remove this file"
                 )
                 return MissingSegmentError(reason, path=self._path(names.segment_file(offset, names.SNAPSHOT)))
         return None
 
     def _settled_names(self) -> list[str]:
-        """A listing of one moment. What a single one says of a name that changes meanwhile is left open.
+        """A listing that was true at one moment. A single listing may or may not have a name that changes meanwhile.
 
-        It is one where the directory had rested, and does, by its time; or where the next has the same names: a change
-        during the first would show in the second, whole, and one during the second is not in the first. Then the time
-        tells of changes that undid each other.
+        It was true if the directory's time shows that nothing changed before and during it; or if the next listing has
+        the same names: a change during the first would show completely in the second, and a change during the second is
+        not in the first. The directory's time then reveals changes that cancelled each other.
         """
         filesystem, clock, directory = self.context.filesystem, self.context.clock, self.context.directory
         for _ in range(LISTING_ATTEMPTS):
@@ -376,7 +375,7 @@ class LogLoader:
         return plan_swaps(listing, lambda base: LogSegment(self.context, base, names.SWAP).next_offset())
 
     def _note(self, plan: SwapPlan) -> Files:
-        """The files that are in use, and of them the snapshots, which only this loader makes and removes from now."""
+        """The files in use; and remember the snapshots, which from now on only this loader makes and removes."""
         self._snapshots = plan.left_by_suffix[names.SNAPSHOT]
         return plan.left_by_suffix
 
@@ -392,7 +391,7 @@ class LogLoader:
         write_atomically(self.context.filesystem, self._path(names.LEADER_EPOCH_CHECKPOINT), data)
 
     def _begins_with_an_epoch(self, segments: LogSegments) -> bool:
-        """Whether the first batch of the log tells one: an empty checkpoint is then one that a crash emptied."""
+        """Whether the first batch of the log has one: then an empty checkpoint was emptied by a crash."""
         for segment in segments:
             with suppress(CorruptionError):
                 for window in segment.batches(window_bytes=PROBE_BYTES):
@@ -400,9 +399,9 @@ class LogLoader:
         return False
 
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
-        """The epochs as the sound batches tell them, for a checkpoint that is missing or damaged.
+        """Rebuild the epochs from the sound batches, for a checkpoint that is missing or damaged.
 
-        Damage below the recovery point is not reported here: whoever reads it is told.
+        Damage below the recovery point is not reported here, but to whoever reads it.
         """
         epochs.clear()
         for segment in segments:
@@ -425,7 +424,7 @@ class LogLoader:
     def _producers_to_write(
         self, recovered: ProducerStateManager | None, segments: LogSegments, log_start_offset: int, log_end_offset: int
     ) -> ProducerStateManager:
-        """State at the log end, from the newest sound snapshot; snapshots that mean nothing any more are removed."""
+        """State at the log end, from the newest sound snapshot; removes snapshots that no longer apply."""
         meaningless = {offset for offset in self._snapshots if offset > log_end_offset}
         meaningless |= {*stray_snapshots(self._snapshots - meaningless, segments.base_offsets)}
         self._snapshots -= meaningless
@@ -443,9 +442,9 @@ class LogLoader:
     def producers_at(
         self, end_offset: int, segments: LogSegments, *, despite_damage: bool = False
     ) -> ProducerStateManager:
-        """State below ``end_offset``, as the directory tells it now; ``despite_damage``, as far as that can be read.
+        """State below ``end_offset``, from the directory as it is now; ``despite_damage``: as far as it can be read.
 
-        Raises CorruptionError for damage behind the newest sound snapshot otherwise.
+        Otherwise, raises CorruptionError for damage after the newest sound snapshot.
         """
         try:
             return self._producers_at(end_offset, segments)
@@ -463,13 +462,13 @@ class LogLoader:
         return self._state_at(end_offset, segments)
 
     def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """The same as if it were ``now_ms``: from the oldest snapshot, which has those that expired since."""
+        """The same as of ``now_ms``: from the oldest snapshot, which has the producers that expired since."""
         listing = self.context.filesystem.list(self.context.directory)
         self._snapshots = names.by_suffix(names.segment_files(listing))[names.SNAPSHOT]
         return self._replayed(self._from_snapshot(end_offset, now_ms, segments, newest=False), end_offset, segments)
 
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """The newest sound snapshot, then the headers of the batches behind it."""
+        """The newest sound snapshot, updated by the headers of the batches that follow it."""
         producers = self._from_snapshot(end_offset, self.context.clock.now_ms(), segments)
         return self._replayed(producers, end_offset, segments)
 
@@ -486,7 +485,7 @@ class LogLoader:
             self._replay_part(segment, producers, end_offset)
             before = segment
         producers.map_end_offset = end_offset
-        producers.on_high_watermark(end_offset)  # markers behind the snapshot are as stable as those before it
+        producers.on_high_watermark(end_offset)  # markers after the snapshot are as stable as those before it
         return producers
 
     def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:
@@ -511,17 +510,17 @@ class LogLoader:
                 fault = self._disagreement(entries, offset, segments)
                 if fault is not None:
                     path = self._path(names.segment_file(offset, names.SNAPSHOT))
-                    logger.warning("%s: not what the log says: %s; another one is taken", path, fault)
+                    logger.warning("%s: contradicts the log: %s; another snapshot is used", path, fault)
                     continue
                 producers.load(entries, now_ms, offset)
                 break
         return producers
 
     def _disagreement(self, entries: Sequence[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
-        """As :func:`disagreement`; damage hides it only from readers that will reach the damage.
+        """Like :func:`disagreement`; damage hides it only from readers that will reach the damage.
 
         Raises CorruptionError where the snapshot has an open transaction: a reader that waits for its end may never
-        reach the damage, so the error comes here.
+        reach the damage, so the error must come here.
         """
         if self.context.writable:
             return None
@@ -534,12 +533,12 @@ class LogLoader:
             return None
 
     def _decoded_snapshot(self, offset: int) -> list[ProducerEntry] | None:
-        """None where it is damaged, or was removed meanwhile."""
+        """None if it is damaged, or was removed meanwhile."""
         path = self._path(names.segment_file(offset, names.SNAPSHOT))
         try:
             return checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
         except (CorruptionError, FileNotFoundError) as error:
-            logger.warning("%s: %s; another one is taken", path, error)
+            logger.warning("%s: %s; another snapshot is used", path, error)
             return None
 
     def _write_snapshot(self, producers: ProducerStateManager) -> None:
@@ -548,9 +547,9 @@ class LogLoader:
 
 
 def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
-    """A snapshot at the state's end; a torn one is found by its checksum, and an older one taken.
+    """Write a snapshot of the current state; a torn one is detected by its checksum, and an older one used instead.
 
-    Synced where the log alone would not tell as much: compaction and retention take records of producers out of it.
+    Synced where the log alone would not suffice: compaction and retention remove records of producers from it.
     """
     path = names.join(context.directory, names.segment_file(producers.map_end_offset, names.SNAPSHOT))
     with context.filesystem.open(path, "create") as file:

@@ -1,8 +1,8 @@
-"""LogReader: what a log holds, for those who only look (spec 10; the readers' part of the design of exactly once).
+"""LogReader: reads a log without changing it.
 
-A reader takes no lock and changes nothing. What it sees is the log as it was when it was opened or refreshed; segments
-that compaction or retention replace meanwhile stay readable as long as they are open, and a file that has vanished
-means: look again, by offset.
+A reader takes no lock. It sees the log as it was when it was opened or refreshed; segments that compaction or retention
+replace meanwhile stay readable as long as they are open. If a file is gone, the reader refreshes and continues by
+offset.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from pyspark_commitlog.storage.times import (
     segments_reaching_time,
 )
 
-FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at a time: large enough for speed, small enough for many tasks at once
-FETCH_BYTES_A_RECORD = 1024  # fewer are read for a few records; where these are larger, it takes more fetches
-REOPEN_ATTEMPTS = 5  # a log whose files vanish five times in a row during one read is being deleted
+FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at once: large enough for speed, small enough for parallel tasks
+FETCH_BYTES_A_RECORD = 1024  # to read less for a few records; larger records take more fetches
+REOPEN_ATTEMPTS = 5  # if files of a log disappear five times in a row during one read, it is being deleted
 
 T = TypeVar("T")
 
@@ -64,37 +64,37 @@ class Isolation(Enum):
 
 
 class Marks(NamedTuple):
-    """What the checkpoints at the root of a log directory say of a partition."""
+    """The entries of a partition in the checkpoints at the root of a log directory."""
 
-    recovery_point: int | None = None  # everything below was synced; None: nothing tells
+    recovery_point: int | None = None  # everything below was synced; None: unknown
     log_start_offset: int = 0  # everything below is deleted
     was_closed_cleanly: bool = False  # by a broker, and nothing was written since: the log ends at the recovery point
 
 
 class Checkpoints(Protocol):
-    """Where a log's marks are kept."""
+    """Where the marks of a log are kept."""
 
     def read(self) -> Marks: ...
 
     def write(self, marks: Marks) -> None:
-        """Durable when it returns."""
+        """Durable when this returns."""
         ...
 
     def sync(self) -> None:
-        """Make durable what :meth:`read` told: whoever wrote it may have been killed before it was."""
+        """Make what :meth:`read` returned durable: its writer may have been killed before it was."""
         ...
 
     def holes(self) -> Holes:
-        """Where offsets may be missing in the log: it was compacted, or filled with gaps, or nothing tells."""
+        """Where offsets may be missing in the log: it was compacted, or filled with gaps, or this is unknown."""
         ...
 
     def note_holes(self) -> None:
-        """Say from now on that offsets may be missing; durable when it returns."""
+        """Record that offsets may be missing; durable when this returns."""
         ...
 
 
 class KeptInMemory:
-    """Marks of a log that stands alone, without a log directory around it."""
+    """Marks of a standalone log, without a log directory around it."""
 
     def __init__(
         self, recovery_point: int | None = 0, log_start_offset: int = 0, holes: Holes = Holes.INSIDE_SEGMENTS
@@ -128,7 +128,7 @@ class SegmentDescription(NamedTuple):
 
 
 class LogReader:
-    """A partition's log, to read."""
+    """The log of a partition, for reading."""
 
     passes_damage = False  # see despite_damage
 
@@ -140,7 +140,7 @@ class LogReader:
         self._take(self._load())
 
     def _find_holes(self) -> Holes:
-        """Where offsets may be missing; once they may be anywhere, they always may."""
+        """Where offsets may be missing; once that is anywhere, it does not change."""
         if self._holes is not Holes.ANYWHERE:
             self._holes = self.checkpoints.holes()
         return self._holes
@@ -155,9 +155,9 @@ class LogReader:
         filesystem: FileSystem | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> Self:
-        """Look at the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
+        """Open the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
 
-        Raises CorruptRecordError where records below the recovery point are missing at the end, StorageError where
+        Raises CorruptRecordError where records below the recovery point are missing at the end, and StorageError where
         there is no such directory.
         """
         context = LogContext(
@@ -178,7 +178,7 @@ class LogReader:
 
     def _load(self) -> LoadedLog:
         for _ in range(REOPEN_ATTEMPTS):
-            with suppress(FileNotFoundError):  # retention, or the end of a compaction, between listing and opening
+            with suppress(FileNotFoundError):  # by retention or the end of a compaction, between listing and opening
                 return self._look()
         raise self._gone()
 
@@ -188,12 +188,14 @@ class LogReader:
     def _gone(self) -> StorageError:
         if self.context.filesystem.status(self.context.directory) is None:
             return StorageError(f"{self.context.directory}: no such directory: the partition, or its disk, is gone")
-        return StorageError(f"{self.context.directory}: files vanish while they are read; is the topic being deleted?")
+        return StorageError(
+            f"{self.context.directory}: files disappear while they are being read; is the topic being deleted?"
+        )
 
     def looking_again(self, look: Callable[[], T]) -> T:
-        """What ``look`` finds. Where a file has vanished, replaced or deleted, it looks at the log as it is then.
+        """The result of ``look``. If a file is gone, replaced or deleted, refreshes the log and calls ``look`` again.
 
-        Raises StorageError where files vanish again and again.
+        Raises StorageError if files keep disappearing.
         """
         for _ in range(REOPEN_ATTEMPTS):
             try:
@@ -212,11 +214,11 @@ class LogReader:
         self.truncated_bytes = loaded.truncated_bytes
 
     def _forget_outcomes(self) -> None:
-        """After segments or producer state were replaced."""
+        """For use after segments or producer state were replaced."""
         self._outcomes = Outcomes(self)
 
     def _expire_producers(self) -> None:
-        """Forget idle producers, every ten minutes of a log that stays open, as a broker does."""
+        """Forget idle producers, every ten minutes while a log stays open, as a broker does."""
         now_ms = self.context.clock.now_ms()
         if now_ms - self._expiry_checked_ms >= EXPIRATION_CHECK_INTERVAL_MS:
             self._expiry_checked_ms = now_ms
@@ -225,7 +227,7 @@ class LogReader:
     def active_producers(self, now_ms: int) -> dict[int, ProducerState]:
         """The producers that have not expired by ``now_ms``, by producer id; a copy.
 
-        For a time that is past, those that expired since are looked for in the log, from its oldest snapshot on.
+        For a time in the past, those that expired since are searched for in the log, from its oldest snapshot on.
         """
         if now_ms > self.context.clock.now_ms() - EXPIRATION_CHECK_INTERVAL_MS:
             return self.producers.active(now_ms)
@@ -237,7 +239,7 @@ class LogReader:
         self._take(self._load())
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         self.segments.close()
 
     def __enter__(self) -> Self:
@@ -265,7 +267,7 @@ class LogReader:
 
     @property
     def producers(self) -> ProducerStateManager:
-        """What the log knows of its producers at its end. Raises CorruptionError where damage hides what they did."""
+        """The state of the producers at the log end. Raises CorruptionError where damage hides what they did."""
         if self._producers is None:
             self._producers = self.looking_again(self._find_producers)
         return self._producers
@@ -280,9 +282,9 @@ class LogReader:
 
     @contextmanager
     def despite_damage(self) -> Iterator[None]:
-        """Within it, damaged batches count for nothing where it is asked how transactions ended.
+        """Within this context, damaged batches are ignored in deciding how transactions ended.
 
-        Where nothing is damaged, it changes nothing.
+        Without damage, it has no effect.
         """
         was, self.passes_damage = self.passes_damage, True
         try:
@@ -300,13 +302,13 @@ class LogReader:
         return self._log_end_offset if unstable is None else max(unstable, self._log_start_offset)
 
     def end_offset(self, isolation: Isolation) -> int:
-        """Up to where a reader sees."""
+        """The offset up to which a reader sees records."""
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
 
     def start_without_records(self, before_offset: int) -> int:
-        """The log start once all records before ``before_offset``, or the high watermark for -1, are deleted (10.4).
+        """The log start after deleting all records before ``before_offset``, or, for -1, before the high watermark.
 
-        Raises PolicyViolationError on a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        Raises PolicyViolationError for a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
         """
         if not self.context.config.delete:
             raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
@@ -328,11 +330,11 @@ class LogReader:
         ]
 
     def file_bytes(self) -> int:
-        """The lengths of all ``.log`` files together."""
+        """The total length of all ``.log`` files."""
         return self.looking_again(lambda: sum(segment.status().size for segment in self.segments))
 
     def is_rolled(self) -> bool:
-        """Whether what was seen as the active segment is closed by now: a roll makes a segment named by the log end."""
+        """Whether the segment seen as active is closed by now: a roll creates a segment named by the log end."""
         if self._log_end_offset == self.segments.active.base_offset:
             return False
         following = names.segment_file(self._log_end_offset, names.LOG)
@@ -348,12 +350,12 @@ class LogReader:
         isolation: Isolation = Isolation.READ_COMMITTED,
         min_one_message: bool = True,
     ) -> FetchData | None:
-        """Batches from the one that holds ``start_offset``, or the next one where there is a gap, of one segment.
+        """Batches of one segment, from the one that contains ``start_offset``, or the next one if there is a gap.
 
-        At most ``max_bytes``, but one whole batch if ``min_one_message``. None where nothing is to be seen there yet.
+        At most ``max_bytes``, but one complete batch if ``min_one_message``. None if there is nothing to see there yet.
 
         Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where offsets are
-        missing in a log that was never compacted, CorruptRecordError with path and position.
+        missing in a log that was never compacted, and CorruptRecordError with path and position.
         """
         return self.looking_again(
             lambda: self._read(start_offset, self.end_offset(isolation), isolation, max_bytes, min_one_message)
@@ -384,7 +386,7 @@ class LogReader:
         segment, position = found
         end = self._position_of_bound(segment, bound)
         window = next(segment.batches(position, end, max_bytes, until=until), None)
-        if window is None:  # nothing lies up to the bound, where compaction took it out
+        if window is None:  # nothing remains below the bound: compaction removed it
             self.check_readable_to(min(bound, until + 1), isolation)
             return None
         if len(window.buffer) > max_bytes and not min_one_message:
@@ -408,15 +410,15 @@ class LogReader:
         return None
 
     def check_readable_to(self, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> None:
-        """Raise the damage that lies where the log seems to end, for a read that reaches all that can be seen.
+        """Raise for damage at the apparent end of the log, if a read reaches everything visible.
 
-        Where transactions are open, it may be what ended them.
+        Where transactions are open, the damage may be in the markers that ended them.
         """
         if self._end_damage is not None and offset >= self.end_offset(isolation):
             raise self._end_damage
 
     def _check_nothing_missing(self, offset: int) -> None:
-        """Raise MissingSegmentError where a batch should be there that reaches ``offset``, below the log's end."""
+        """Raise MissingSegmentError where a batch should exist that reaches ``offset``, below the log end."""
         if self.context.holes() is Holes.NOWHERE:
             raise MissingSegmentError(
                 f"offsets {offset} to {self._log_end_offset - 1} are in no batch, and the log was never compacted",
@@ -424,12 +426,12 @@ class LogReader:
             )
 
     def _check_below_next(self, segment: LogSegment, window: Window) -> None:
-        """Raise CorruptRecordError where a window reaches into the next segment, or behind the log's end."""
+        """Raise CorruptRecordError where a window reaches into the next segment, or beyond the log end."""
         following, headers = self.segments.higher(segment.base_offset), window.headers
         end = self._log_end_offset if following is None else following.base_offset
         if headers.next_offset > end:
             table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
-            beyond = "behind the log's end," if following is None else "into the next segment, which begins"
+            beyond = "beyond the log's end" if following is None else "into the next segment, which begins"
             raise CorruptRecordError(
                 f"offsets {table['base_offset']} to {table['last_offset']} reach {beyond} at {end}",
                 path=segment.path(names.LOG),
@@ -437,7 +439,7 @@ class LogReader:
             )
 
     def _position_of_bound(self, segment: LogSegment, bound: int) -> int:
-        """Up to where ``segment`` may be read: no batch that reaches ``bound``."""
+        """The position up to which ``segment`` may be read: no batch that reaches ``bound``."""
         following = self.segments.higher(segment.base_offset)
         if bound == self._log_end_offset or (following is not None and following.base_offset <= bound):
             return segment.size
@@ -464,17 +466,17 @@ class LogReader:
         timespan: Timespan = ALL_TIMES,
         fetch_bytes: int = FETCH_BYTES,
     ) -> Iterator[Records]:
-        """Exactly the records with ``start <= offset < end`` that ``isolation`` shows, in pieces, in order.
+        """Exactly the records with ``start <= offset < end`` that ``isolation`` shows, in chunks, in order.
 
-        With a ``timespan``, segments and batches that have no record of it are passed over; of others every record
-        comes. Ends early at :meth:`end_offset`. Raises as :meth:`read` and :meth:`FetchData.records` do.
+        With a ``timespan``, segments and batches without any record in it are skipped; all records of the others are
+        included. Ends early at :meth:`end_offset`. Raises like :meth:`read` and :meth:`FetchData.records`.
         """
         bound = self.end_offset(isolation)
         start = self._passing_over(start, timespan)
         fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
             records = data.records(start, end, columns, timespan)
-            del data  # the next fetch then gets its memory, which is in the cache
+            del data  # so that the next fetch reuses its memory, which is in the cache
             if len(records):
                 yield records
 
@@ -487,10 +489,10 @@ class LogReader:
         max_bytes: int,
         timespan: Timespan = ALL_TIMES,
     ) -> Iterator[FetchData]:
-        """Everything from ``start`` on, up to the batch that reaches ``end``, but none that reaches ``bound``.
+        """Everything from ``start`` up to the batch that reaches ``end``, but no batch that reaches ``bound``.
 
-        Files of segments that were read to their end are given back: a log has more than a process may have open. What
-        was fetched is not kept here: once the caller lets go of it, the next fetch gets its memory.
+        The files of segments that were read to their end are closed: a log has more files than a process may have open.
+        Fetched data is not kept here: once the caller releases it, the next fetch reuses its memory.
         """
         offset, before = start, None
 
@@ -511,20 +513,20 @@ class LogReader:
         return iter(fetch, None)
 
     def _passing_over(self, offset: int, timespan: Timespan) -> int:
-        """Where to read on: behind the segments from ``offset`` on whose records are all older than ``timespan``."""
+        """Where to continue: after the segments from ``offset`` on whose records are all older than ``timespan``."""
         if timespan.first == INT64_MIN:
             return offset
         return self.looking_again(lambda: self._behind_older(offset, timespan.first))
 
     def _behind_older(self, offset: int, timestamp_ms: int) -> int:
         segments = self.segments.reaching(offset)
-        if not segments:  # of a partition that nothing was written to yet
+        if not segments:  # nothing was written to the partition yet
             return offset
         found = next(segments_reaching_time(segments, timestamp_ms), segments[-1])
         return max(offset, found.base_offset)
 
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
-        """Which batches of a window belong to an aborted transaction, or to one that is open."""
+        """Which batches of a window belong to an aborted transaction, or to an open one."""
         return self._outcomes.hidden_rows(segment, window, markers, self._log_end_offset)
 
     # Time
@@ -534,8 +536,8 @@ class LogReader:
     ) -> OffsetAndTimestamp | None:
         """The first record, by offset, that ``isolation`` shows and that is not older than ``timestamp_ms``.
 
-        Never a control batch, whose time says when a transaction ended: Kafka's lookup finds those too. None where no
-        such record is there. Raises CorruptRecordError where a batch that was passed over is damaged.
+        Never a control batch, whose time is when a transaction ended: Kafka's lookup finds those too. None if there is
+        no such record. Raises CorruptRecordError where a skipped batch is damaged.
         """
         return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
 
@@ -578,18 +580,18 @@ class LogReader:
         return not self.hidden_rows(segment, batch, {})[0]
 
     def _close_inactive(self, segment: LogSegment) -> None:
-        """After its log was read: ten thousand segments have more files than a process may have open."""
+        """Close a segment once its log was read: ten thousand segments have more files than a process may have open."""
         if segment is not self.segments.active:
             segment.close()
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of all records, shown or not; None where no record has one."""
+        """The first record with the largest timestamp of all, shown or not; None if no record has a timestamp."""
         return self.looking_again(self._offset_of_max_timestamp)
 
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         found: tuple[int, LogSegment] | None = None
         self.check_readable_to(self._log_end_offset, Isolation.READ_UNCOMMITTED)
-        self._behind_older(0, INT64_MAX)  # which confirms what may be younger than its index says
+        self._behind_older(0, INT64_MAX)  # confirms segments that may be younger than their index says
         for segment in sorted(self.segments, key=lambda each: each.largest.timestamp, reverse=True):  # keeps the order
             if segment.largest.timestamp < (0 if found is None else found[0]):
                 break

@@ -188,7 +188,7 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
 
 
 def _damaged(window: Window, next_offset: int, flushed_offset: int) -> list[int]:
-    """The first batch, if there is one, below ``flushed_offset`` that is not as it was written, whatever is missing."""
+    """The first batch, if any, below ``flushed_offset`` that differs from what was written; gaps do not count."""
     rows = np.flatnonzero(window.headers.table["last_offset"] < flushed_offset)
     if not len(rows):
         return []

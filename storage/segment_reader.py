@@ -1,13 +1,13 @@
-"""What a segment holds, for those who only look: a ``.log`` and its indexes (Kafka's LogSegment; spec 5, 10).
+"""Reading a segment: a ``.log`` and its indexes (Kafka's LogSegment).
 
-A segment holds whole batches in the order of their offsets, from its base offset on. Readers need no lock: they see
-whole batches up to a size that they were told.
+A segment holds complete batches in offset order, from its base offset on. Readers need no lock: they see complete
+batches up to a size that they were given.
 
-Only the log itself is synced on every acknowledgement, so after a power cut an index may be wrong. A position found in
-an index is therefore believed only if a batch with a right checksum lies there; otherwise the log is walked from its
+Only the log itself is synced on every acknowledgement, so an index may be wrong after a power cut. A position from an
+index is therefore used only if a batch with a correct checksum begins there; otherwise the log is read from its
 beginning.
 
-More than 400 lines: what is known of a segment is shared by walking, by its end and by lookups.
+More than 400 lines: walking, the end of the segment and lookups share the same state.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from pyspark_commitlog.storage.resync import Search
 
 logger = logging.getLogger(__name__)
 
-WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, few enough to stay in the cache
+WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, little enough to stay in the cache
 PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
 
-TIMED_BYTES = 1024 * 1024  # behind the batch with the largest time, to see that none is younger
+TIMED_BYTES = 1024 * 1024  # after the batch with the largest time, to see that none is younger
 
-Rows = slice | Int64s  # which batches of a window
+Rows = slice | Int64s  # batches of a window
 
-# Every file a segment may have, in the order in which Kafka renames and removes them.
+# All files that a segment may have, in the order in which Kafka renames and removes them.
 FILE_KINDS = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
@@ -67,7 +67,7 @@ class LogContext:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The answer to a lookup by time."""
+    """The result of a lookup by time."""
 
     offset: int
     timestamp: int  # ms
@@ -75,7 +75,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Whole batches as they lie in a segment; ``headers`` count positions from the start of ``buffer``."""
+    """Complete batches as stored in a segment; positions in ``headers`` are relative to the start of ``buffer``."""
 
     position: int  # of the buffer, in the file
     buffer: Bytes
@@ -84,31 +84,31 @@ class Window(NamedTuple):
 
 @dataclass
 class LastSeen:
-    """Batches that need not be read again for who asks of the same one several times, as a lookup does."""
+    """Batches that need not be read again if asked about several times in a row, as in a lookup."""
 
-    indexed: OffsetPosition | None = None  # an entry of the offset index that is right
+    indexed: OffsetPosition | None = None  # an entry of the offset index that is correct
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
-    behind: tuple[int, int] = (-1, -1)  # the offset and the position behind what was read: where a reader goes on
+    behind: tuple[int, int] = (-1, -1)  # the offset and the position after what was read: where a reader continues
 
 
 class SegmentReader:
     """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
 
-    # Of most segments nothing is ever asked, so that only those have more of their own.
+    # Class attributes, so that segments that are never asked about need no attributes of their own.
     _known_size: int | None = None
     known_largest: TimestampOffset | None = None
-    _taken_in_largest: TimestampOffset | None = None  # of batches that the time index may not tell
+    _taken_in_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
     _known_first_timestamp: int | None = None
-    walked_end: int | None = None  # the offset behind it, where no time index told its largest time
-    record_times: RecordTimes | None = None  # as far as lookups by time read it
+    walked_end: int | None = None  # the offset after it, where no time index had its largest time
+    record_times: RecordTimes | None = None  # as far as lookups by time have read it
     _is_index_distrusted = False
     _is_time_index_checked = False
     _is_time_index_distrusted = False
     is_largest_confirmed = False
 
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
-        """Touches nothing. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is on its way in."""
+        """Touches no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
         self.context = context
         self.base_offset = base_offset
         self.suffix = suffix
@@ -124,7 +124,7 @@ class SegmentReader:
         return names.join(self.context.directory, names.segment_file(self.base_offset, kind) + self.suffix)
 
     def status(self) -> FileStatus:
-        """What the file system says of the ``.log``. Raises SegmentRemovedError."""
+        """The status of the ``.log`` from the file system. Raises SegmentRemovedError."""
         status = self.context.filesystem.status(self.path(names.LOG))
         if status is None:
             raise SegmentRemovedError(f"{self.path(names.LOG)}: removed while this log is open; open it again")
@@ -136,14 +136,14 @@ class SegmentReader:
 
     @property
     def size(self) -> int:
-        """Bytes up to the end of the last batch known to be whole; at first, the length of the file."""
+        """Bytes up to the end of the last batch known to be complete; at first, the length of the file."""
         if self._known_size is None:
             self._known_size = self._file.size()
         return self._known_size
 
     @property
     def file_size(self) -> int:
-        """Bytes in the file: more than :attr:`size` where it is preallocated, torn, or written by another process."""
+        """Bytes in the file: more than :attr:`size` if preallocated, torn, or being written by another process."""
         return self._file.size()
 
     @cached_property
@@ -167,7 +167,7 @@ class SegmentReader:
         return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
 
     def extend(self, size: int) -> None:
-        """Whole batches were seen up to ``size``; what the indexes say of them is looked up anew."""
+        """Complete batches were seen up to ``size``; what the indexes say about them is looked up again."""
         for name in ("offset_index", "time_index", "txn_index"):
             opened = self.__dict__.pop(name, None)
             if opened is not None:
@@ -176,11 +176,11 @@ class SegmentReader:
         self._is_time_index_checked = False
 
     def read_bytes(self, position: int, length: int) -> memoryview:
-        """The log as it lies there; fewer bytes only where the file ends."""
+        """The bytes of the log as stored; fewer only where the file ends."""
         return self._file.read(position, length)
 
     def close(self) -> None:
-        """Give the files back; changes nothing on the disk. The next use opens them again."""
+        """Close the files; changes nothing on disk. The next use opens them again."""
         for name in ("_file", "offset_index", "time_index", "txn_index"):
             opened = self.__dict__.pop(name, None)
             if opened is not None:
@@ -188,7 +188,7 @@ class SegmentReader:
         self._is_time_index_checked, self._last_seen = False, LastSeen()
 
     def give_back(self) -> None:
-        """Close a segment that nobody appends to, and forget what was seen: by the next use it may be another file.
+        """Close a segment to which nobody appends, and forget what was seen: at the next use it may be another file.
 
         Compaction replaces segments by others of the same name.
         """
@@ -211,11 +211,11 @@ class SegmentReader:
         """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them, or
         those up to the one that reaches offset ``until``.
 
-        Each has a right checksum and fits the one before it. ``expected`` is the offset behind the batch before
-        ``position``, where it is known. A batch larger than a window gets one of its own.
+        Each has a correct checksum and fits the one before it. ``expected`` is the offset after the batch before
+        ``position``, if known. A batch larger than a window gets a window of its own.
 
-        Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError behind the last batch that is right,
-        SegmentRemovedError where the log was cut meanwhile.
+        Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
+        SegmentRemovedError if the log was truncated meanwhile.
         """
         end = self.size if end is None else end
         expected = self.base_offset if position == 0 else expected
@@ -235,13 +235,13 @@ class SegmentReader:
             raise self._not_whole(position, end)
 
     def check_follows(self, before: SegmentReader, next_offset: int) -> None:
-        """Raise where this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
+        """Raise if this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
 
-        CorruptRecordError where that reaches into this one, MissingSegmentError where offsets are missing between them,
-        unless the log may have holes, or they are too far away for one segment.
+        CorruptRecordError if that one reaches into this one, MissingSegmentError if offsets are missing between them,
+        unless the log may have holes, or they are too far apart for one segment.
         """
         if next_offset > self.base_offset:
-            reason = f"it reaches up to offset {next_offset - 1}, and the next segment begins at {self.base_offset}"
+            reason = f"it reaches up to offset {next_offset - 1}, but the next segment begins at {self.base_offset}"
             raise CorruptRecordError(reason, path=before.path(names.LOG))
         is_near = self.base_offset - before.base_offset <= INT32_MAX
         if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
@@ -251,7 +251,7 @@ class SegmentReader:
             raise MissingSegmentError(reason, path=self.context.directory)
 
     def sound_batches(self, position: int = 0) -> Iterator[Window]:
-        """Like :meth:`batches`, but damage is passed over without a word, up to the next batch that is right."""
+        """Like :meth:`batches`, but damage is skipped silently, up to the next correct batch."""
         end = self.size
         while position < end:
             try:
@@ -269,7 +269,7 @@ class SegmentReader:
         return None if found is None else Damage(found.row, found.error.located(self.path(names.LOG), window.position))
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
-        """The offsets of the batch behind a window, where it is sound and does not follow it; None otherwise."""
+        """The offsets of the batch after a window, if it is sound but overlaps the window; None otherwise."""
         behind = window.position + window.headers.end
         if behind >= end:
             return None
@@ -286,25 +286,25 @@ class SegmentReader:
         return Search(self._file, self.base_offset, end)
 
     def skip_damage(self) -> bool:
-        """Let :attr:`size` end where the next sound batch begins behind damage that lies there; False if none does."""
+        """Move :attr:`size` to the next sound batch after the damage that begins there; False if there is none."""
         found = self.search(self.file_size).next_sound(self.size + 1)
         self._known_size = self._known_size if found is None else found
         return found is not None
 
     def end_at(self, size: int) -> None:
-        """Let :attr:`size` be ``size``, whatever lies there."""
+        """Set :attr:`size` to ``size``, whatever is there."""
         self._known_size = size
 
     def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
         if self.file_size < end:
             return SegmentRemovedError(f"{self.path(names.LOG)}: cut while this log is open; open it again")
-        reason = "the last batch is not whole, or its length is wrong"
+        reason = "the last batch is incomplete, or its length is wrong"
         return CorruptRecordError(reason, path=self.path(names.LOG), position=position)
 
     def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
-        """Like :meth:`batches`, but nothing is verified. Ends quietly at a batch that is not all there.
+        """Like :meth:`batches`, but verifies nothing. Ends silently at an incomplete batch.
 
-        Raises CorruptRecordError or UnsupportedMagicError where a header cannot be right.
+        Raises CorruptRecordError or UnsupportedMagicError for an impossible header.
         """
         wanted = window_bytes
         while position < end:
@@ -320,21 +320,23 @@ class SegmentReader:
                 return
 
     def position_before(self, offset: int) -> int:
-        """The position of a batch at or before the first one that reaches ``offset``: the index's word, checked."""
+        """The position of a batch at or before the first one that reaches ``offset``: from the index, checked."""
         if self._is_index_distrusted:
             return 0
         entry = self.offset_index.lookup(offset)
         if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
             return entry.position
-        logger.warning("%s: no batch at position %d, as it says; not used", self.offset_index.path, entry.position)
+        logger.warning(
+            "%s: no such batch at position %d; the index is not used", self.offset_index.path, entry.position
+        )
         self._is_index_distrusted = True
         return 0
 
     def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
-        """Whether sound batches from there on reach the very offset that the entry tells, not above ``offset``.
+        """Whether sound batches from there on end exactly at the entry's offset, which is not above ``offset``.
 
-        It is the last one of an append, of one batch or several. Of an older format, an index may tell the first one,
-        which no header does.
+        That is the last offset of an append of one batch or several. For older formats, an index may have the first
+        offset, which no header has.
         """
         if self._last_seen.indexed != entry:
             try:
@@ -356,9 +358,9 @@ class SegmentReader:
         return False
 
     def is_whole_in_newer_format(self, position: int) -> bool:
-        """Whether a batch lies there whose magic alone is unknown: its checksum, which leaves the magic out, is right.
+        """Whether there is a batch whose only fault is an unknown magic: its checksum, which excludes that, is correct.
 
-        What a crash leaves of a write has no right checksum; this is what a newer Kafka may have written.
+        What a crash leaves of a write has a wrong checksum; this is what a newer Kafka may have written.
         """
         wanted = size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
         if not MAGIC_AT < wanted <= self.file_size - position:
@@ -371,7 +373,7 @@ class SegmentReader:
     def decode(
         self, window: Window, rows: Rows, columns: tuple[str, ...] = (), expected: int | None = None
     ) -> formats.Decoded:
-        """The records of some batches of a window; damage is told with path and position.
+        """The records of some batches of a window; damage is raised with path and position.
 
         ``expected``: where nothing is missing, the first batch of the window does not begin above it.
         """
@@ -414,7 +416,7 @@ class SegmentReader:
                 yield window
 
     def _note_largest(self, headers: BatchHeaders) -> None:
-        """Of batches behind those known. Where the time index was not asked yet, it is when :attr:`largest` is."""
+        """For batches after those known. A time index that was not read yet is read when :attr:`largest` is needed."""
         found = _largest_of(headers)
         if self.known_largest is not None:
             self.known_largest = _later(self.known_largest, found)
@@ -422,11 +424,11 @@ class SegmentReader:
             self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
 
     def remember_end(self, window: Window) -> None:
-        """Whoever read this window will ask for the batch behind it."""
+        """Remember that the batch after this window will be asked for next."""
         self._last_seen.behind = (window.headers.next_offset, window.position + window.headers.end)
 
     def _is_behind_last(self, offset: int) -> bool:
-        """Whether the batch behind what was read begins with ``offset`` and is all there; else the index is asked."""
+        """Whether the batch after what was read begins with ``offset`` and is complete; if not, the index is used."""
         behind, position = self._last_seen.behind
         if behind != offset or position >= self.size:
             return False
@@ -447,7 +449,7 @@ class SegmentReader:
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the first batch that reached it, as the time index knows it."""
+        """The largest timestamp, and the last offset of the first batch that has it, according to the time index."""
         if self.known_largest is None:
             self.known_largest = self._find_largest()
         return self.known_largest
@@ -464,9 +466,9 @@ class SegmentReader:
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
     def confirm_largest(self) -> TimestampOffset:
-        """:attr:`largest` as the log itself has it: the word of the time index, which no checksum covers, is checked.
+        """Like :attr:`largest`, but checked in the log, since no checksum covers the time index.
 
-        That takes several times as long as to ask the index.
+        This takes several times as long as reading the index.
         """
         if not self.is_largest_confirmed:
             self.is_largest_confirmed = True
@@ -475,18 +477,18 @@ class SegmentReader:
         return self.largest
 
     def _lacks_time_entries(self) -> bool:
-        """Whether the time index is empty and must not be: a broker makes an empty one where the file is missing.
+        """Whether the time index is empty but must not be: a broker creates an empty one if the file is missing.
 
-        An active segment has none before it is worth an entry in the offset index; then all of it was taken in.
+        That of an active segment is empty before the first entry of the offset index; then all of it was taken in.
         """
         if len(self.time_index) or not self.size:
             return False
         return self._taken_in_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
-        """Whether the batch that the last entry of the time index names has its time, and none at the end is younger.
+        """Whether the batch in the last entry of the time index has its time, and none at the end is younger.
 
-        Of a segment with its largest time long before its end, the index's word counts for what lies between.
+        If the largest time is long before the end of the segment, the batches in between are not checked.
         """
         entry = self.time_index.last_entry
         if not len(self.time_index) or not self.size:
@@ -498,22 +500,22 @@ class SegmentReader:
             windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
             if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
                 return True
-        logger.warning("%s: not what the log says; not used", self.time_index.path)
+        logger.warning("%s: contradicts the log; the index is not used", self.time_index.path)
         return False
 
     def is_right_about(self, entry: TimestampOffset) -> bool:
-        """Whether the batch that an entry of the time index names has the time that it tells; then it is as written."""
+        """Whether the batch in an entry of the time index has the time of the entry; if so, the entry is genuine."""
         return self._batches_from(entry, PROBE_BYTES) is not None
 
     def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
-        """The batch that an entry of the time index names, and some behind it; None where it has not that time."""
+        """The batch in an entry of the time index, and some after it; None if it does not have that time."""
         position = self.position_reaching(entry.offset)
         window = None if position is None else next(self.batches(position, window_bytes=window_bytes))
         is_right = window is not None and window.headers.table["max_timestamp"][0] == entry.timestamp
         return window if is_right else None
 
     def has_sound_time_index(self) -> bool:
-        """Whether there is one that can be used; only a writer can make another. It is checked once."""
+        """Whether there is a usable one; only a writer can rebuild it. Checked once."""
         if self._is_time_index_checked:
             return True
         if self._is_time_index_distrusted or self.context.filesystem.status(self.path(names.TIME_INDEX)) is None:
@@ -521,19 +523,19 @@ class SegmentReader:
         try:
             self.time_index.sanity_check()
         except CorruptIndexError as error:
-            logger.warning("%s; not used", error)
+            logger.warning("%s; the index is not used", error)
             return False
         self._is_time_index_checked = True
         return True
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp, confirmed by the log, or the file's time where no record has one."""
+        """The largest timestamp, confirmed by the log, or the file's time if no record has one."""
         confirmed = self.confirm_largest().timestamp
         return confirmed if confirmed >= 0 else self.status().modified_ms
 
     def time_hint(self, timestamp_ms: int) -> TimestampOffset:
-        """Up to which offset no batch is younger than a time that is not above ``timestamp_ms``: the index's word."""
+        """An offset up to which no batch is younger than its time, at most ``timestamp_ms``: according to the index."""
         nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         entry = self.time_index.lookup(timestamp_ms) if self.has_sound_time_index() else nothing
         return entry if entry == nothing or self.is_right_about(entry) else nothing
@@ -541,9 +543,9 @@ class SegmentReader:
     def timed_batches(
         self, position: int, end: int, window_bytes: int, *, expected: int | None = None
     ) -> tuple[Window, Int64s] | None:
-        """The batches at a position, as :meth:`batches` gives them first, and the largest times of their records.
+        """The first batches at a position, as :meth:`batches` yields them, and the largest times of their records.
 
-        Those asked for last are not read again; their window has no bytes.
+        The batches of the last call are not read again; their window has no bytes.
         """
         seen = self._last_seen.timed
         if seen is not None and seen[0].position == position and position + seen[0].headers.end <= end:
@@ -577,7 +579,7 @@ class SegmentReader:
 
 
 def _up_to(window: Window, offset: int) -> Window:
-    """A window without what lies behind the batch that reaches ``offset``."""
+    """A window without the batches after the one that reaches ``offset``."""
     reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
     return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
 
@@ -597,12 +599,12 @@ def _largest_of(headers: BatchHeaders) -> TimestampOffset:
 
 
 def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
-    """The larger timestamp; of equal ones that of the batch that came first."""
+    """The larger timestamp; if equal, that of the earlier batch."""
     return found if found.timestamp > known.timestamp else known
 
 
 def size_at_start(buffer: Bytes) -> int:
-    """Bytes of the batch that begins the buffer, as its header tells; 0 where the buffer is too short to say."""
+    """Bytes of the batch at the start of the buffer, from its header; 0 if the buffer is too short to tell."""
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD

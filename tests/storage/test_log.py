@@ -154,7 +154,7 @@ def test_missing_records_that_were_synced_are_reported(tmp_path: Path, kind: typ
     append(log, b"b")
     path = tmp_path / FIRST_LOG
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(CorruptRecordError, match=r"up to offset 1 only, but everything below 2 was synced"):
+    with pytest.raises(CorruptRecordError, match=r"only up to offset 1, but everything below 2 was synced"):
         kind.open(str(tmp_path), clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(recovery_point=2))
     assert len(path.read_bytes()) > 0
 

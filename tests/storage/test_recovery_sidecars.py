@@ -149,7 +149,7 @@ def test_a_torn_segment_before_others_is_reported(directory: Path, policy: str) 
     settings = config(segment_bytes=500, index_interval_bytes=100, cleanup_policy=policy)
     marks = KeptInMemory(20)
     reader = LogReader.open(str(directory), settings, clock=ManualClock(NOW_MS), checkpoints=marks)
-    with pytest.raises(CorruptRecordError, match=rf"{torn.name}, position \d+: the last batch is not whole"):
+    with pytest.raises(CorruptRecordError, match=rf"{torn.name}, position \d+: the last batch is incomplete"):
         rows(reader)
 
 
@@ -213,7 +213,7 @@ class TestEndThatIsMissing:
     def test_a_snapshot_above_the_end_tells(self, copy: Path) -> None:
         reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))
         assert [offset for part in reader.records(0, 10) for offset in part.offsets.tolist()] == [*range(10)]
-        with pytest.raises(MissingSegmentError, match=r"020\.snapshot: the log ends at offset 19, and reached 20"):
+        with pytest.raises(MissingSegmentError, match=r"020\.snapshot: the log ends at offset 19, but reached 20"):
             rows(reader)
         (copy / "00000000000000000020.snapshot").unlink()
         assert rows(LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))) == ALL[:-1]
@@ -241,5 +241,5 @@ class TestEndThatIsMissing:
         assert (reader.last_stable_offset, reader.log_end_offset) == (5, 6)
         assert [part.offsets.tolist() for part in reader.records(0, 4, isolation=Isolation.READ_COMMITTED)] == [[0]]
         for isolation in Isolation:
-            with pytest.raises(MissingSegmentError, match="reached 9 when this was made"):
+            with pytest.raises(MissingSegmentError, match="reached 9 when this was written"):
                 rows(reader, isolation)

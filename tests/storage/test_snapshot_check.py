@@ -84,4 +84,4 @@ def test_snapshots_of_brokers_match_their_logs(caplog: pytest.LogCaptureFixture)
         with open_sound(log.disk, log.topic, log.partition) as reader:
             assert reader.last_stable_offset >= 0
     assert snapshots > 1000
-    assert [record.message for record in caplog.records if "not what the log says" in record.message] == []
+    assert [record.message for record in caplog.records if "contradicts the log" in record.message] == []
