@@ -490,8 +490,11 @@ class LogLoader:
 
     def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:
         start_offset = producers.map_end_offset
-        position = segment.position_before(start_offset)
-        for window in segment.sound_batches(position) if self._passes_damage else segment.batches(position):
+        if self._passes_damage:
+            windows = segment.sound_batches(segment.position_before(start_offset))
+        else:
+            windows = segment.from_index(start_offset)
+        for window in windows:
             last_offsets = window.headers.table["last_offset"]
             wanted = window.headers[(last_offsets >= start_offset) & (last_offsets < end_offset)]
             if len(wanted):

@@ -40,7 +40,7 @@ from pyspark_commitlog.storage.producers import (
 )
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Window
+from pyspark_commitlog.storage.segment_reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Place, Window
 from pyspark_commitlog.storage.times import (
     batches_reaching_time,
     end_if_read,
@@ -168,7 +168,10 @@ class LogReader:
     _WRITES = False
 
     def _loader(self) -> LogLoader:
-        self._marks = marks = self.checkpoints.read()
+        self._marks = self.checkpoints.read()
+        return self._loader_of(self._marks)
+
+    def _loader_of(self, marks: Marks) -> LogLoader:
         return LogLoader(
             self.context,
             recovery_point=marks.recovery_point,
@@ -277,7 +280,7 @@ class LogReader:
         self._producers = producers
 
     def _find_producers(self) -> ProducerStateManager:
-        loader = self._loader()
+        loader = self._loader_of(self._marks)
         return loader.producers_at(self._log_end_offset, self.segments, despite_damage=self.passes_damage)
 
     @contextmanager
@@ -378,14 +381,16 @@ class LogReader:
         if start_offset >= bound:
             self.check_readable_to(start_offset, isolation)
             return None
-        found = self._find(start_offset)
+        found = self._find(start_offset, until)
         if found is None:
             self._check_nothing_missing(start_offset)
             self.check_readable_to(self._log_end_offset, isolation)
             return None
-        segment, position = found
-        end = self._position_of_bound(segment, bound)
-        window = next(segment.batches(position, end, max_bytes, until=until), None)
+        segment, place = found
+        window = place.window
+        if window is None or not until < window.headers.next_offset <= bound or len(window.buffer) > max_bytes:
+            end = self._position_of_bound(segment, bound)
+            window = next(segment.batches(place.position, end, max_bytes, until=until), None)
         if window is None:  # nothing remains below the bound: compaction removed it
             self.check_readable_to(min(bound, until + 1), isolation)
             return None
@@ -395,8 +400,8 @@ class LogReader:
         segment.remember_end(window)
         return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
 
-    def _find(self, offset: int) -> tuple[LogSegment, int] | None:
-        """Where the first batch lies that reaches ``offset``.
+    def _find(self, offset: int, until: int) -> tuple[LogSegment, Place] | None:
+        """Where the first batch lies that reaches ``offset``; with those up to ``until`` if they lie near.
 
         Without compaction one segment begins where the one before it ends, unless its offsets are too far away.
         """
@@ -404,9 +409,9 @@ class LogReader:
         for segment in self.segments.reaching(offset):
             if segment.base_offset > offset:
                 segment.check_follows(before or segment, offset)
-            position = segment.position_reaching(offset)
-            if position is not None:
-                return segment, position
+            place = segment.find(offset, until)
+            if place is not None:
+                return segment, place
         return None
 
     def check_readable_to(self, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,13 @@ class Window(NamedTuple):
     position: int  # of the buffer, in the file
     buffer: Bytes
     headers: BatchHeaders
+
+
+class Place(NamedTuple):
+    """Where a batch lies in a segment, and, if they were read, that batch and some behind it."""
+
+    position: int
+    window: Window | None = None
 
 
 @dataclass
@@ -349,13 +357,39 @@ class SegmentReader:
 
     def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
         for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
-            first = window.headers.table[0]
-            is_old = first["magic"] < v2.MAGIC
-            if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
-                return False
-            if window.headers.next_offset > entry.offset:
-                return bool(is_old or window.headers.next_offset == entry.offset + 1)
+            is_right = self._is_right_there(entry, offset, window)
+            if is_right is not None:
+                return is_right
         return False
+
+    def _is_right_there(self, entry: OffsetPosition, offset: int, window: Window) -> bool | None:
+        """What batches from the entry's position on, up to the one that reaches its offset, say of it; None: nothing,
+        they do not reach it.
+        """
+        first = window.headers.table[0]
+        is_old = first["magic"] < v2.MAGIC
+        if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
+            return False
+        if window.headers.next_offset > entry.offset:
+            return bool(is_old or window.headers.next_offset == entry.offset + 1)
+        return None
+
+    def from_index(
+        self, offset: int, end: int | None = None, window_bytes: int = WINDOW_BYTES, *, until: int = INT64_MAX
+    ) -> Iterator[Window]:
+        """Like :meth:`batches`, from :meth:`position_before` ``offset`` on; ``until`` is not below ``offset``.
+
+        Whether the entry of the index is right, the first window tells as well: its batches are read only once.
+        """
+        entry = OffsetPosition(self.base_offset, 0) if self._is_index_distrusted else self.offset_index.lookup(offset)
+        if entry.position > 0 and self._last_seen.indexed != entry and entry.offset <= offset:
+            windows = self.batches(entry.position, end, window_bytes, until=until)
+            with suppress(CorruptionError, SegmentRemovedError):
+                first = next(windows, None)
+                if first is not None and self._is_right_there(entry, offset, _up_to(first, entry.offset)):
+                    self._last_seen.indexed = entry
+                    return chain((first,), windows)
+        return self.batches(self.position_before(offset), end, window_bytes, until=until)
 
     def is_whole_in_newer_format(self, position: int) -> bool:
         """Whether there is a batch whose only fault is an unknown magic: its checksum, which excludes that, is correct.
@@ -397,9 +431,9 @@ class SegmentReader:
 
         Also finds what the indexes do not tell: where that batch ends (:attr:`size`), and late timestamps.
         """
-        self._known_size = self.position_before(self.offset_index.last_offset)
-        next_offset = self.base_offset
-        for window in self.take_in():
+        windows = self.from_index(self.offset_index.last_offset, self.file_size)
+        self._known_size, next_offset = 0, self.base_offset
+        for window in self._taken_in(windows):
             next_offset = window.headers.next_offset
         return next_offset
 
@@ -409,8 +443,11 @@ class SegmentReader:
         ``expected`` is the offset behind those before, where it is known. Whatever follows the last batch that is right
         is no part of the log.
         """
+        return self._taken_in(self.batches(self.size, self.file_size, expected=expected))
+
+    def _taken_in(self, windows: Iterator[Window]) -> Iterator[Window]:
         with suppress(CorruptionError):
-            for window in self.batches(self.size, self.file_size, expected=expected):
+            for window in windows:
                 self._note_largest(window.headers)
                 self._known_size = window.position + window.headers.end
                 yield window
@@ -438,11 +475,21 @@ class SegmentReader:
 
     def position_reaching(self, offset: int) -> int | None:
         """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
+        found = self.find(offset, offset)
+        return None if found is None else found.position
+
+    def find(self, offset: int, until: int) -> Place | None:
+        """Where the first batch lies whose last offset is not below ``offset``; None if there is none.
+
+        Of what was read to find it come that batch and some behind it, up to the one that reaches ``until``, if it is
+        among them.
+        """
         if self._is_behind_last(offset):
-            return self._last_seen.behind[1]
-        for window in self.batches(self.position_before(offset), window_bytes=PROBE_BYTES, until=offset):
+            return Place(self._last_seen.behind[1])
+        for window in self.from_index(offset, window_bytes=PROBE_BYTES, until=max(offset, until)):
             if window.headers.next_offset > offset:
-                return window.position + int(window.headers.table["position"][-1])
+                found = _from(window, offset)
+                return Place(found.position, found)
         return None
 
     # Time
@@ -582,6 +629,14 @@ def _up_to(window: Window, offset: int) -> Window:
     """A window without the batches after the one that reaches ``offset``."""
     reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
     return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
+
+
+def _from(window: Window, offset: int) -> Window:
+    """A window without what lies before the batch that reaches ``offset``, and without bytes behind the last one."""
+    table = window.headers.table[np.flatnonzero(window.headers.table["last_offset"] >= offset)[0] :].copy()
+    start, end = int(table["position"][0]), window.headers.end
+    table["position"] -= start
+    return Window(window.position + start, window.buffer[start:end], BatchHeaders(table))
 
 
 def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:

@@ -7,7 +7,7 @@ removed batches and markers, and then only the remaining ones prove anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ def _fault_of_one(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> 
 def _end_of(segment: LogSegment, offset: int) -> _End:
     first = behind = NO_OFFSET
     is_whole, seen = True, dict[int, _Seen]()
-    for window in segment.batches(_tail_position(segment, offset)):
+    for window in _tail(segment, offset):
         below = window.headers[window.headers.table["last_offset"] < offset]
         if not len(below):
             break
@@ -101,14 +101,14 @@ def _end_of(segment: LogSegment, offset: int) -> _End:
     return _End(first, is_whole and behind == offset, seen)
 
 
-def _tail_position(segment: LogSegment, offset: int) -> int:
-    """The position, found by the index, of a batch some TAIL_BYTES before ``offset``."""
+def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
+    """The batches from some TAIL_BYTES before ``offset`` on; the index leads to the first."""
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
     row = int(np.searchsorted(offsets, offset)) - 1
     if row < 0 or positions[row] <= TAIL_BYTES:
-        return 0
+        return segment.batches()
     row = int(np.searchsorted(positions, positions[row] - TAIL_BYTES, side="right")) - 1
-    return segment.position_before(int(offsets[row])) if row >= 0 else 0
+    return segment.from_index(int(offsets[row])) if row >= 0 else segment.batches()
 
 
 def _note(seen: dict[int, _Seen], window: Window) -> None:
