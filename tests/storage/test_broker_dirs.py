@@ -70,9 +70,9 @@ STAGES = (
 
 # Where this engine differs from Kafka, and must (docs/compatibility.md): the differing aspects by stage and partition.
 COMMITTED, ALL = "read_committed", "read_uncommitted"
-ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, for want of a right index
+ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, for lack of a correct index
 DAMAGE_TOLD = {ALL, COMMITTED}  # both refuse, or Kafka never reads what it acknowledged; we name path and position
-GAP_TOLD = {ALL, COMMITTED}  # Kafka passed over offsets that no segment holds
+GAP_TOLD = {ALL, COMMITTED}  # Kafka skipped offsets that are in no segment
 NOT_OPENED = {"opened"}
 DIFFERENT: dict[tuple[str, str], set[str]] = {
     ("recovery-damage/clean-marker-after", "d-bad-active-index-0"): ABORTED_SHOWN,

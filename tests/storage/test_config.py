@@ -155,7 +155,7 @@ def test_values_are_read_as_kafka_reads_them(kind: Kind, value: object, parsed: 
     ],
 )
 def test_what_is_not_of_the_type_is_refused(kind: Kind, value: object) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  (it carries nothing: key and bounds are told by who knows them)
+    with pytest.raises(ValueError):  # noqa: PT011  (without a message: callers know the key and the bounds)
         kind.parse(value)
 
 

@@ -131,11 +131,11 @@ def test_a_topic_with_more_than_50_partitions_has_as_many_as_its_largest_number_
 
 def test_half_of_a_topic_with_fewer_partitions_is_not_mistaken_for_all_of_it(tmp_path: Path) -> None:
     directory = broker_left(tmp_path / "log", range(4), partitions=8)
-    (directory / names.RECOVERY_POINT_CHECKPOINT).unlink()  # which tells of partitions that are lost
+    (directory / names.RECOVERY_POINT_CHECKPOINT).unlink()  # which would show that partitions are lost
     with managed(directory) as manager:
         groups = GroupOffsets(manager)
         for group in GROUPS:
-            if partition_for(group, 8) in range(4):  # where it lies is seen
+            if partition_for(group, 8) in range(4):  # its place is visible
                 assert groups.fetch(group) == committed_as(group)
                 home = [partition_for(group, 8)]
                 assert written_to(directory, lambda group=group: groups.commit(group, committed_as(group))) == home

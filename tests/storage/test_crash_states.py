@@ -271,7 +271,7 @@ def check_transactions(settings: dict[str, str], effort: Effort) -> None:
         log_end_offset, seen = done[-1]
         assert log.log_end_offset >= log_end_offset, where
         assert committed(log) in (seen, [(1, b"committed")]), where
-        for producer_id in list(log.producers.ongoing.values()):  # whoever coordinates aborts what is open
+        for producer_id in list(log.producers.ongoing.values()):  # the coordinator aborts what is open
             end_transaction(log, producer_id, commit=False)
         assert committed(log) in (seen, [(1, b"committed")]), where
 

@@ -160,7 +160,7 @@ def test_entries_are_distinguished_from_the_zeros_of_an_untrimmed_index(
     index.append_many(offsets, (offsets - BASE) * 100)
     times.append_many(offsets, offsets, skip_full_check=True)
     index_again, times_again = offset_index(disk, writable=False), time_index(disk, writable=False)
-    # The first entry is all zero: it counts where others follow, alone it cannot be told from padding.
+    # The first entry is all zero: it is valid if others follow; alone, it looks like padding.
     assert index_again.offsets.tolist() == (offsets.tolist() if count != 1 else [])
     assert times_again.offsets.tolist() == offsets.tolist()
 

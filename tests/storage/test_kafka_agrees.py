@@ -56,7 +56,7 @@ KILLED = "killed-"  # before the names of topics whose writers never closed them
 CLOSED_TOPICS = tuple(SHAPES)
 KILLED_TOPICS = tuple(KILLED + name for name in SHAPES)
 TORN_TOPIC = KILLED + "untimed"  # its writer was killed within a batch
-WITH_MARKERS = ("transactions", "open-transaction", "truncated")  # which are younger than the records behind them
+WITH_MARKERS = ("transactions", "open-transaction", "truncated")  # which are younger than the records that follow
 APPENDED_TOPICS = ("uneven", "idempotent", "transactions")  # by the broker's clients and, later, by this engine
 GROUPS = {
     "readers": {("codecs", 0): CommittedOffset(17, "half way"), ("uneven", 2): CommittedOffset(0)},

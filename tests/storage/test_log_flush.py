@@ -141,7 +141,7 @@ def test_opening_a_long_log_takes_as_many_calls_as_a_short_one(kind: int) -> Non
 
 
 def test_ten_thousand_segments_open_with_few_calls() -> None:
-    """Made cheaply from empty files, of which opening a log reads only the last."""
+    """Made cheaply from empty files: opening a log reads only the last one."""
     disk, marks = MemoryFileSystem(), KeptInMemory()
     with open_log("/log", marks, filesystem=disk, segment_index_bytes=100) as log:
         append(log, b"x")

@@ -86,7 +86,7 @@ def test_what_was_written_is_synced_before_a_file_is_closed_for_others(
     file.write(0, b"x")
     others = [LocalFileSystem().open(str(tmp_path / "written"), "read") for _ in range(MANY)]
     assert synced == [str(tmp_path / "written")]
-    file.sync()  # by whoever wrote it: others may have written to the file, too
+    file.sync()  # by its writer: others may have written to the file, too
     assert len(synced) == 2
     assert len(others) == MANY
 

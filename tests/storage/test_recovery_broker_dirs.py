@@ -24,7 +24,7 @@ VARIANTS = ("clean-marker", "no-marker", "no-marker-rp0")
 # (docs/compatibility.md). "refused": the damage is below the recovery point, so it is reported, and nothing is changed.
 REFUSED = {"refused"}
 DIFFERENT: dict[tuple[str, str], set[str]] = {
-    # a tail that was synced once: Kafka serves what is left of it, or cuts it off
+    # a tail that was synced: Kafka serves what is left of it, or cuts it off
     ("clean-marker", "d-empty-active-0"): REFUSED,
     ("clean-marker", "d-torn-0"): REFUSED,
     ("clean-marker", "d-torn-header-0"): REFUSED,
@@ -34,7 +34,7 @@ DIFFERENT: dict[tuple[str, str], set[str]] = {
     # a wrong checksum below the recovery point: Kafka goes on with the marker, and cuts it off without
     ("clean-marker", "d-flip-last-0"): REFUSED,
     ("no-marker", "d-flip-last-0"): REFUSED,
-    # garbage behind the last batch: Kafka leaves it, and appends behind it what nobody can read
+    # garbage after the last batch: Kafka leaves it, and what it appends after that is unreadable
     ("clean-marker", "d-extra-garbage-0"): {"00000000000000000159.log"},
     # an index of the active segment that leads astray: Kafka goes on with it
     ("clean-marker", "d-bad-active-index-0"): {"00000000000000000170.index"},
@@ -65,7 +65,7 @@ DIFFERENT: dict[tuple[str, str], set[str]] = {
         "00000000000000000185.snapshot",
     },
     ("no-marker", "d-no-snapshots-0"): {"00000000000000000111.snapshot", "00000000000000000163.snapshot"},
-    # a sound snapshot behind the gap still knows the producers of what is missing
+    # a sound snapshot after the gap still has the producers of the missing records
     ("no-marker-rp0", "d-missing-middle-0"): {"00000000000000000163.snapshot"},
 }
 

@@ -82,7 +82,7 @@ def test_a_run_after_a_crash_ends_where_the_first_would_have(written: MemoryFile
         left = disk.crash(7)
         run(left, 0)
         assert segments_left(left) == [2, 3], operation
-        run(left, 1)  # longer than file.delete.delay.ms later; what is then three days old goes, too
+        run(left, 1)  # more than file.delete.delay.ms later; what is three days old by then is deleted, too
         gone = [name for name in left.list(PARTITION) if (names.base_offset_of(name) or 0) < 2 and name[0] == "0"]
         assert gone == [], operation
         with manager_of(left, 1) as manager:

@@ -18,7 +18,7 @@ from tests.support import broker_dirs
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs import append, end_transaction, open_log, open_reader, rows, write_transactional
 
-BATCHES, SIZE = 10, 3  # of the segment that is damaged; one batch more lies in the next
+BATCHES, SIZE = 10, 3  # of the damaged segment; the next one has one more batch
 ALL = range((BATCHES + 1) * SIZE)
 AT = 4 * 85  # where batch 4 begins
 Spoil = Callable[[bytearray, int, int], None]  # the file, where batch 4 begins, and its size
@@ -118,7 +118,7 @@ def test_all_but_the_damaged_batch_is_read_and_its_position_is_reported(
     found, told = salvaged(reader)
     assert found == of_batches(0, 1, 2, 3, 5, 6, 7, 8, 9, 10)
     assert [(error.path, error.position) for error in told] == [(reader.segments.first.path(names.LOG), AT)]
-    with pytest.raises(CorruptionError):  # which a reader that salvages nothing tells too, at latest when it gets there
+    with pytest.raises(CorruptionError):  # as a normal reader does, at the latest when it gets there
         rows(reader)
 
 

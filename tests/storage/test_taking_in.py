@@ -34,7 +34,7 @@ def test_catching_up_finds_what_opening_finds(tmp_path: Path, seed: int, preallo
     settings = {"preallocate": preallocate, "segment_bytes": 1 << 20}
     with open_log(tmp_path, **settings) as mine, open_log(tmp_path, **settings) as other:
         append_mixed(other, seed)
-        mine.append(batch(b"mine"))  # behind all of the other's
+        mine.append(batch(b"mine"))  # after all batches of the other
         found = mine.log_end_offset, dict(mine.producers.producers), dict(mine.producers.ongoing)
         indexed = (tmp_path / "00000000000000000000.index").read_bytes()
         seen = rows(mine), committed(mine)
@@ -135,7 +135,7 @@ def test_index_with_more_than_the_log_holds_is_rebuilt(tmp_path: Path, kind: str
         mine.append(batch(LARGE, timestamps=2_000))
         entry = 8 if kind == "index" else 12
         with (tmp_path / f"00000000000000000000.{kind}").open("r+b") as file:
-            file.seek(entry)  # behind the one there is
+            file.seek(entry)  # after the existing one
             file.write(b"\x11" * entry)
         mine.append(batch(LARGE, timestamps=3_000))
         mine.append(batch(LARGE, timestamps=4_000))

@@ -208,7 +208,7 @@ def manager_of(disk: MemoryFileSystem) -> LogManager:
     return LogManager.open("/log", create=True, filesystem=disk, clock=ManualClock(NOW_MS))
 
 
-# Topics of which only a part is here
+# Topics of which only some partitions are here
 
 
 def test_part_of_a_brokers_topic_is_recognized_by_a_gap_or_its_metadata(tmp_path: Path) -> None:

@@ -564,7 +564,7 @@ ODDITIES = {
     },
     "corrupt-v2-last-offset-delta-negative-crc-fixed": Kind.ODD_OFFSETS,
     "corrupt-v2-last-offset-delta-too-small-crc-fixed": Kind.ODD_OFFSETS,
-    "corrupt-v2-last-offset-delta-too-large-crc-fixed": Kind.OFFSETS_GO_BACK,  # of the batch behind it
+    "corrupt-v2-last-offset-delta-too-large-crc-fixed": Kind.OFFSETS_GO_BACK,  # of the following batch
     "corrupt-v0-wrapper-inner-crc": Kind.BAD_CHECKSUM,
     "corrupt-v1-wrapper-inner-crc": Kind.BAD_CHECKSUM,
     "corrupt-file-offsets-go-back": Kind.OFFSETS_GO_BACK,

@@ -80,7 +80,7 @@ def test_lz4_whose_blocks_depend_on_each_other_is_refused_as_kafkas_readers_refu
 
 
 def _lying_snappy() -> bytes:
-    return b"\xff\xff\xff\xff\x07" + bytes(40)  # a block that says it holds 2 GiB
+    return b"\xff\xff\xff\xff\x07" + bytes(40)  # a block that claims to hold 2 GiB
 
 
 def _lying_zstd() -> bytes:

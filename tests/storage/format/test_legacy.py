@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
 from tests.torture.damaging import sign_messages
 
-VALUE_SIZE_AT = 12 + 14 + 4  # in a wrapper of magic 1: behind offset and length, the fixed fields, a null key's size
+VALUE_SIZE_AT = 12 + 14 + 4  # in a wrapper of magic 1: after offset and length, the fixed fields, a null key's size
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 STRINGS = st.none() | st.binary(max_size=20)
 ROWS = st.lists(st.tuples(st.integers(1, 2**33), st.integers(-1, 2**62), STRINGS, STRINGS), min_size=1, max_size=6)

@@ -52,7 +52,7 @@ OURS: dict[str, type[CorruptionError]] = {
 OTHERWISE: dict[str, type[CorruptionError]] = {
     "corrupt-v0-magic-3": UnsupportedMagicError,  # Kafka: a checksum error, for it reads the checksum where 2 has it
     "corrupt-v1-magic-3": UnsupportedMagicError,
-    "corrupt-v0-wrapper-inner-size-5": InvalidRecordError,  # behind a right checksum, so not a CorruptRecordError
+    "corrupt-v0-wrapper-inner-size-5": InvalidRecordError,  # the checksum is correct, so not a CorruptRecordError
     "corrupt-v1-wrapper-inner-size-5": InvalidRecordError,
     "corrupt-v0-wrapper-trailing-bytes": InvalidRecordError,
     "corrupt-v1-wrapper-trailing-bytes": InvalidRecordError,
