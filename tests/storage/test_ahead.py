@@ -38,7 +38,7 @@ def test_no_more_items_are_taken_ahead_than_the_bound() -> None:
     assert len(taken) == 50
 
 
-def test_lists_grow_with_what_was_before_them_up_to_the_bound() -> None:
+def test_lists_grow_with_the_preceding_items_up_to_the_bound() -> None:
     before = 0
     for each in gathered([1] * 60, lambda item: item, least=2, most=12):
         is_last = before + len(each) == 60
@@ -99,7 +99,7 @@ def test_the_next_item_is_taken_while_one_is_used_and_no_further_one() -> None:
         assert not any(event.is_set() for event in is_taken[item + 2 :])
 
 
-def test_what_taking_the_next_item_raises_comes_in_its_turn() -> None:
+def test_an_error_of_the_next_item_is_raised_in_its_turn() -> None:
     def items() -> Iterator[int]:
         yield 0
         raise StorageError("the second is damaged")
@@ -135,7 +135,7 @@ class Gated:
         self.are_all_there.set()
 
 
-def test_items_that_come_while_others_are_used_are_gathered() -> None:
+def test_items_that_arrive_while_others_are_in_use_are_gathered() -> None:
     items = Gated([1, 2], [3, 1])
     lists = sized(items)
     assert next(lists) == [1, 2]

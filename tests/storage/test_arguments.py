@@ -22,12 +22,12 @@ def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) 
 
 
 @pytest.mark.parametrize("text", ["monday", "", "1700000000", "99999999999"])
-def test_what_is_no_time_or_in_seconds_is_refused(text: str) -> None:
+def test_a_value_that_is_no_time_or_is_in_seconds_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither ISO 8601"):
         parse_instant(text)
 
 
-def test_what_may_be_repeated_may_hold_commas_too() -> None:
+def test_a_repeatable_argument_may_contain_commas() -> None:
     assert parse_names("--topics", ["a, b", "c.*", ""]) == ["a", "b", "c.*"]
 
 

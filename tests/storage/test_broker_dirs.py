@@ -213,7 +213,7 @@ def test_every_stage_that_a_consumer_read_is_tested() -> None:
 
 
 @pytest.mark.parametrize("stage", ["recovery-crash/unclean", "rolls/overflow-before", "recovery-damage/damaged"])
-def test_a_directory_that_was_never_recovered_reads_up_to_where_it_is_whole(stage: str) -> None:
+def test_a_directory_never_recovered_is_read_up_to_its_last_complete_batch(stage: str) -> None:
     """What is in the directory before a broker repairs it is what the broker returns afterwards.
 
     Offsets of a last batch beyond the end of a cleanly closed log are reported: the test data has such an overflow.

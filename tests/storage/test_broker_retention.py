@@ -82,7 +82,7 @@ UNTOUCHED = dict.fromkeys(TOPICS, SEGMENTS)
         ("segment.bytes=1000", "retention.bytes=-1"),
     ],
 )
-def test_nothing_is_deleted_by_settings_that_nobody_gave_and_the_report_says_so(
+def test_settings_that_nobody_gave_delete_nothing_and_the_report_says_so(
     pairs: tuple[str, ...], directory: Path
 ) -> None:
     outcomes = done(retain_partitions, run_over(directory, *pairs))
@@ -107,14 +107,14 @@ def test_a_limit_of_bytes_that_is_asked_for_counts_without_one_of_time(directory
 @pytest.mark.parametrize("wanted", [(), (".*",), ("connect.*,_.*",)])
 @pytest.mark.parametrize("limit", ["retention.ms=1", "retention.bytes=0", "local.retention.ms=1"])
 @pytest.mark.parametrize("policy", [(), ("cleanup.policy=delete",), ("cleanup.policy=compact,delete",)])
-def test_what_a_tool_keeps_for_ever_goes_by_no_pattern_where_its_policy_is_not_known(
+def test_a_pattern_deletes_nothing_that_a_tool_keeps_for_ever_if_its_policy_is_unknown(
     wanted: tuple[str, ...], limit: str, policy: tuple[str, ...], directory: Path
 ) -> None:
     done(retain_partitions, run_over(directory, limit, *policy), *wanted)
     assert left(directory) | {"orders": SEGMENTS} == UNTOUCHED
 
 
-def test_what_a_tool_keeps_goes_by_a_policy_that_it_is_known_to_have(directory: Path) -> None:
+def test_a_tools_topics_are_deleted_by_a_policy_that_they_are_known_to_have(directory: Path) -> None:
     own = [setting("connect-offsets", "cleanup.policy", "delete"), setting("connect-offsets", "retention.ms", "1000")]
     metadata_log(directory, [topic("connect-offsets", b"c" * 16), *own])
     done(retain_partitions, run_over(directory))
@@ -130,7 +130,7 @@ def test_what_a_tool_keeps_goes_by_a_policy_that_it_is_known_to_have(directory: 
         ("cleanup.policy=delete", "retention.bytes=0"),
     ],
 )
-def test_an_internal_topic_stays_compacted_whatever_a_run_says(
+def test_an_internal_topic_stays_compacted_whatever_a_run_requests(
     wanted: tuple[str, ...], pairs: tuple[str, ...], directory: Path
 ) -> None:
     if wanted == ("__consumer_offsets",) and "cleanup" in pairs[0]:
@@ -174,7 +174,7 @@ def test_the_python_api_deletes_nothing_by_settings_that_nobody_gave_either(dire
     assert left(directory) == UNTOUCHED
 
 
-def test_settings_are_taken_from_the_brokers_metadata_log(directory: Path) -> None:
+def test_settings_are_read_from_the_brokers_metadata_log(directory: Path) -> None:
     values = [
         *(topic("orders", ORDERS), setting("orders", "retention.ms", "1000")),
         *(topic("connect-offsets", b"c" * 16), setting("connect-offsets", "cleanup.policy", "compact")),
@@ -195,7 +195,7 @@ def test_a_brokers_defaults_count_where_its_metadata_log_has_the_topics_own(dire
     assert left(directory) == UNTOUCHED | {"orders": 0}
 
 
-def test_settings_are_taken_from_the_output_of_kafkas_tools(directory: Path, tmp_path: Path) -> None:
+def test_settings_are_read_from_the_output_of_kafkas_tools(directory: Path, tmp_path: Path) -> None:
     said = tmp_path / "said.txt"
     said.write_text(
         "Topic: orders\tTopicId: x\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: \n"

@@ -26,7 +26,7 @@ ORDERS, AUDIT = b"o" * 16, b"a" * 16  # ids
 # The tools
 
 
-def test_the_output_of_kafka_configs_lists_what_topics_have_of_their_own() -> None:
+def test_the_output_of_kafka_configs_lists_the_topics_own_settings() -> None:
     found = parse_described("\n".join(kafka_said.lines("configs --describe --entity-type topics")), "said")
     assert found.topics["orders"] == ({"retention.ms": "-1", "segment.bytes": "16384"}, Known.OWN)
     assert found.topics["customers"] == ({"cleanup.policy": "compact"}, Known.OWN)
@@ -47,7 +47,7 @@ def test_a_list_in_the_output_of_kafka_configs_keeps_its_commas() -> None:
     assert found.topics["empty"].configs == {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
 
 
-def test_the_output_of_kafka_topics_lists_what_differs_from_kafkas_defaults() -> None:
+def test_the_output_of_kafka_topics_lists_differences_from_kafkas_defaults() -> None:
     found = parse_described("\n".join(kafka_said.lines("topics --describe --exclude-internal")), "said")
     assert found.topics == {
         "orders": ({"segment.bytes": "16384", "retention.ms": "-1"}, Known.ALL),
@@ -57,7 +57,7 @@ def test_the_output_of_kafka_topics_lists_what_differs_from_kafkas_defaults() ->
     }
 
 
-def test_the_output_of_older_tools_lists_only_what_topics_have_of_their_own() -> None:
+def test_the_output_of_older_tools_lists_only_the_topics_own_settings() -> None:
     text = (
         "Topic:a\tPartitionCount:1\tReplicationFactor:1\tConfigs:cleanup.policy=compact,delete,retention.ms=5\n"
         "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n"
@@ -80,7 +80,7 @@ def test_the_output_of_older_tools_lists_only_what_topics_have_of_their_own() ->
         ('{"retention.ms": 1}', "said, line 1"),
     ],
 )
-def test_what_the_tools_do_not_print_is_refused_with_the_line(text: str, said: str) -> None:
+def test_lines_that_the_tools_do_not_print_are_refused_and_shown(text: str, said: str) -> None:
     with pytest.raises(InvalidConfigError, match=re.escape(said)):
         parse_described(text, "said")
 
@@ -193,7 +193,7 @@ def test_settings_of_all_brokers_and_of_this_one_are_found(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("harm", ["a flipped bit", "a hole at its beginning", "a frame of the future", "cut short"])
-def test_from_a_damaged_metadata_log_nothing_is_taken(
+def test_nothing_is_used_from_a_damaged_metadata_log(
     harm: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = [topic("orders", ORDERS), setting("orders", "retention.ms", "1")]

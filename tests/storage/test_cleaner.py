@@ -87,7 +87,7 @@ def disk() -> MemoryFileSystem:
 # What is due
 
 
-def test_what_opening_recovered_is_not_recovered_again_before_it_is_maintained(
+def test_a_log_recovered_at_opening_is_not_recovered_again_by_maintenance(
     disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_log(disk) as log:
@@ -142,7 +142,7 @@ def test_an_overdue_log_is_due_whatever_its_ratio(disk: MemoryFileSystem) -> Non
         assert cleanable(log, None, now_ms + HOUR_MS + 1).is_due
 
 
-def test_the_dirtiest_log_that_is_due_comes_first(disk: MemoryFileSystem) -> None:
+def test_the_dirtiest_due_log_is_first(disk: MemoryFileSystem) -> None:
     with a_log(disk) as log:
         write(log, [(b"a", b"1")], [(b"a", b"2")], [(b"a", b"3")])
         now_ms = disk.clock.now_ms()

@@ -206,7 +206,7 @@ def test_the_logs_were_worth_it(written: Path) -> None:
         assert len(committed) != len(all_)
 
 
-def test_a_broker_has_nothing_to_say_against_compacted_and_retained_directories(life: Life) -> None:
+def test_a_broker_accepts_compacted_and_retained_directories_without_complaint(life: Life) -> None:
     assert life.mounted.problems == []
 
 

@@ -67,9 +67,7 @@ def test_the_result_of_kafkas_cleaner_is_not_changed(partition: str, tmp_path: P
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_what_kafkas_cleaner_had_not_reached_is_compacted_to_the_newest_of_each_key(
-    partition: str, tmp_path: Path
-) -> None:
+def test_what_kafkas_cleaner_had_not_reached_is_compacted_to_the_newest_per_key(partition: str, tmp_path: Path) -> None:
     with opened(partition, tmp_path / partition) as log:
         log.roll()
         before = rows(log)

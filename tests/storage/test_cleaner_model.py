@@ -118,7 +118,7 @@ class World:
 
 @settings(max_examples=100, deadline=None)
 @given(actions=st.lists(ACTIONS, min_size=3, max_size=40))
-def test_compaction_of_any_log_is_what_the_plain_rules_give(actions: list[tuple[Any, ...]]) -> None:
+def test_compaction_of_any_log_follows_the_plain_rules(actions: list[tuple[Any, ...]]) -> None:
     """Several producers, transactions, tombstones, full maps, and passes at any time; compares each pass."""
     world = World()
     for name, *arguments in [*actions, ("roll",), ("clean", 0, 100), ("clean", DELETE_RETENTION_MS, 100)]:

@@ -60,7 +60,7 @@ def in_order(keys: list[list[bytes | None]]) -> list[Batch]:
     return [[(next(offsets), key) for key in batch] for batch in keys]
 
 
-def test_a_batch_is_superseded_when_each_of_its_keys_comes_again() -> None:
+def test_a_batch_is_superseded_when_all_of_its_keys_occur_again() -> None:
     batches = encoded([[(0, b"a"), (1, b"b")], [(2, b"c"), (3, b"a")], [(4, b"b"), (5, b"c")]])
     assert seen(batches)[0] == [True, False, False]
 
@@ -73,7 +73,7 @@ def test_nothing_below_the_dirty_part_is_superseded_unread() -> None:
     assert seen(encoded([[(0, b"a"), (1, b"a")], [(2, b"a")], [(3, b"a")]]), start=1)[0] == [False, True, False]
 
 
-def test_nothing_above_what_the_map_took_is_superseded() -> None:
+def test_nothing_above_the_end_of_the_map_is_superseded() -> None:
     batches = encoded([[(0, b"a")], [(1, b"a"), (2, b"b")], [(3, b"c"), (4, b"c")], [(5, b"c")]])
     assert seen(batches, limit=2)[0] == [True, False, False, False]
 
@@ -113,7 +113,7 @@ def test_older_messages_are_always_read_and_do_not_keep_newer_ones_from_being_su
 
 
 @given(st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=4), min_size=1, max_size=20))
-def test_whatever_is_superseded_has_no_record_that_stays_however_coarse_the_cells(
+def test_a_superseded_batch_has_no_surviving_record_however_coarse_the_cells(
     keys: list[list[bytes | None]],
 ) -> None:
     batches = in_order(keys)

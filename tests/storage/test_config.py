@@ -154,7 +154,7 @@ def test_values_are_read_as_kafka_reads_them(kind: Kind, value: object, parsed: 
         pytest.param(LIST, [1], id="a number in a list"),
     ],
 )
-def test_what_is_not_of_the_type_is_refused(kind: Kind, value: object) -> None:
+def test_a_value_of_another_type_is_refused(kind: Kind, value: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (without a message: callers know the key and the bounds)
         kind.parse(value)
 
@@ -223,7 +223,7 @@ def test_a_config_survives_conversion_to_a_mapping() -> None:
 # --- a broker's settings
 
 
-def test_a_topics_own_value_comes_before_the_brokers_and_that_before_the_default() -> None:
+def test_a_topics_value_overrides_the_brokers_and_that_the_default() -> None:
     broker = {"log.segment.bytes": 1000, "log.retention.bytes": 2000}
     config = LogConfig.from_mapping({"segment.bytes": 500}, broker=broker)
     assert (config.segment_bytes, config.retention_bytes, config.index_interval_bytes) == (500, 2000, 4096)

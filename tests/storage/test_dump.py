@@ -205,7 +205,7 @@ def test_skipping_metadata_without_contents_leaves_empty_lines(plain: str) -> No
 
 
 @pytest.mark.parametrize("max_bytes", [0, 17, 61, 5000])
-def test_max_bytes_ends_at_the_last_whole_batch(plain: str, max_bytes: int) -> None:
+def test_max_bytes_ends_at_the_last_complete_batch(plain: str, max_bytes: int) -> None:
     every = dumped(plain)
     ends = [int(re.search(r"position: (\d+)", line)[1]) + int(re.search(r"size: (\d+)", line)[1]) for line in every[2:]]  # type: ignore[index]
     expected = every[:2] + [line for line, end in zip(every[2:], ends, strict=True) if end <= max_bytes]
@@ -322,7 +322,7 @@ def test_a_time_index_without_its_offset_index(plain: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", f"{FIRST}.log.deleted", "partition.metadata"])
-def test_a_file_of_another_kind_is_passed_over(name: str) -> None:
+def test_a_file_of_another_kind_is_skipped(name: str) -> None:
     findings = DumpFindings()
     assert dumped(name, findings=findings) == [f"Dumping {name}"]
     assert list(findings.lines()) == [f"Ignoring unknown file {name}"]
@@ -391,7 +391,7 @@ def test_a_damaged_snapshot_is_remarked_upon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [DumpOptions(), DumpOptions(print_data_log=True)])
-def test_a_batch_larger_than_a_window_is_read_whole(
+def test_a_batch_larger_than_a_window_is_read_completely(
     options: DumpOptions, monkeypatch: pytest.MonkeyPatch, plain: str
 ) -> None:
     """With windows of 100 bytes nearly every batch is larger."""
@@ -488,7 +488,7 @@ KAFKAS_ORDERS = [
 ]
 
 
-def test_partitions_of_a_transaction_come_in_the_order_of_kafkas_hash_set(tmp_path: Path) -> None:
+def test_partitions_of_a_transaction_are_in_the_order_of_kafkas_hash_set(tmp_path: Path) -> None:
     """Kafka 3.9.1 printed the expected orders for these partitions."""
     rows: list[tuple[bytes, bytes | None]] = [(TransactionLogKey("gone").encode(), None), (b"\0\x07x", b"")]
     for name, counts in (("small", (3, 3, 3, 3)), ("large", (10, 10))):

@@ -54,7 +54,7 @@ def by_time(tmp_path: Path) -> LogReader:
         pytest.param(NOW_MS, NOW_MS + 1000, [*range(16)], id="of CreateTime no header tells the smallest"),
     ],
 )
-def test_batches_that_are_too_old_are_passed_over(by_time: LogReader, first: int, last: int, found: list[int]) -> None:
+def test_batches_that_are_too_old_are_skipped(by_time: LogReader, first: int, last: int, found: list[int]) -> None:
     assert offsets(by_time, 0, 16, Timespan(first, last)) == found
 
 
@@ -73,7 +73,7 @@ def test_the_records_of_segments_that_are_too_old_are_not_decoded(
     assert read == {12}
 
 
-def test_batches_of_append_time_are_passed_over_where_they_are_too_young(tmp_path: Path) -> None:
+def test_batches_of_append_time_that_are_too_young_are_skipped(tmp_path: Path) -> None:
     log = open_log(tmp_path, message_timestamp_type="LogAppendTime")
     clock = log.context.clock
     for _ in range(3):

@@ -90,7 +90,7 @@ def test_a_length_field_of_two_gigabytes_reserves_no_memory_for_them(place: Plac
         assert data.nbytes == 4
 
 
-def test_large_reads_are_whole(place: Place) -> None:
+def test_large_reads_are_complete(place: Place) -> None:
     content = os.urandom(5 << 20)
     with place.disk.open(place.put("a", content), "read") as file:
         assert file.read(0, len(content)) == content
@@ -127,7 +127,7 @@ def test_begin_sync_changes_nothing_that_is_read_and_leaves_sync_to_do(place: Pl
         assert bytes(file.read(0, 10)) == b"onetwo"
 
 
-def test_create_keeps_what_a_file_holds(place: Place) -> None:
+def test_create_keeps_the_content_of_an_existing_file(place: Place) -> None:
     place.put("a", b"12345")
     with place.disk.open(place / "a", "create") as file:
         assert file.size() == 5
@@ -388,7 +388,7 @@ def test_read_file_refuses_one_that_is_too_large(place: Place) -> None:
         read_file(place.disk, path, 4)
 
 
-def test_write_atomically_replaces_and_leaves_nothing_beside(place: Place) -> None:
+def test_write_atomically_replaces_and_leaves_no_other_file(place: Place) -> None:
     write_atomically(place.disk, place / "a", b"first, and longer")
     place.put("a.tmp", b"left over from a crash, longer than what comes")
     write_atomically(place.disk, place / "a", b"second")

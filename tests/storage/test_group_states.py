@@ -134,11 +134,11 @@ def consumer_group(
         ("Reconciling", consumer_group(3, 3, (3, 2))),
     ],
 )
-def test_a_consumer_group_is_in_the_state_that_its_epochs_say(state: str, found: dict[GroupRecordKey, bytes]) -> None:
+def test_the_state_of_a_consumer_group_follows_from_its_epochs(state: str, found: dict[GroupRecordKey, bytes]) -> None:
     assert described(g=found)["g"].state == state
 
 
-def test_the_strategy_is_what_most_members_ask_for() -> None:
+def test_the_strategy_is_the_one_most_members_ask_for() -> None:
     found = consumer_group(1, 1, (1, 0), (1, 0), (1, 0), (1, 0), assignors=("range", "mine", "range", None))
     assert described(g=found)["g"].protocol == "range"
 

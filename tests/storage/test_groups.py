@@ -30,7 +30,7 @@ def managed(directory: Path) -> LogManager:
     return LogManager.open(str(directory), create=True, clock=ManualClock(NOW_MS))
 
 
-def test_what_was_committed_last_counts_across_a_restart(tmp_path: Path) -> None:
+def test_the_last_committed_offsets_hold_across_a_restart(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         groups = GroupOffsets(manager)
         assert groups.fetch("g") == {}
@@ -165,7 +165,7 @@ def test_a_look_reads_only_what_was_committed_since_the_last_one(disk: MemoryFil
     assert bytes_read(disk, GroupOffsets(groups.manager)) == 0
 
 
-def test_what_is_seen_does_not_depend_on_rolls_compaction_or_truncation(disk: MemoryFileSystem) -> None:
+def test_visible_records_do_not_depend_on_rolls_compaction_or_truncation(disk: MemoryFileSystem) -> None:
     """Compared with reading the whole log each time, while commits, tombstones and transactions are added."""
     writers, seeing = on(disk), GroupOffsets(on(disk))
     writing = GroupOffsets(writers)

@@ -50,7 +50,7 @@ def test_a_disk_that_fails_for_good_is_reported(tmp_path: Path) -> None:
         producer.append("t", 0, records([b"a"]))
 
 
-def test_what_the_topic_refuses_is_not_tried_again_and_leaves_no_gap(tmp_path: Path) -> None:
+def test_a_batch_that_the_topic_refuses_is_not_retried_and_leaves_no_gap(tmp_path: Path) -> None:
     with manager_of(tmp_path) as manager:
         producer = IdempotentProducer(manager)
         with pytest.raises(RecordTooLargeError):
@@ -94,7 +94,7 @@ def values_in(path: Path) -> list[bytes | None]:
         pytest.param(b"[" * 900, id="no end"),
     ],
 )
-def test_a_new_producer_is_never_mistaken_for_an_older_one_whatever_the_file_of_ids(
+def test_a_new_producer_is_never_mistaken_for_an_older_one_whatever_the_id_file_holds(
     tmp_path: Path, content: bytes | None
 ) -> None:
     manager_of(tmp_path).close()

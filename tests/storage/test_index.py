@@ -414,7 +414,7 @@ def test_a_lookup_by_time_finds_the_last_entry_at_or_below(disk: MemoryFileSyste
     assert index.last_entry == TimestampOffset(30, BASE + 9)
 
 
-def test_a_timestamp_that_is_no_later_than_the_last_is_passed_over(disk: MemoryFileSystem) -> None:
+def test_a_timestamp_no_later_than_the_last_is_ignored(disk: MemoryFileSystem) -> None:
     index = time_index(disk)
     index.append(-1, BASE)
     assert size(disk, "/x.timeindex") is None
@@ -525,7 +525,7 @@ def test_truncating_drops_transactions_whose_marker_is_gone(
     assert size(disk, "/x.txnindex") == left * 34
 
 
-def test_a_partial_entry_is_passed_over_and_overwritten(disk: MemoryFileSystem, aborted: TransactionIndex) -> None:
+def test_a_partial_entry_is_skipped_and_overwritten(disk: MemoryFileSystem, aborted: TransactionIndex) -> None:
     put(disk, "/x.txnindex", encode_aborted(ABORTED)[:-9])
     torn = txn_index(disk)
     assert torn.entries == ABORTED[:-1]

@@ -70,7 +70,7 @@ def test_records_of_an_internal_topic_are_not_deleted_and_others_are(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_settings_it_has_or_is_opened_with_it_stays_compacted(name: str, tmp_path: Path) -> None:
+def test_it_stays_compacted_whatever_its_settings(name: str, tmp_path: Path) -> None:
     """``topics.json`` may contain other settings, from a version that accepted them."""
     directory = directory_with_internal_topics(tmp_path / "log")
     path = Path(directory) / "topics.json"

@@ -324,7 +324,7 @@ def mounted(broker: Broker, written: Written) -> Mounted:
     return Mounted(Seen.of(broker, CLOSED_TOPICS), committed)
 
 
-def test_a_broker_has_nothing_to_say_against_a_directory_that_was_closed(mounted: Mounted) -> None:
+def test_a_broker_accepts_a_closed_directory_without_complaint(mounted: Mounted) -> None:
     assert mounted.seen.problems == []
 
 

@@ -59,7 +59,7 @@ def test_a_record_without_a_time_has_no_age(manager: LogManager) -> None:
     assert behind_ms(manager, 0) is None
 
 
-def test_what_was_deleted_is_not_waited_for(manager: LogManager) -> None:
+def test_deleted_records_are_not_waited_for(manager: LogManager) -> None:
     log = manager.open_log(*PLACE)
     append(log, b"a", b"b", timestamps=[NOW_MS, NOW_MS + 1000])
     log.delete_records(1)

@@ -86,7 +86,7 @@ def test_a_short_write_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
 
 
-def test_a_large_write_that_breaks_off_leaves_a_file_of_what_was_written(
+def test_an_interrupted_large_write_leaves_what_was_written_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pwrite = os.pwrite
@@ -105,7 +105,7 @@ def test_a_large_write_that_breaks_off_leaves_a_file_of_what_was_written(
     assert (tmp_path / "a").read_bytes() == data[:12345]
 
 
-def test_a_write_larger_than_the_system_is_given_at_once_is_whole(tmp_path: Path) -> None:
+def test_a_write_too_large_for_one_system_call_is_complete(tmp_path: Path) -> None:
     data = random.Random(1).randbytes((5 << 20) + 1)
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
         file.write(3, data)
@@ -207,7 +207,7 @@ def test_a_child_neither_holds_nor_releases_what_its_parent_locked(tmp_path: Pat
     lock.release()
 
 
-def test_what_a_process_locked_is_free_when_it_is_killed_though_its_child_lives(tmp_path: Path) -> None:
+def test_locks_of_a_killed_process_are_free_although_its_child_lives(tmp_path: Path) -> None:
     path, alive = str(tmp_path / "lock"), str(tmp_path / "alive")
     program = f"""
 import os, sys, time

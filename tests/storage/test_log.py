@@ -32,7 +32,7 @@ def transactional(producer_id: int, base_sequence: int) -> v2.BatchFields:
     return v2.BatchFields(producer_id=producer_id, producer_epoch=0, base_sequence=base_sequence, transactional=True)
 
 
-def test_records_come_back_with_the_offsets_they_were_given(tmp_path: Path) -> None:
+def test_records_are_read_with_the_offsets_they_were_given(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a", b"b")
     append(log, b"c", None)

@@ -119,7 +119,7 @@ def test_records_are_appended_in_batches_that_fit_however_badly_they_compress(
     assert rows(log) == list(enumerate(values))
 
 
-def test_a_partial_batch_after_whole_ones_is_dropped(tmp_path: Path) -> None:
+def test_a_partial_batch_after_complete_ones_is_dropped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append(np.concatenate([batch(b"whole"), batch(b"partial")[:-3]]))
     info = log.append(batch(b"partial")[:-3])

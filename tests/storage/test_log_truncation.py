@@ -132,7 +132,7 @@ def test_times_and_positions_are_found_after_a_cut_as_if_the_rest_had_never_been
 
 
 @pytest.mark.parametrize("asked_ms", range(0, 80, 10))
-def test_what_a_lookup_by_time_saw_before_a_cut_means_nothing_after_it(tmp_path: Path, asked_ms: int) -> None:
+def test_a_lookup_by_time_forgets_after_a_truncation_what_it_saw_before(tmp_path: Path, asked_ms: int) -> None:
     """After the cut, other batches take the same positions."""
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, index_interval_bytes=0)
@@ -165,7 +165,7 @@ def test_a_restarted_log_knows_nothing_of_its_old_content(tmp_path: Path) -> Non
 # From the beginning
 
 
-def test_the_log_start_may_lie_inside_a_batch_and_above_the_active_base(tmp_path: Path) -> None:
+def test_the_log_start_may_be_inside_a_batch_and_above_the_active_base(tmp_path: Path) -> None:
     marks = KeptInMemory()
     log = open_log(tmp_path, marks, segment_bytes=150)
     for n in range(0, 9, 3):

@@ -238,7 +238,7 @@ def test_the_checkpoint_keeps_entries_of_other_logs_and_drops_deleted_ones(log_d
     assert told == {("kept", 0): 50, ("kept", 2): 7, ("gone", 0): 3}
 
 
-def test_the_dirtiest_log_comes_first(log_dir: Path) -> None:
+def test_the_dirtiest_log_is_first(log_dir: Path) -> None:
     """Dirty are all of partition 0, a fifth of partition 1, and three fifths of partition 2."""
     told = {("kept", 1): 40, ("kept", 2): 20}
     (log_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(told))
@@ -281,7 +281,7 @@ def test_the_report_says_why_a_log_was_not_compacted(log_dir: Path) -> None:
     )
 
 
-def test_an_old_dirty_record_brings_a_compaction_about_whatever_the_ratio(log_dir: Path) -> None:
+def test_an_old_dirty_record_triggers_a_compaction_whatever_the_ratio(log_dir: Path) -> None:
     lag = overrides(min_cleanable_dirty_ratio=1, max_compaction_lag_ms=DAY_MS)
     (outcome, *_) = work(run_over(log_dir, overrides=lag, as_of_ms=NOW_MS), compact_partitions, "kept")
     assert outcome.facts["compacted"]
@@ -699,7 +699,7 @@ def test_an_override_for_topics_wins_and_one_for_the_broker_ranks_last(log_dir: 
 
 
 @pytest.mark.parametrize("what", ALL)
-def test_what_all_partitions_share_is_read_once(log_dir: Path, what: Work) -> None:
+def test_data_shared_by_all_partitions_is_read_once(log_dir: Path, what: Work) -> None:
     """For a log without anything to do, only its own files are read, including the leader epochs."""
     disk = FaultyFileSystem(
         LocalFileSystem(), [fail("open", f"*/{name}", call=2**40) for name in ("topics.json", "*-checkpoint")]

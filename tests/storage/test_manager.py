@@ -141,7 +141,7 @@ def test_a_list_of_topics_by_a_newer_version_is_not_changed(tmp_path: Path) -> N
         managed(tmp_path).create_topic("t", partitions=1)
 
 
-def test_a_half_created_topic_does_not_exist_and_is_taken_over(tmp_path: Path) -> None:
+def test_a_half_created_topic_does_not_exist_and_can_be_created_again(tmp_path: Path) -> None:
     faulty = FaultyFileSystem(LocalFileSystem(), [fail("rename", f"*{TOPICS_FILE}*", error=errno.EIO)])
     with pytest.raises(OSError, match="Input/output"):
         managed(tmp_path, faulty).create_topic("t", partitions=2)

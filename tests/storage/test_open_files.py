@@ -111,7 +111,7 @@ def test_a_sync_that_fails_while_closing_is_raised_by_the_next_sync(
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_of_a_file_that_rests_another_one_of_its_name_is_not_taken(
+def test_a_replaced_file_is_not_taken_for_the_one_kept_open(
     is_replaced: bool, many: list[File], tmp_path: Path
 ) -> None:
     file = resting(many)
@@ -169,7 +169,7 @@ def test_threads_that_share_files_read_what_is_in_them(many: list[File]) -> None
     assert wrong == []
 
 
-def test_a_forked_child_reads_what_rests_in_its_parent(many: list[File]) -> None:
+def test_a_forked_child_reads_files_kept_open_by_its_parent(many: list[File]) -> None:
     file = resting(many)
     child = os.fork()
     if not child:

@@ -62,7 +62,7 @@ def test_an_address_of_another_file_system_is_refused(path: str) -> None:
         ("file:/data/my%20log#1?", "/data/my log#1?"),
     ],
 )
-def test_a_local_path_is_taken(path: str, named: str) -> None:
+def test_a_local_path_is_accepted(path: str, named: str) -> None:
     assert local_path(path) == named
 
 

@@ -548,7 +548,7 @@ def test_random_appends_meet_the_same_fate_as_under_simpler_rules(
 
 
 @given(st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 2), st.integers(1, 3)), max_size=80))
-def test_replaying_many_plain_batches_at_once_gives_what_one_after_the_other_gives(
+def test_replaying_many_plain_batches_at_once_gives_the_same_as_one_by_one(
     batches: list[tuple[int, int, int]],
 ) -> None:
     offsets, rows = count(0, 10), []

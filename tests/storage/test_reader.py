@@ -73,7 +73,7 @@ def test_a_log_with_gaps_is_read_in_fetches_of_any_size(tmp_path: Path, fetch_by
     assert found == [0, 2, 5, 6, 40, 41]
 
 
-def test_a_gap_between_segments_is_passed_over_where_the_topic_is_compacted_only(tmp_path: Path) -> None:
+def test_a_gap_between_segments_is_skipped_only_in_compacted_topics(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for n in range(3):
         append(log, b"%d" % n)
@@ -86,7 +86,7 @@ def test_a_gap_between_segments_is_passed_over_where_the_topic_is_compacted_only
     assert rows(open_reader(tmp_path, cleanup_policy="compact")) == [(0, b"0"), (2, b"2")]
 
 
-def test_a_fetch_is_as_large_as_asked_and_ends_with_a_whole_batch(tmp_path: Path) -> None:
+def test_a_fetch_has_the_requested_size_and_ends_with_a_complete_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(10):
         append(log, b"x" * 32)
@@ -128,7 +128,7 @@ def test_reading_a_log_keeps_no_more_files_open_than_those_of_a_few_segments(tmp
 
 @pytest.mark.parametrize("start", range(7))
 @pytest.mark.parametrize("end", range(7))
-def test_exactly_the_records_asked_for_come_back(tmp_path: Path, start: int, end: int) -> None:
+def test_exactly_the_requested_records_are_returned(tmp_path: Path, start: int, end: int) -> None:
     log = open_log(tmp_path, segment_bytes=150)
     append(log, b"0", b"1")
     append(log, b"2", b"3", b"4")
@@ -202,7 +202,7 @@ def interleaved(log: Log) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("segment_bytes", [150, 250, 400, 10**6])
 @pytest.mark.parametrize("fetch_bytes", [1, 200, 10**6])
-def test_interleaved_transactions_are_told_apart_however_they_are_cut(
+def test_interleaved_transactions_are_distinguished_however_they_are_split(
     tmp_path: Path, segment_bytes: int, fetch_bytes: int
 ) -> None:
     log = open_log(tmp_path, segment_bytes=segment_bytes)
@@ -355,7 +355,7 @@ def test_records_below_the_log_start_are_not_found_by_time(tmp_path: Path) -> No
     assert found.offset == 2
 
 
-def test_what_is_not_decided_yet_is_not_found_by_time(tmp_path: Path) -> None:
+def test_records_of_open_transactions_are_not_found_by_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     times(log, 10)
     log.append(batch(b"open", producer_id=1, base_sequence=0, transactional=True, timestamps=20))
@@ -365,7 +365,7 @@ def test_what_is_not_decided_yet_is_not_found_by_time(tmp_path: Path) -> None:
     assert found.offset == 1
 
 
-def test_segments_without_times_are_passed_over(tmp_path: Path) -> None:
+def test_segments_without_times_are_skipped(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     assert log.offset_of_max_timestamp() is None
     times(log, -1)

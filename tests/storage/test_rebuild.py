@@ -121,7 +121,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("suffix", DAMAGES)
-def test_whatever_is_damaged_is_as_before(tmp_path: Path, suffix: str) -> None:
+def test_any_damaged_file_is_rebuilt_as_before(tmp_path: Path, suffix: str) -> None:
     marks = KeptInMemory()
     write_small(tmp_path, marks)
     expected = files(tmp_path)
@@ -255,7 +255,7 @@ RUNS = st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([PLAIN, 
 
 
 @given(st.lists(RUNS, max_size=12))
-def test_what_leaves_no_trace_changes_nothing_of_the_state(runs: list[tuple[int, int, int, int]]) -> None:
+def test_batches_that_leave_no_trace_do_not_change_the_state(runs: list[tuple[int, int, int, int]]) -> None:
     """Replayed batch by batch, at once, and in windows of seven like a walk through a segment."""
     rows = [(producer_id, epoch, attributes) for producer_id, epoch, attributes, count in runs for _ in range(count)]
     table = np.zeros(len(rows), HEADERS)

@@ -153,7 +153,7 @@ def damaged(tmp_path: Path, variant: str) -> Path:
 
 
 @pytest.mark.parametrize("variant", ["no-marker", "no-marker-rp0"])
-def test_what_is_appended_to_a_mended_log_is_read_again_after_the_next_start(tmp_path: Path, variant: str) -> None:
+def test_records_appended_to_a_repaired_log_are_read_after_the_next_start(tmp_path: Path, variant: str) -> None:
     """Also after garbage and torn tails, where Kafka's records acknowledged after a clean stop can never be read."""
     directory = damaged(tmp_path, variant)
     ends: dict[str, int] = {}
@@ -239,9 +239,7 @@ def test_a_log_that_ends_below_its_log_start_restarts_there(tmp_path: Path) -> N
         "compaction/after-1",
     ],
 )
-def test_a_log_opened_written_closed_and_opened_again_holds_what_it_held_and_what_was_written(
-    tmp_path: Path, stage: str
-) -> None:
+def test_a_log_reopened_after_a_write_has_its_old_and_its_new_records(tmp_path: Path, stage: str) -> None:
     directory = broker_dirs.copy_to(tmp_path / "log", stage)
     before: dict[str, tuple[int, int, int, list[broker_dirs.Row]]] = {}
     with broker_dirs.open_manager(directory) as manager:

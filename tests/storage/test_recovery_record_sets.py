@@ -84,7 +84,7 @@ def test_where_we_differ_kafka_does_otherwise(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NEWER_FORMATS)
-def test_a_whole_batch_of_a_newer_format_is_reported_and_not_cut_off(tmp_path: Path, name: str) -> None:
+def test_a_complete_batch_of_a_newer_format_is_reported_and_not_cut_off(tmp_path: Path, name: str) -> None:
     segment = segment_of(tmp_path, name)
     with pytest.raises(UnsupportedMagicError, match=r"0\.log, position \d+: message format (3|127)"):
         recover_and_cut(segment)
@@ -108,7 +108,7 @@ def test_below_the_recovery_point_nothing_is_cut_off(tmp_path: Path) -> None:
     assert tried > 20
 
 
-def test_a_dense_index_is_rebuilt_whatever_its_room(tmp_path: Path) -> None:
+def test_a_dense_index_is_rebuilt_whatever_its_capacity(tmp_path: Path) -> None:
     """The log was written with a larger ``segment.index.bytes`` than it is recovered with."""
     tight = LogConfig.from_mapping({"segment.index.bytes": "16", "index.interval.bytes": "0"})
     segment = segment_of(tmp_path, "v2-many-small-batches", tight)

@@ -59,7 +59,7 @@ def segments(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize("kinds", [each for n in range(1, 5) for each in combinations(SIDECARS, n)], ids="".join)
 @pytest.mark.parametrize("spoil", ["missing", "empty", "garbage"])
-def test_a_log_opens_whatever_became_of_the_files_beside_it(
+def test_a_log_opens_whatever_happened_to_its_sidecar_files(
     directory: Path, kinds: tuple[str, ...], spoil: str
 ) -> None:
     for path in directory.iterdir():
@@ -187,7 +187,7 @@ def test_snapshots_of_no_segment_and_beyond_the_end_are_removed(directory: Path)
         assert rows(log) == ALL
 
 
-def test_garbage_between_two_whole_segments_costs_no_record(directory: Path) -> None:
+def test_garbage_between_two_complete_segments_costs_no_record(directory: Path) -> None:
     """Above the recovery point Kafka drops all later segments; here every offset still exists."""
     with segments(directory)[1].open("ab") as file:
         file.write(bytes(range(50)))
@@ -210,7 +210,7 @@ class TestEndThatIsMissing:
         assert position
         return directory
 
-    def test_a_snapshot_above_the_end_tells(self, copy: Path) -> None:
+    def test_a_snapshot_above_the_end_shows_that_records_are_missing(self, copy: Path) -> None:
         reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))
         assert [offset for part in reader.records(0, 10) for offset in part.offsets.tolist()] == [*range(10)]
         with pytest.raises(MissingSegmentError, match=r"020\.snapshot: the log ends at offset 19, but reached 20"):
@@ -219,7 +219,7 @@ class TestEndThatIsMissing:
         assert rows(LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))) == ALL[:-1]
 
     @pytest.mark.parametrize("spoil", [b"", b"\1" * 40])
-    def test_a_snapshot_that_is_damaged_tells_nothing(self, copy: Path, spoil: bytes) -> None:
+    def test_a_damaged_snapshot_shows_nothing(self, copy: Path, spoil: bytes) -> None:
         (copy / "00000000000000000020.snapshot").write_bytes(spoil)
         assert rows(LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(None))) == ALL[:-1]
 
@@ -227,7 +227,7 @@ class TestEndThatIsMissing:
         reader = LogReader.open(str(copy), SETTINGS, checkpoints=KeptInMemory(19))
         assert rows(reader) == ALL[:-1]
 
-    def test_it_is_told_where_a_hole_lies_before_an_open_transaction(self, tmp_path: Path) -> None:
+    def test_the_missing_end_is_reported_if_a_gap_precedes_an_open_transaction(self, tmp_path: Path) -> None:
         """Readers of committed records stop in the hole that compaction left."""
         compacted = config(cleanup_policy="compact")
         with Log.open(str(tmp_path), compacted, clock=ManualClock(NOW_MS)) as log:

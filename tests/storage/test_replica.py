@@ -49,7 +49,7 @@ def test_fetches_cut_anywhere_lead_to_the_same_bytes(leader: Log, follower: Log,
     assert fetch(follower, 0) == fetch(leader, 0)
 
 
-def test_answer_that_comes_after_another_follower_went_on_is_dropped(leader: Log, follower: Log) -> None:
+def test_an_answer_that_arrives_after_another_follower_continued_is_dropped(leader: Log, follower: Log) -> None:
     assert append_fetched(follower, fetch(leader, 0, 300), 0, 0)
     end = follower.log_end_offset
     assert not append_fetched(follower, fetch(leader, 0), 0, 0)

@@ -102,7 +102,7 @@ def test_the_same_files_remain_and_wait_as_with_the_broker(
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_consumer_finds_what_it_found_at_the_broker(
+def test_a_consumer_finds_the_same_as_at_the_broker(
     retained: tuple[Path, dict[str, RetentionReport]], topic: str
 ) -> None:
     facts = TOPICS[topic]
@@ -317,7 +317,7 @@ def test_another_writer_notices_deleted_segments(tmp_path: Path) -> None:
     assert [offset for offset, _ in rows(other)] == [2, 3, 4, 5]
 
 
-def test_what_another_process_appended_since_keeps_the_active_segment(tmp_path: Path) -> None:
+def test_records_appended_by_another_process_since_keep_the_active_segment(tmp_path: Path) -> None:
     """The plan saw one old segment alone; when the plan is carried out, its newest record is recent."""
     clock, checkpoints = clock_at(), KeptInMemory()
     log = five_segments(tmp_path, clock, checkpoints)
@@ -415,7 +415,7 @@ def test_a_log_start_within_the_active_segment_stops_nothing(tmp_path: Path) -> 
     assert rows(log) == [(5, b"5")]
 
 
-def test_a_time_index_that_cannot_be_right_deletes_nothing(tmp_path: Path) -> None:
+def test_an_impossible_time_index_deletes_nothing(tmp_path: Path) -> None:
     """Zeros, as a power cut may leave them, would mean that all records are from 1970."""
     clock = clock_at()
     log = five_segments(tmp_path, clock, retention_ms=5 * DAY_MS)

@@ -306,7 +306,7 @@ SETTINGS = st.builds(
 
 
 @given(logs(), SETTINGS, st.integers(0, 30))
-def test_exactly_what_kafka_deletes_goes(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
+def test_exactly_what_kafka_deletes_is_deleted(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
     decided = plan(facts, settings, now_ms)
     assert [fate.segment.base_offset for fate in decided.removed] == kafka_deletes(facts, settings, now_ms)
 

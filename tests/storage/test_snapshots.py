@@ -70,7 +70,7 @@ def manager(tmp_path: Path) -> LogManager:
     return made
 
 
-def test_a_restored_directory_is_what_was_there(manager: LogManager, tmp_path: Path) -> None:
+def test_a_restored_directory_equals_the_original(manager: LogManager, tmp_path: Path) -> None:
     before = everything(manager)
     taken = take_snapshot(manager, str(tmp_path / "deep" / "snap"))
     assert read_snapshot(str(tmp_path / "deep" / "snap")) == taken
@@ -128,7 +128,7 @@ def test_restoring_reports_what_truncating_the_log_cut_from_the_snapshot(manager
     assert not (tmp_path / "again").exists()
 
 
-def test_a_transaction_is_whole_or_not_there(manager: LogManager, tmp_path: Path) -> None:
+def test_a_transaction_is_visible_completely_or_not_at_all(manager: LogManager, tmp_path: Path) -> None:
     """A writer commits to two partitions repeatedly, under both append locks, while snapshots are taken."""
     stop = threading.Event()
 
@@ -263,7 +263,7 @@ def on(disk: MemoryFileSystem, directory: str) -> LogManager:
     return LogManager.open(directory, filesystem=disk, clock=ManualClock(NOW_MS))
 
 
-def test_after_a_power_cut_a_snapshot_is_whole_or_has_another_name() -> None:
+def test_after_a_power_cut_a_snapshot_is_complete_or_has_another_name() -> None:
     written, seen = small(), set()
     for operation, disk in crash_points(lambda each: take_snapshot(on(each, "/log"), "/snap"), written):
         left = disk.crash(5)
@@ -277,7 +277,7 @@ def test_after_a_power_cut_a_snapshot_is_whole_or_has_another_name() -> None:
     assert seen == {True, False}
 
 
-def test_after_a_power_cut_a_restored_directory_is_whole_or_has_another_name() -> None:
+def test_after_a_power_cut_a_restored_directory_is_complete_or_has_another_name() -> None:
     written, seen = small(), set()
     take_snapshot(on(written, "/log"), "/snap")
     for operation, disk in crash_points(lambda each: restore_snapshot("/snap", "/again", filesystem=each), written):

@@ -55,7 +55,7 @@ def found(reader: LogReader, isolation: Isolation, timestamp_ms: int) -> tuple[i
 
 
 @pytest.mark.parametrize("isolation", Isolation)
-def test_a_window_of_a_loaded_history_holds_what_a_filter_finds(tmp_path: Path, isolation: Isolation) -> None:
+def test_a_time_window_of_a_loaded_history_has_what_a_filter_finds(tmp_path: Path, isolation: Isolation) -> None:
     log = open_log(tmp_path, segment_bytes=1000, index_interval_bytes=0)
     history(log, 50)
     assert len(log.segments) > 3

@@ -150,7 +150,7 @@ def test_a_new_coordinator_raises_the_epoch_once_more(query: Query, disk: Memory
     assert Query.on(disk).start().begin().producer == Producer(FIRST_PRODUCER_ID, 2)
 
 
-def test_a_commit_names_only_what_was_touched(query: Query) -> None:
+def test_a_commit_contains_only_partitions_that_were_used(query: Query) -> None:
     transaction = query.begin()
     writer = TransactionalWriter(query.tasks, transaction)
     writer.append(TOPIC, 0, encoded(b"a"))
@@ -160,7 +160,7 @@ def test_a_commit_names_only_what_was_touched(query: Query) -> None:
     assert query.manager.open_reader(TOPIC, 1).log_end_offset == 0
 
 
-def test_after_32766_comes_another_producer_id(query: Query, disk: MemoryFileSystem) -> None:
+def test_after_epoch_32766_another_producer_id_is_used(query: Query, disk: MemoryFileSystem) -> None:
     first = query.begin()
     query.coordinator.commit(first, query.write(first, 0))
     states, before = TransactionStates(query.manager), state_of(disk)
@@ -199,7 +199,7 @@ def test_records_may_carry_32766_and_markers_32767(query: Query, disk: MemoryFil
 
 @pytest.mark.parametrize("before", [None, *TransactionState], ids=str)
 @pytest.mark.parametrize("after", TransactionState, ids=str)
-def test_only_what_a_coordinator_does_may_follow(before: TransactionState | None, after: TransactionState) -> None:
+def test_only_a_coordinators_transitions_may_follow(before: TransactionState | None, after: TransactionState) -> None:
     def value(state: TransactionState) -> TransactionLogValue:
         return TransactionLogValue(1, 0, 1000, state, (), 0)
 
@@ -343,7 +343,7 @@ def test_reported_records_that_are_missing_abort_the_transaction(query: Query) -
         query.coordinator.commit(transaction, [TransactionPart("other", 0, 1)])
 
 
-def test_what_a_transaction_was_not_begun_with_is_refused(query: Query) -> None:
+def test_a_partition_outside_the_transaction_is_refused(query: Query) -> None:
     transaction = query.coordinator.begin([(TOPIC, 0)])
     with pytest.raises(ValueError, match="not begun with partition 1"):
         TransactionalWriter(query.tasks, transaction).append(TOPIC, 1, encoded(b"a"))
@@ -390,7 +390,7 @@ def test_a_transaction_begun_in_one_process_is_committed_in_another_by_its_ticke
     assert GroupOffsets(manager).fetch("w") == {SINK: CommittedOffset(1)}
 
 
-def test_a_ticket_cannot_commit_what_another_process_took_over(disk: MemoryFileSystem) -> None:
+def test_a_ticket_cannot_commit_a_transaction_that_another_process_took_over(disk: MemoryFileSystem) -> None:
     with Query.on(disk).start().coordinator as planning:
         transaction = planning.begin(PLACES, groups=[APP])
     parts = Query.on(disk).write(transaction, 0)
@@ -588,7 +588,7 @@ def test_tasks_whose_sync_fails_say_so_and_the_batch_can_be_tried_again(disk: Me
 # --- producer ids
 
 
-def test_producer_ids_begin_where_no_broker_comes_and_are_never_given_twice(disk: MemoryFileSystem) -> None:
+def test_producer_ids_begin_above_any_brokers_and_are_never_used_twice(disk: MemoryFileSystem) -> None:
     ids = []
     for name in ("a", "b", "c"):
         with TransactionCoordinator.open(manage(disk), name) as coordinator:

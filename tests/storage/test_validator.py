@@ -340,13 +340,13 @@ class TestInPlace:
             assert buffer.tobytes() == sent
             assert found.headers.table.tolist() == before
 
-    def test_bytes_after_the_last_whole_batch_are_dropped(self) -> None:
+    def test_bytes_after_the_last_complete_batch_are_dropped(self) -> None:
         whole = three()
         assert len(append(whole, whole[:-1]).buffer) == len(whole)
 
     @pytest.mark.parametrize("codec", [0, GZIP])
     @pytest.mark.parametrize("claimed", [-1, NOW_MS + 10**6, 17])
-    def test_a_wrong_max_timestamp_of_the_client_is_put_right(self, codec: int, claimed: int) -> None:
+    def test_a_wrong_max_timestamp_of_the_client_is_corrected(self, codec: int, claimed: int) -> None:
         kept = append(three(codec, max_timestamp=claimed))
         assert kept.headers.table["max_timestamp"].tolist() == [NOW_MS]
         assert kept.max_timestamp == NOW_MS
@@ -354,7 +354,7 @@ class TestInPlace:
         assert not kept.sizes_changed
 
     @pytest.mark.parametrize("codec", [0, GZIP])
-    def test_append_time_overrides_what_the_client_says(self, codec: int) -> None:
+    def test_append_time_overrides_the_clients_time(self, codec: int) -> None:
         kept = append(three(codec), config=APPEND_TIME_TOPIC)
         records = records_of(kept)
         assert records.timestamps.tolist() == [NOW_MS] * 3
@@ -569,7 +569,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("config", [PLAIN, APPEND_TIME_TOPIC])
     @pytest.mark.parametrize("timestamp", [NOW_MS, -1])
-    def test_a_client_may_not_say_that_the_log_set_the_time(self, config: LogConfig, timestamp: int) -> None:
+    def test_a_client_may_not_claim_that_the_log_set_the_time(self, config: LogConfig, timestamp: int) -> None:
         with pytest.raises(InvalidTimestampError) as refused:
             append(batch([Rec(timestamp=timestamp)] * 2, attributes=APPEND_TIME), config=config)
         assert [index for index, _ in refused.value.record_errors] == [0, 1]
@@ -686,7 +686,7 @@ class TestColumns:
         with pytest.raises(RecordValidationError, match="record 0"):
             validate_columns(columns, now_ms=NOW_MS, config=COMPACTED)
 
-    def test_what_will_be_compressed_is_measured_after_it(self) -> None:
+    def test_data_to_be_compressed_is_measured_after_compression(self) -> None:
         columns = columns_of([Rec(value=bytes(1000))])
         config = LogConfig(max_message_bytes=500)
         with pytest.raises(RecordTooLargeError, match="record 0"):

@@ -311,7 +311,7 @@ def test_a_log_of_ours_is_sound_and_verifying_it_changes_nothing(tmp_path: Path)
     assert contents(tmp_path / "log") == before
 
 
-def test_segments_checked_apart_come_to_what_the_log_comes_to(tmp_path: Path) -> None:
+def test_segments_checked_separately_give_the_same_as_the_log(tmp_path: Path) -> None:
     """Like one task per segment: from pickles, last one first."""
     partition = broker_dirs.stage("recovery-damage/damaged") / "log" / "d-flip-middle-0"
     context = look(partition)
@@ -411,7 +411,7 @@ def test_a_wrong_length_hides_one_batch_only(tmp_path: Path, length: bytes) -> N
     assert result.batches == 15
 
 
-def test_a_message_format_from_the_future_is_named_and_passed_over(tmp_path: Path) -> None:
+def test_a_message_format_of_the_future_is_named_and_skipped(tmp_path: Path) -> None:
     marks = small_log(tmp_path)
     path = logs(tmp_path)[0]
     at = batches_of(path)[1]

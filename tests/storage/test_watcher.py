@@ -131,7 +131,7 @@ def two_batches_a_look(log: Log, watcher: LogWatcher) -> None:
     watcher.catch_up()
 
 
-def test_what_was_seen_before_is_not_read_again(tmp_path: Path) -> None:
+def test_known_batches_are_not_read_again(tmp_path: Path) -> None:
     """Rules that never apply count opened files and reads."""
     opened, read, listed = fail("open", call=-1), fail("read", call=-1), fail("list", call=-1)
     filesystem = FaultyFileSystem(LocalFileSystem(), [opened, read, listed])
@@ -165,7 +165,7 @@ def test_an_incomplete_batch_is_not_seen_until_it_is_complete(tmp_path: Path) ->
     assert rows(watcher) == [(0, b"a"), (1, b"b" * 100)]
 
 
-def test_a_log_that_was_cut_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+def test_a_truncated_log_is_read_again_completely(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     two_batches_a_look(log, watcher := watch(tmp_path))
     log.truncate_to(2)

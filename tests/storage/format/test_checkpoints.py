@@ -74,7 +74,7 @@ def test_no_single_flipped_bit_of_a_snapshot_passes(bit: int) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(LOG_DIR.glob("*-offset-checkpoint")), ids=lambda p: p.name)
-def test_an_offset_checkpoint_of_kafka_comes_out_byte_for_byte(path: Path) -> None:
+def test_an_offset_checkpoint_of_kafka_is_encoded_byte_for_byte(path: Path) -> None:
     assert checkpoints.encode_offsets(checkpoints.decode_offsets(path.read_bytes())) == path.read_bytes()
 
 
@@ -85,7 +85,7 @@ def test_an_offset_checkpoint_of_kafka_has_one_offset_per_partition() -> None:
     assert offsets[("__transaction_state", 3)] == 0
 
 
-def test_a_leader_epoch_checkpoint_of_kafka_comes_out_byte_for_byte() -> None:
+def test_a_leader_epoch_checkpoint_of_kafka_is_encoded_byte_for_byte() -> None:
     data = (LOG_DIR / names.LEADER_EPOCH_CHECKPOINT).read_bytes()
     entries = checkpoints.decode_leader_epochs(data)
     assert entries == [EpochEntry(0, 0), EpochEntry(2, 167), EpochEntry(4, 501), EpochEntry(6, 835)]
@@ -116,7 +116,7 @@ def read_or_refused(data: bytes) -> object:
     st.integers(0, 200),
     st.sampled_from([b"", b"0", b"7", b"a", b" ", b"\n", b"-"]),
 )
-def test_what_is_read_quickly_is_what_is_read_line_by_line(
+def test_reading_quickly_gives_the_same_as_line_by_line(
     offsets: dict[tuple[str, int], int], at: int, put: bytes
 ) -> None:
     """Line ends of another platform are read the slow way; ``put`` may replace one byte."""
@@ -149,7 +149,7 @@ def test_a_malformed_checkpoint_is_refused_with_the_line(data: bytes, reason: st
         checkpoints.decode_leader_epochs(data)
 
 
-def test_partition_metadata_of_kafka_comes_out_byte_for_byte() -> None:
+def test_partition_metadata_of_kafka_is_encoded_byte_for_byte() -> None:
     data = (SIDECARS / "txn-0" / names.PARTITION_METADATA_FILE).read_bytes()
     topic_id = checkpoints.decode_partition_metadata(data)
     assert checkpoints.encode_id(topic_id) in data.decode()
@@ -175,7 +175,7 @@ def test_malformed_partition_metadata_is_refused_with_the_line(data: bytes, reas
 
 
 @given(st.uuids())
-def test_an_id_is_22_characters_and_comes_back(value: UUID) -> None:
+def test_an_id_has_22_characters_and_is_decoded_again(value: UUID) -> None:
     text = checkpoints.encode_id(value)
     assert len(text) == 22
     assert checkpoints.decode_id(text) == value
@@ -187,7 +187,7 @@ def test_meta_properties_of_kafka_parse() -> None:
 
 
 @pytest.mark.parametrize("meta", [MetaProperties(1, "c" * 22, 5, "d" * 22), MetaProperties(0, None, 3, None)])
-def test_meta_properties_are_written_as_java_writes_them_and_come_back(meta: MetaProperties) -> None:
+def test_meta_properties_are_written_as_java_writes_them_and_read_again(meta: MetaProperties) -> None:
     data = checkpoints.encode_meta_properties(meta, written_ms=1_795_217_443_000)
     assert data.startswith(b"#\n#Fri Nov 20 23:30:43 UTC 2026\nversion=")
     assert checkpoints.decode_meta_properties(data) == meta

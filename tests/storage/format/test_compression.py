@@ -33,7 +33,7 @@ def as_array(data: bytes) -> Bytes:
 @pytest.mark.parametrize("kind", PAYLOADS)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("codec", Codec)
-def test_what_was_compressed_comes_back_whole_and_only_whole(codec: Codec, size: int, kind: str) -> None:
+def test_compressed_data_is_decompressed_completely_or_not_at_all(codec: Codec, size: int, kind: str) -> None:
     data = PAYLOADS[kind](size)
     for magic in (0, 1, 2) if codec != Codec.ZSTD else (2,):
         stream = compress(codec, as_array(data), magic=magic)

@@ -58,5 +58,5 @@ def test_a_segment_holds_offsets_up_to_2_31_above_its_base(offset: int, there: b
 
 
 @pytest.mark.parametrize("path", partition_files(".txnindex"), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_aborted_transactions_of_kafka_come_out_byte_for_byte(path: Path) -> None:
+def test_aborted_transactions_of_kafka_are_encoded_byte_for_byte(path: Path) -> None:
     assert index_entries.encode_aborted(index_entries.decode_aborted(path.read_bytes())) == path.read_bytes()

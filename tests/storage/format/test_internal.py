@@ -183,14 +183,14 @@ def test_a_group_of_versions_0_2_and_4_is_read() -> None:
     assert GroupMetadataValue.decode(bytes.fromhex(v4)) == GroupMetadataValue("c", 7, None, None, (member,), 1000)
 
 
-def test_a_group_comes_back_and_keys_of_newer_protocols_are_passed_over() -> None:
+def test_a_group_is_decoded_again_and_keys_of_newer_protocols_are_skipped() -> None:
     assert GroupMetadataValue.decode(GROUP_VALUE.encode()) == GROUP_VALUE
     assert decode_group_key(GroupMetadataKey("g").encode()) == GroupMetadataKey("g")
     assert decode_group_key(b"\x00\x03\x00\x01g") is None
     assert decode_transaction_key(b"\x00\x01\x02t") is None
 
 
-def test_a_transaction_comes_back_and_an_empty_one_has_a_null_list() -> None:
+def test_a_transaction_is_decoded_again_and_an_empty_one_has_a_null_list() -> None:
     assert TransactionLogValue.decode(TXN_VALUE.encode()) == TXN_VALUE
     assert decode_transaction_key(TransactionLogKey("tx").encode()) == TransactionLogKey("tx")
     empty = TransactionLogValue(1, 0, 60000, TransactionState.EMPTY, None, 2000)

@@ -62,7 +62,7 @@ def test_a_wrapper_whose_value_would_reach_beyond_it_is_refused() -> None:
 
 
 @given(ROWS, st.sampled_from(CODECS))
-def test_messages_of_magic_1_come_back_with_their_gaps_and_times(rows, codec: Codec) -> None:
+def test_messages_of_magic_1_are_read_with_their_gaps_and_times(rows, codec: Codec) -> None:
     records = table(rows)
     buffer = v1.encode(records, codec)
     again = decoded(buffer)
@@ -75,7 +75,7 @@ def test_messages_of_magic_1_come_back_with_their_gaps_and_times(rows, codec: Co
 
 
 @given(ROWS, st.sampled_from(CODECS))
-def test_messages_of_magic_0_come_back_without_times(rows, codec: Codec) -> None:
+def test_messages_of_magic_0_are_read_without_times(rows, codec: Codec) -> None:
     records = table(rows)
     again = decoded(v0.encode(records, codec))
     assert lists(again) == lists(records)

@@ -53,7 +53,7 @@ def test_a_partition_directory_is_recognized_by_its_name(name: str, expected: tu
     assert names.parse_partition_directory(name) == expected
 
 
-def test_a_name_marked_for_deletion_is_shortened_to_what_file_systems_take_and_still_parses() -> None:
+def test_a_name_marked_for_deletion_is_shortened_for_file_systems_and_still_parses() -> None:
     topic, unique = "t" * 249, "f0" * 16
     name = names.marked_directory(topic, 1234567, "delete", unique)
     assert len(name) == 255

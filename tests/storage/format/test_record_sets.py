@@ -78,7 +78,7 @@ def test_there_are_as_many_record_sets_as_kafka_wrote() -> None:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_record_set_decodes_in_one_call_to_what_kafka_says(name: str) -> None:
+def test_a_sound_record_set_decodes_in_one_call_as_kafka_does(name: str) -> None:
     buffer = record_sets.log_bytes(name)
     scan = formats.scan(buffer)
     assert (scan.end, scan.reason) == (len(buffer), StopReason.END)

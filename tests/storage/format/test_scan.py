@@ -68,7 +68,7 @@ def test_any_partial_batch_is_a_torn_tail(left: int) -> None:
     ]
     + [(0, -(2**31), StopReason.BAD_SIZE), (2, 2**31 - 1, StopReason.TRUNCATED)],
 )
-def test_a_length_that_cannot_be_right_stops_the_walk(magic: int, length: int, reason: StopReason) -> None:
+def test_an_impossible_length_stops_the_walk(magic: int, length: int, reason: StopReason) -> None:
     buffer = np.concatenate([batch(0, magic), with_number(batch(1, magic), 8, length, 4), batch(2, magic)])
     scan = formats.scan(buffer)
     assert (len(scan.headers), scan.end, scan.reason) == (1, SIZES[magic], reason)

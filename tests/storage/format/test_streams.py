@@ -108,7 +108,7 @@ class TestLz4:
         assert decompress(Codec.LZ4, array(stream[:6] + bytes([checksum]) + stream[7:]), magic=0).tobytes() == b"text"
 
     @pytest.mark.parametrize("magic", [1, 2])
-    def test_the_others_only_with_the_right_one(self, magic: int) -> None:
+    def test_the_others_need_the_correct_one(self, magic: int) -> None:
         stream = compress(Codec.LZ4, array(b"text"), magic=0)
         with pytest.raises(InvalidRecordError, match="lz4"):
             decompress(Codec.LZ4, stream, magic=magic)
@@ -151,7 +151,7 @@ class TestLz4:
 
 
 class TestZstd:
-    def test_further_frames_are_read_and_skippable_ones_passed_over(self) -> None:
+    def test_further_frames_are_read_and_skippable_ones_skipped(self) -> None:
         one, two = (compress(Codec.ZSTD, array(text)).tobytes() for text in (b"one", b"two"))
         skipped = struct.pack("<II", 0x184D2A53, 5) + b"12345"
         assert decompress(Codec.ZSTD, array(skipped + one + skipped + two + skipped)).tobytes() == b"onetwo"

@@ -126,7 +126,7 @@ def strings(table: Records) -> list[list[bytes | None]]:
 @pytest.mark.parametrize("large", [(5_000, 0), (0, 5_000), (5_000, 5_000)], ids=["keys", "values", "both"])
 @pytest.mark.parametrize("batches", [31, 32, 33, 64, 1_000])
 @pytest.mark.parametrize("place", [1, 17, -1])
-def test_columns_are_whole_where_few_batches_have_nearly_all_of_their_bytes(
+def test_columns_are_complete_if_few_batches_have_nearly_all_of_their_bytes(
     batches: int, large: tuple[int, int], place: int
 ) -> None:
     """Some of the batches are sampled for the space that keys and values need; they differ from the others here."""

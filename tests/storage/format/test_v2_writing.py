@@ -62,7 +62,9 @@ class TestOffsets:
             ([0, 2**40], {"last_offset": 10}, "outside the batch's 0 to 10"),
         ],
     )
-    def test_what_no_batch_can_hold_is_refused(self, offsets: list[int], bounds: dict[str, int], said: str) -> None:
+    def test_records_that_no_batch_can_hold_are_refused(
+        self, offsets: list[int], bounds: dict[str, int], said: str
+    ) -> None:
         with pytest.raises(OffsetsOutOfOrderError, match=said):
             v2.encode(records(offsets), v2.BatchFields(), **bounds)
 
@@ -178,7 +180,7 @@ class TestCutting:
         with pytest.raises(IndexError, match="3 records"):
             list(v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=1).encode([table]))
 
-    def test_what_does_not_fit_into_the_memory_given_gets_memory_of_its_own(self) -> None:
+    def test_results_too_large_for_the_given_memory_get_memory_of_their_own(self) -> None:
         memory = np.zeros(500, dtype=np.uint8)
         encoder = v2.ShareEncoder(2, v2.BatchFields(), batch_bytes_max=10**6, memory=memory)
         small = v2.Divided(records([0, 1]), np.array([1, 0], dtype=np.int32))
@@ -206,7 +208,7 @@ class TestCutting:
             assert keys.to_list() == [None, None]
 
 
-def test_a_batch_larger_than_its_length_field_can_say_is_refused() -> None:
+def test_a_batch_too_large_for_its_length_field_is_refused() -> None:
     """One value of 2^31 - 61 bytes, never accessed: with everything around it, it is a few bytes too large."""
     size = 2**31 - 61
     table = Records(

@@ -76,7 +76,7 @@ def test_batches_are_written_again_with_the_records_that_stay(
 
 @pytest.mark.parametrize("wholes", [0, 1, 3])
 @pytest.mark.parametrize("record", [NULLS, LARGE], ids=["nulls", "large"])
-def test_what_does_not_decode_does_not_read_by_keys_either(record: bytes, wholes: int) -> None:
+def test_batches_that_do_not_decode_cannot_be_read_by_keys_either(record: bytes, wholes: int) -> None:
     for size in range(1, len(record)):
         for count in (wholes + 1, INT32_MAX):
             data = as_array(batch(WHOLE * wholes + shortened(record, size), count))

@@ -42,7 +42,7 @@ def record(padded: str = "", attributes: int = 0, key: bytes | None = b"\x80\x80
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3))
-def test_nothing_is_odd_in_what_is_written_plainly(sets: list[list[reference.Record]]) -> None:
+def test_nothing_is_odd_in_plain_records(sets: list[list[reference.Record]]) -> None:
     assert bits(*map(reference.encode_batch, sets)) == [0] * len(sets)
 
 

@@ -31,7 +31,7 @@ def is_latest(offset_map: OffsetMap, key: bytes | None, offset: int) -> bool:
     return bool(offset_map.are_latest(*hashed(offset_map, [key]), np.array([offset], dtype=np.int64))[0])
 
 
-def test_the_last_record_of_a_key_and_whatever_comes_later_are_the_latest() -> None:
+def test_the_last_record_of_a_key_and_any_later_ones_are_the_latest() -> None:
     offset_map = OffsetMap(ROOMY, 0.9)
     assert put(offset_map, b"a", b"b", b"a") == Put(3, 2)
     assert [is_latest(offset_map, b"a", offset) for offset in (0, 1, 2, 3)] == [False, False, True, True]

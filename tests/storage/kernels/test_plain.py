@@ -44,7 +44,7 @@ def the_long_way(buffer: Bytes) -> tuple[int, list[object]]:
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3))
-def test_what_is_written_plainly_is_plain(sets: list[list[reference.Record]]) -> None:
+def test_records_written_plainly_are_plain(sets: list[list[reference.Record]]) -> None:
     buffer = as_array(b"".join(map(reference.encode_batch, sets)))
     assert is_plain(buffer)
     assert told(buffer) == the_long_way(buffer) == (sum(map(len, sets)), [])

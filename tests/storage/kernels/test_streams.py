@@ -53,7 +53,7 @@ def compressed(codec: Codec, body: bytes) -> bytes:
 
 
 @given(CODECS, BODIES)
-def test_a_stream_in_place_holds_what_was_compressed_or_is_left_to_the_other_reader(codec: Codec, body: bytes) -> None:
+def test_a_stream_in_place_is_read_correctly_or_left_to_the_other_reader(codec: Codec, body: bytes) -> None:
     assert read(codec, compressed(codec, body)) in (body, None)
 
 
