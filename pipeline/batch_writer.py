@@ -1,9 +1,9 @@
-"""``df.write.format("commitlog").mode("append")``: a DataFrame into topics, as one Kafka transaction.
+"""``df.write.format("commitlog").mode("append")``: writes a DataFrame to topics in one Kafka transaction.
 
-Spark plans a write and commits it in different processes, so no lock spans the two: the plan begins the transaction,
-the commit decides it by compare-and-set. A second write under the same ``txnAppId`` that begins meanwhile ends the
-first, as a second producer with a ``transactional.id`` does in Kafka; so does the retention job after
-``transaction.timeout.ms``. The first then fails, and nothing of it is ever seen.
+Spark plans a write and commits it in different processes, so no lock can cover both: planning begins the transaction,
+and the commit decides it by compare-and-set. If a second write under the same ``txnAppId`` begins in between, it ends
+the first, as a second producer with the same ``transactional.id`` does in Kafka; so does the retention job after
+``transaction.timeout.ms``. The first write then fails, and none of its rows are ever visible.
 """
 
 from __future__ import annotations
@@ -36,28 +36,30 @@ from pyspark_commitlog.storage import (
 )
 
 _OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
-_OF_SPARKS_SINK = "includeHeaders"  # it writes the column headers wherever there is one, whatever this says; so do we
-DIGITS_MAX = 30  # more than any whole number here has, and few enough to be read at once
+_OF_SPARKS_SINK = "includeHeaders"  # ignored: like Spark's sink, we write the column headers whenever there is one
+DIGITS_MAX = 30  # more than any valid number has, and few enough to parse quickly
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a write, parsed: ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) for a
-    topic to be made, ``badRecords``, ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names,
-    after ``kafka.`` or without (``topics.ProducerSettings``).
+    """The options of a write, parsed.
+
+    These are ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) of a new topic, ``badRecords``,
+    ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names, with or without the prefix
+    ``kafka.`` (``topics.ProducerSettings``).
     """
 
     targets: Targets
-    app_id: str | None  # None: a name of its own, so that nothing is ever skipped
+    app_id: str | None  # None: a new name, so that nothing is ever skipped
     version: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Names without regard to case. Raises InvalidConfigError naming the option, and the nearest known one."""
+        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
         check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK)
         given = {name.lower(): value for name, value in options.items()}
         if "path" not in given:
-            raise InvalidConfigError("option path is missing: .save('/path/to/the/log/directory')")
+            raise InvalidConfigError("option path is missing: use .save('/path/to/the/log/directory')")
         targets = Targets.parse(
             given["path"],
             topic=given.get("topic"),
@@ -69,7 +71,7 @@ class WriteOptions:
         )
         app_id, version = given.get("txnappid"), _whole(given, "txnVersion")
         if (app_id is None) != (version is None):
-            raise InvalidConfigError("txnAppId and txnVersion go together: which write of whom this is")
+            raise InvalidConfigError("txnAppId and txnVersion need each other: the name of a writer and of its write")
         if app_id is not None and version is not None:
             check_app_id(app_id)
             check_version(version, "option txnVersion")
@@ -77,7 +79,7 @@ class WriteOptions:
 
 
 class CommitLogWriter(DataSourceArrowWriter):
-    """A write: made, and its transaction begun, where Spark plans it; then pickled to the tasks and to the commit."""
+    """A write. Begins its transaction when Spark plans it, and is pickled to the tasks and to the commit."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         """Raises as :func:`sink.commitlog_sink` does, before anything is written."""
@@ -91,7 +93,7 @@ class CommitLogWriter(DataSourceArrowWriter):
             self._plan = self._begin(manager, targets)
 
     def _begin(self, manager: LogManager, targets: Targets) -> WritePlan | None:
-        """None where this version was written before."""
+        """Begins the transaction; returns None if this version was written before."""
         topics = targets.prepare(manager)
         timeout_ms = targets.producer.transaction_timeout_ms
         with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
@@ -117,7 +119,7 @@ class CommitLogWriter(DataSourceArrowWriter):
         return Report(TaskWriter(self._plan).answers(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Raises TransactionAbortedError where a task ran twice, TransactionRefusedError where others ended it."""
+        """Commits. Raises TransactionAbortedError if a task ran twice, TransactionRefusedError if others ended it."""
         if self._plan is None:
             return
         written = judged([answer for message in messages if isinstance(message, Report) for answer in message.answers])
@@ -136,7 +138,7 @@ class CommitLogWriter(DataSourceArrowWriter):
             coordinator.commit(self._plan.transaction, parts, offsets)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Also called after a commit that failed: what was decided stays so."""
+        """Aborts, unless the transaction is decided: Spark also calls this after a commit that failed."""
         if self._plan is not None:
             with LogManager.open(self._directory) as manager, suppress(TransactionRefusedError):
                 TransactionCoordinator.resume(manager, self._plan.transaction).abort(self._plan.transaction)
@@ -144,24 +146,24 @@ class CommitLogWriter(DataSourceArrowWriter):
 
 @dataclass
 class Report(WriterCommitMessage):
-    """What a task tells the commit."""
+    """The message of a task to the commit."""
 
     answers: Sequence[Answer]
 
 
 def refuse_overwrite() -> InvalidConfigError:
-    """The error for ``mode("overwrite")``."""
+    """Returns the error for ``mode("overwrite")``."""
     return InvalidConfigError(
-        'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records go by '
-        "retention.ms and retention.bytes, or all of them when the topic is deleted"
+        'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records are '
+        "deleted by retention.ms and retention.bytes, and all of them with the topic"
     )
 
 
 def refuse_stream() -> InvalidConfigError:
-    """The error for ``writeStream.format("commitlog")``."""
+    """Returns the error for ``writeStream.format("commitlog")``."""
     return InvalidConfigError(
         "a streaming query writes each row exactly once through foreachBatch, and Spark's Python sinks have no step "
-        "before the tasks in which a transaction could begin. Write instead: from pyspark_commitlog import "
+        "before the tasks in which a transaction could begin. Use instead: from pyspark_commitlog import "
         "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
         ".option('checkpointLocation', '…').start()"
     )

@@ -1,14 +1,14 @@
-"""A query's checkpoint, as far as a sink needs it: what it syncs there, reads there, and notes there.
+"""A query's checkpoint as used by a sink: what the sink syncs, reads and notes there.
 
-Spark keeps in ``offsets/N`` which input batch N has, and never syncs it. Two things follow for a log that has batch N:
+Spark stores the input of batch N in ``offsets/N``, and never syncs it. This matters for a log that has batch N:
 
-- After a power cut, or once a backup of the checkpoint is put back, Spark may plan another batch N. So a sink syncs the
-  checkpoint before it commits, and keeps a digest of ``offsets/N`` beside the progress that it commits.
-- The log may be put back, and the checkpoint be newer. So a sink notes in the checkpoint which batch a log was given:
-  ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
+- After a power cut, or after a backup of the checkpoint was restored, Spark may plan another batch N. So a sink syncs
+  the checkpoint before it commits, and stores a digest of ``offsets/N`` with the progress that it commits.
+- The log may be restored from a backup that is older than the checkpoint. So a sink notes in the checkpoint which batch
+  it wrote to a log: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
 
-Only a checkpoint on a local file system is synced and has notes. State of stateful operators is not synced: where it is
-lost, Spark refuses to go on.
+Only a checkpoint on a local file system is synced and gets notes. The state of stateful operators is not synced: if it
+is lost, Spark refuses to continue.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ NOTE_BYTES_MAX = 1 << 24
 OFFSETS_BYTES_MAX = 1 << 30
 OPEN_MAX = 64  # files at once
 DIGEST_LETTERS = 32  # 128 bits
-COMPACTED = ".compact"  # a source's entry that holds those before it too
-TEMPORARY = ".tmp"  # in names that Spark gives before it renames
-UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed all the same
+COMPACTED = ".compact"  # marks a source's entry that includes earlier ones
+TEMPORARY = ".tmp"  # marks files that Spark is going to rename
+UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed nevertheless
 
 
 class Note(NamedTuple):
-    """What is remembered of a writer and a topic: the newest batch that the log was given."""
+    """A note about a writer and a topic: the newest batch that was written to the log, made before its commit."""
 
     batch: int
-    before: int  # the first batch that the log lacked then; below it are all that were given before
+    before: int  # the first batch that the log lacked at that time; it had all batches below
     topic_id: str | None
 
     def required(self, version: int) -> int:
-        """The first batch that a log may lack when ``version`` is about to be written.
+        """Returns the first batch that a log may lack when ``version`` is about to be written.
 
-        A batch above the newest is planned only when that was done. The newest itself, and those before it, are
+        A batch above the newest is planned only after that was done. The newest itself, and those before it, may be
         replayed or planned again.
         """
         return self.batch + 1 if version > self.batch else min(version, self.before)
 
     def reached(self) -> tuple[int, int]:
-        """Of two notes the greater one is the newer."""
+        """Returns the sort key of notes: the greater one is newer."""
         return self.batch, self.before
 
 
 class Remembered(NamedTuple):
-    """A note, who has it, and how to make it forgotten on purpose."""
+    """A note, its source, and how to discard it on purpose."""
 
     topic: str
     note: Note
@@ -74,17 +74,17 @@ class Remembered(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What input a micro-batch has, as the checkpoint says."""
+    """The input of a micro-batch, as stored in the checkpoint."""
 
     path: str
-    digest: str  # of the file's content, which has the time of planning in it: no two plans are alike
+    digest: str  # of the file's content, which includes the time of planning, so that no two plans are the same
 
 
-NO_PLAN = Plan("", "")  # it is not known
+NO_PLAN = Plan("", "")  # not known
 
 
 class Target(NamedTuple):
-    """Where a writer writes: what a note is about."""
+    """A writer and where it writes: the subject of a note."""
 
     app_id: str
     directory: str  # absolute
@@ -92,23 +92,24 @@ class Target(NamedTuple):
 
 
 class Checkpoint:
-    """One of which nothing is known, as under Spark Connect: it has no plans and takes no notes."""
+    """An unknown checkpoint, as under Spark Connect: it has no plans and stores no notes."""
 
     def plan(self, batch: int) -> Plan:
         return NO_PLAN
 
     def remembered(self, target: Target) -> list[Remembered]:
-        """What the checkpoint notes of the target's topics.
+        """Returns the checkpoint's notes about the target's topics.
 
-        A note counts for its directory, wherever that was copied from, and for its topic, wherever that was moved.
+        A note applies to its directory, even if that was replaced by a copy, and to its topic, even if that was moved.
         Raises ProgressMismatchError for a note that cannot be read.
         """
         return []
 
     @contextmanager
     def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
-        """Syncs the checkpoint and adds ``notes``, by topic, while the block runs; the future is done when all of it is
-        on the disk, or raises StorageError. Where the block fails, the notes are as they were.
+        """Syncs the checkpoint and adds ``notes``, by topic, while the block runs.
+
+        The future is done when all of it is on disk, or raises StorageError. If the block fails, restores the notes.
         """
         done = Future[None]()
         done.set_result(None)
@@ -122,7 +123,7 @@ class LocalCheckpoint(Checkpoint):
         """Reads nothing yet."""
         self.directory = directory.rstrip("/")
         self.filesystem = filesystem or LocalFileSystem()
-        self._synced: set[str] = set()  # paths; Spark never changes a file of these
+        self._synced: set[str] = set()  # paths of files, which Spark never changes
 
     def plan(self, batch: int) -> Plan:
         path = self._path("offsets", str(batch))
@@ -155,7 +156,7 @@ class LocalCheckpoint(Checkpoint):
                 yield done
             except UNDECIDED:
                 raise
-            except Exception:  # nothing was committed, and the caller may go on with another batch
+            except Exception:  # nothing was committed, and the caller may continue with another batch
                 with suppress(StorageError, OSError):
                     done.result()
                     self._write_notes(target, before)
@@ -173,7 +174,7 @@ class LocalCheckpoint(Checkpoint):
             ) from error
 
     def _write_notes(self, target: Target, notes: Mapping[str, Note]) -> None:
-        """On disk after a crash: the notes before, or these."""
+        """Writes the notes atomically: a crash leaves the old ones or these."""
         content = {
             "txnAppId": target.app_id,
             "logDir": target.directory,
@@ -188,7 +189,7 @@ class LocalCheckpoint(Checkpoint):
         write_atomically(self.filesystem, self._note_path(target), json.dumps(content).encode())
 
     def _read_notes(self, path: str) -> tuple[str, str, dict[str, Note]]:
-        """Directory, writer, and notes by topic."""
+        """Returns directory, writer, and notes by topic."""
         try:
             content = json.loads(read_file(self.filesystem, path, NOTE_BYTES_MAX))
             notes = {
@@ -198,16 +199,16 @@ class LocalCheckpoint(Checkpoint):
             return content["logDir"], content["txnAppId"], notes
         except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
             raise ProgressMismatchError(
-                f"{path}: not what was written there, so which batches the log was given is not known: {error!r}. "
-                f"Restore it, or delete it to go on as the log says"
+                f"{path}: the notes are damaged, so it is not known which batches the log must have: {error!r}. "
+                f"Restore the file, or delete it to rely on the log alone"
             ) from error
 
     def newest_entries(self) -> list[str]:
-        """Paths of what Spark wrote last of each kind."""
+        """Returns the paths of the newest entries of each kind."""
         newest = [self._path("metadata")]
         for folder in self._folders():
             numbers = {name: int(number) for name in self._names(folder) if (number := _number(name)).isdecimal()}
-            if numbers and folder != self._path("sources"):  # which has a folder of each
+            if numbers and folder != self._path("sources"):  # which has a folder per source
                 newest.append(f"{folder}/{max(numbers, key=numbers.__getitem__)}")
         return newest
 
@@ -225,9 +226,10 @@ class LocalCheckpoint(Checkpoint):
 
     @contextmanager
     def _syncing(self) -> Iterator[None]:
-        """All that Spark wrote here since the last time: first the files, then the names of them.
+        """Syncs all that Spark wrote here since the last time: first the files, then their names.
 
-        What is synced in the block takes the files with it where the disk's journal can: nine syncs cost as two.
+        What is synced in the block takes the files with it if the disk's journal allows: nine syncs then cost as much
+        as two.
         """
         listed = {folder: self._listed(folder) for folder in self._folders()}
         names = {path for paths in listed.values() for path in paths}
@@ -235,7 +237,7 @@ class LocalCheckpoint(Checkpoint):
         with ExitStack() as opened:
             files = list[File]()
             for file in filter(None, map(self._open, sorted(new))):
-                if len(files) == OPEN_MAX:  # as in the first micro-batch of a run: what was there before
+                if len(files) == OPEN_MAX:  # as in the first micro-batch of a run, with all older files
                     with file:
                         file.sync()
                     continue
@@ -252,7 +254,7 @@ class LocalCheckpoint(Checkpoint):
         self._synced = names
 
     def _open(self, path: str) -> File | None:
-        """None for a folder, and for what Spark removed in the meantime."""
+        """Opens a file; None for a folder, and for a file that Spark removed in the meantime."""
         status = self.filesystem.status(path)
         if status is None or status.is_directory:
             return None
@@ -261,7 +263,7 @@ class LocalCheckpoint(Checkpoint):
         return None
 
     def _folders(self) -> list[str]:
-        """Those with plans and with what was done, the sources' too; deepest first."""
+        """Returns the folders with plans, commits and entries of sources, deepest first."""
         sources = self._path("sources")
         below = [f"{sources}/{name}" for name in self._names(sources)]
         return [*below, sources, self._path("offsets"), self._path("commits"), self.directory]
@@ -280,19 +282,20 @@ class LocalCheckpoint(Checkpoint):
 
 
 def check_readable(directory: str, filesystem: FileSystem | None = None) -> None:
-    """For a start of a query with the checkpoint in ``directory``, a local one that may be missing.
+    """Checks a local checkpoint, which may be missing, before its query starts.
 
-    Raises CorruptionError with the path of an entry that has no bytes, or only zeros: a power cut leaves such of what
-    Spark did not sync, and Spark's own error does not say what to do. Only the newest can be so.
+    Raises CorruptionError with the path of an entry that has no bytes, or only zeros. A power cut may leave such
+    entries, because Spark does not sync them, and Spark's own error does not say what to do. Only the newest entries
+    can be affected.
     """
     known = LocalCheckpoint(directory, filesystem)
     for path in known.newest_entries():
         with suppress(FileNotFoundError):
             if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
                 raise CorruptionError(
-                    "an entry of Spark's checkpoint without content, as a power cut leaves one that was not synced. "
-                    "No batch that needs it was committed: see 'Spark's checkpoint' in docs/failures.md, which says "
-                    "what to delete, and start the query again",
+                    "an entry of Spark's checkpoint without content, because of a power cut before it was synced. No "
+                    "batch that needs it was committed: delete what 'Spark's checkpoint' in docs/failures.md says, "
+                    "and start the query again",
                     path=path,
                 )
 

@@ -1,7 +1,7 @@
-"""Where a writer's records end in each partition, kept beside its progress.
+"""The ends of a writer's records in each partition, stored with its progress.
 
-So a partition whose directory was put back from an older copy, or comes from elsewhere, is noticed: not all batches
-that the progress counts are there.
+They reveal a partition whose directory was restored from an older copy, or comes from another log: it lacks batches
+that the progress counts.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from pyspark_commitlog.storage import (
     partition_topic_id,
 )
 
-MARKER = 1  # every batch of records is followed by the marker of its transaction
+MARKER = 1  # offsets of the transaction marker that follows the records
 
 
 class Ends(NamedTuple):
-    """Of one topic: each partition's log reached at least so far; 0 where nothing was written."""
+    """The offset that each partition of a topic has reached at least; 0 if nothing was written."""
 
     topic_id: str | None
     offsets: tuple[int, ...]
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Ends:
-        """As they are in the metadata of a committed offset."""
+        """Parses the ends in the metadata of a committed offset."""
         return cls(found.get("topicId"), tuple(found.get("offsets", ())))
 
     def as_json(self) -> dict[str, Any]:
         return {"topicId": self.topic_id, "offsets": list(self.offsets)}
 
     def is_of(self, topic: TopicDescription) -> bool:
-        """False where the topic was deleted and made again."""
+        """Whether these are the ends of this topic, not of a deleted one with the same name."""
         return topic.topic_id is None or self.topic_id in (None, topic.topic_id)
 
     def plus(self, other: Ends) -> Ends:
-        """The greater offset of each partition."""
+        """Returns the larger offset of each partition."""
         count = max(len(self.offsets), len(other.offsets))
         mine, others = (each.offsets + (0,) * (count - len(each.offsets)) for each in (self, other))
         return Ends(other.topic_id or self.topic_id, tuple(map(max, mine, others)))
 
 
 def merged(metadata: Iterable[Mapping[str, Any]], topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
-    """What all committed offsets of a writer say of ``topics``."""
+    """Combines what all committed offsets of a writer say about ``topics``."""
     ends: dict[str, Ends] = {}
     for each in metadata:
         for name, found in each.get("ends", {}).items():
@@ -59,7 +59,7 @@ def merged(metadata: Iterable[Mapping[str, Any]], topics: Mapping[str, TopicDesc
 def after(
     ends: Mapping[str, Ends], written: Iterable[Written], topics: Mapping[str, TopicDescription]
 ) -> dict[str, Ends]:
-    """``ends`` of ``topics`` when what was written is committed."""
+    """Returns the ``ends`` of ``topics`` as of the commit of what was written."""
     found = {name: ends.get(name, Ends(None, ())).plus(Ends(topic.topic_id, ())) for name, topic in topics.items()}
     for each in written:
         offsets = (0,) * each.partition + (each.last_offset + 1 + MARKER,)
@@ -68,7 +68,7 @@ def after(
 
 
 def check_written(ends: Mapping[str, Ends], written: Iterable[Written]) -> None:
-    """Raises ProgressMismatchError where records were appended below an end: the partition was set back just now."""
+    """Raises ProgressMismatchError if records were appended below an end: the partition has just been set back."""
     for each in written:
         offsets = ends.get(each.topic, Ends(None, ())).offsets
         if each.partition < len(offsets) and each.first_offset < offsets[each.partition]:
@@ -76,7 +76,7 @@ def check_written(ends: Mapping[str, Ends], written: Iterable[Written]) -> None:
 
 
 def check_partitions(manager: LogManager, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
-    """Raises ProgressMismatchError where a partition ends below what was written, or is another topic's."""
+    """Raises ProgressMismatchError if a partition ends below what was written, or belongs to another topic."""
     for name, known in ends.items():
         for partition, end in enumerate(known.offsets):
             if not end or partition not in topics[name].partitions:
@@ -87,14 +87,14 @@ def check_partitions(manager: LogManager, ends: Mapping[str, Ends], topics: Mapp
             other = partition_topic_id(manager, name, partition)
             if other is not None and known.topic_id is not None and other != known.topic_id:
                 raise ProgressMismatchError(
-                    f"partition {partition} of topic {name} comes from a topic with id {other}, and what was written "
-                    f"went into one with id {known.topic_id}: put back the directory that belongs here"
+                    f"partition {partition} of topic {name} comes from a topic with id {other}, but records were "
+                    f"written to one with id {known.topic_id}: restore the directory that belongs here"
                 )
 
 
 def _set_back(topic: str, partition: int, end: int, found: int) -> ProgressMismatchError:
     return ProgressMismatchError(
-        f"what was committed to partition {partition} of topic {topic} reached offset {end}, and its log ends at "
-        f"{found}: its directory is an older copy, or lost its end. Put back the one that fits; to go on without the "
-        "records between, delete the group's offsets, though the query's last batch may then be written twice"
+        f"commits to partition {partition} of topic {topic} reached offset {end}, but its log ends at {found}: its "
+        "directory is an older copy, or lost its end. Restore the directory that fits. To continue without the records "
+        "in between, delete the group's offsets; the query's last batch may then be written twice"
     )

@@ -1,4 +1,4 @@
-"""The command line of the job that exports: a topic to a Delta table, or the changes of a table to a topic."""
+"""The command line of the export job: a topic to a Delta table, or the changes of a table to a topic."""
 
 from __future__ import annotations
 
@@ -34,61 +34,67 @@ from pyspark_commitlog.storage import InvalidConfigError, parse_pairs
 logger = logging.getLogger(__name__)
 
 _STARTING = (
-    'where a new checkpoint begins, \'{"flights": {"0": 7}}\', earliest or latest; partitions that it does not name '
-    "begin where the table ends, as all do without it"
+    'where to begin with a new checkpoint: \'{"flights": {"0": 7}}\', earliest or latest; partitions that are not '
+    "named begin where the table ends (default: all do)"
 )
 _READ_MODE = (
-    "dropmalformed: damaged record batches are passed over; permissive: a time that no timestamp of Spark's holds is "
-    "null (failfast: both end the job; with --serde-mode permissive: permissive)"
+    "dropmalformed: skip damaged record batches; permissive: read a time that does not fit Spark's timestamps as null; "
+    "failfast: end the job for both (default: failfast, or permissive with --serde-mode permissive)"
 )
 _BAD_RECORDS = (
-    "of a Delta table for records that do not decode or, with --mode upsert, have no key: their bytes, where they lie, "
-    "and the reason (such a record ends the job)"
+    "a Delta table for records that do not decode or, with --mode upsert, have no key: their bytes, offset, and the "
+    "reason (default: such a record ends the job)"
 )
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """One with the commands ``to-table`` and ``to-topic``."""
+    """Returns a parser with the commands ``to-table`` and ``to-topic``."""
     whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
-    to_table = commands.add_parser("to-table", help="records of a topic into a Delta table")
-    to_topic = commands.add_parser("to-topic", help="changes of a Delta table into a topic")
+    to_table = commands.add_parser("to-table", help="copy the records of a topic to a Delta table")
+    to_topic = commands.add_parser("to-topic", help="copy the changes of a Delta table to a topic")
     for command in (to_table, to_topic):
         _add_common(command)
-    to_table.add_argument("--mode", default="append", choices=[each.value for each in Mode], help="(append)")
-    to_table.add_argument("--max-offsets-per-trigger", metavar="N", help="records of a micro-batch, about (all)")
+    to_table.add_argument(
+        "--mode", default="append", choices=[each.value for each in Mode], help="one row per record or per key (append)"
+    )
+    to_table.add_argument(
+        "--max-offsets-per-trigger", metavar="N", help="records per micro-batch, about (default: all)"
+    )
     to_table.add_argument("--starting-offsets", metavar="JSON", help=_STARTING)
     to_table.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
     to_table.add_argument("--bad-records", metavar="PATH", help=_BAD_RECORDS)
-    to_topic.add_argument("--bad-records", metavar="TOPIC", help="for rows that the topic does not take (it fails)")
-    to_topic.add_argument("--key", metavar="COLUMN", help="with the key, of a table that no topic was exported to")
-    to_topic.add_argument("--keep-partitions", action="store_true", help="records go where _partition says")
-    to_topic.add_argument("--starting-version", metavar="N", help="of the table (a snapshot of now, then what follows)")
-    to_topic.add_argument("--max-files-per-trigger", metavar="N", help="files of a micro-batch (1,000)")
-    to_topic.add_argument("--partitions", type=int, metavar="N", help="of a topic that is to be made (1)")
-    to_topic.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="of such a topic")
+    to_topic.add_argument(
+        "--bad-records", metavar="TOPIC", help="a topic for rows that --topic refuses (default: fail)"
+    )
+    to_topic.add_argument("--key", metavar="COLUMN", help="the key, if the table was not exported from a topic")
+    to_topic.add_argument("--keep-partitions", action="store_true", help="write to the partition in column _partition")
+    to_topic.add_argument("--starting-version", metavar="N", help="first table version (default: a snapshot first)")
+    to_topic.add_argument("--max-files-per-trigger", metavar="N", help="files per micro-batch (default: 1,000)")
+    to_topic.add_argument("--partitions", type=int, metavar="N", help="partitions of a new topic (default: 1)")
+    to_topic.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of a new topic")
     return whole
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--log-dir", required=True, help="the log directory: what log.dirs names")
-    add("--topic", required=True, help="its name")
-    add("--table", required=True, metavar="PATH", help="of the Delta table")
-    add("--checkpoint", required=True, metavar="DIR", help="of the query, which goes on from there")
-    add("--every", metavar="TIME", help="go on until stopped, a micro-batch every so often: '10 seconds'")
+    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    add("--topic", required=True, help="the topic")
+    add("--table", required=True, metavar="PATH", help="the Delta table")
+    add("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint, from which it resumes")
+    add("--every", metavar="TIME", help="continue until stopped, with a micro-batch every '10 seconds'")
     add_value_arguments(command)
 
 
 class Query(NamedTuple):
-    """What a command line asks for: ``write`` is for foreachBatch."""
+    """The query that a command line describes; ``write`` is for foreachBatch."""
 
     stream: DataFrame
     write: Callable[[DataFrame, int], object]
 
 
 def query(spark: SparkSession, options: argparse.Namespace) -> Query:
-    """Raises InvalidConfigError, and as the sources and sinks do."""
+    """Returns the query. Raises InvalidConfigError, and the errors of the sources and sinks."""
     serde = _serde(options)
     return _to_table(spark, options, serde) if options.direction == "to-table" else _to_topic(spark, options, serde)
 
@@ -102,29 +108,29 @@ def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def _starting(spark: SparkSession, options: argparse.Namespace) -> str:
-    """Where the query begins while no micro-batch is committed, of which Spark alone knows: so it is always said."""
+    """Returns where the query begins until a micro-batch is committed. Always set, as only Spark knows of commits."""
     ends = starting_offsets(spark, options.table, options.log_dir, options.topic)
     if options.starting_offsets is None:
         return ends
     if _has_batches(options.checkpoint, "commits"):
-        logger.warning("--starting-offsets changes nothing: %s goes on where it is", options.checkpoint)
+        logger.warning("--starting-offsets has no effect: the query resumes from checkpoint %s", options.checkpoint)
         return ends
     if _has_batches(options.checkpoint, "offsets"):
         raise InvalidConfigError(
-            f"--starting-offsets: --checkpoint {options.checkpoint} has a micro-batch that was planned from somewhere "
-            "else, and failed; give a new --checkpoint"
+            f"--starting-offsets: --checkpoint {options.checkpoint} has a failed micro-batch that was planned from "
+            "other offsets; give a new --checkpoint"
         )
     return _asked(options.starting_offsets, offsets_from_json(ends, "startingOffsets"), options)
 
 
 def _has_batches(checkpoint: str, folder: str) -> bool:
-    """Whether ``offsets`` or ``commits`` of a checkpoint in a local folder has an entry."""
+    """Whether the folder ``offsets`` or ``commits`` of a local checkpoint has an entry."""
     entries = Path(checkpoint.removeprefix("file:"), folder)
     return entries.is_dir() and any(entry.name.isdecimal() for entry in entries.iterdir())
 
 
 def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
-    """``text`` over where the table ends. Raises InvalidConfigError where rows would be in the table twice."""
+    """Returns ``text`` completed by the ends of the table. InvalidConfigError if rows would be in the table twice."""
     bound = bound_at_offsets("--starting-offsets", text)
     asked = dict.fromkeys(ends, bound.end) if isinstance(bound, AtEnd) else cast(AtOffsets, bound).offsets
     if unknown := asked.keys() - ends.keys():
@@ -133,7 +139,7 @@ def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
         if options.mode == Mode.APPEND.value and offset != LATEST and offset < ends[partition]:
             raise InvalidConfigError(
                 f"--starting-offsets: the table has the rows of {partition} up to offset {ends[partition] - 1}, and "
-                "would have them twice; begin there or after it, or export to another table"
+                "would get them twice; begin after that offset, or export to another table"
             )
     return json.dumps(offsets_to_nested(ends | asked))
 
@@ -158,7 +164,7 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
-    """What to do about an error that one record is the cause of, on a line of its own; else nothing."""
+    """Returns advice about an error that a single record caused, on a new line; otherwise an empty text."""
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):
@@ -166,8 +172,8 @@ def advice(options: argparse.Namespace, error: Exception) -> str:
     if "SerializationError" not in str(error) and NO_KEY not in str(error):
         return ""
     return (
-        "\nTo go on with the same --checkpoint: --bad-records PATH keeps such records in a table of their own, "
-        "--serde-mode permissive makes values that do not decode null"
+        "\nTo continue with the same --checkpoint, use --bad-records PATH, which writes such records to another table, "
+        "or --serde-mode permissive, which reads values that do not decode as null"
     )
 
 

@@ -1,7 +1,7 @@
-"""The foreachBatch writer: a micro-batch of a streaming query is one Kafka transaction.
+"""The foreachBatch writer: each micro-batch of a streaming query is one Kafka transaction.
 
-How far a query got (``progress``) is a committed consumer offset inside the transaction; a batch below it is skipped.
-What is promised, and what was tried against it: docs/exactly_once.md.
+The query's progress (``progress``) is a consumer offset that is committed in the transaction; a batch below it is
+skipped. The guarantees, and how they were tested, are in docs/exactly_once.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pyspark_commitlog.storage import (
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
 ATTEMPTS = 3  # at a micro-batch, before the query fails
-_CANCELLED = "cancelled"  # what Spark's errors say of a job that was stopped on purpose
+_CANCELLED = "cancelled"  # in Spark's errors about a job that was stopped on purpose
 
 logger = logging.getLogger(__name__)
 
@@ -61,17 +61,18 @@ def commitlog_sink(
     producer: Mapping[str, object] | None = None,
     badRecords: str | None = None,  # noqa: N803  written as Spark writes its options
 ) -> CommitLogSink:
-    """The function for ``writeStream.foreachBatch`` that appends each micro-batch once to topics in ``log_dir``.
+    """Returns a function for ``writeStream.foreachBatch`` that appends each micro-batch once to topics in ``log_dir``.
 
     Rows have a column ``value`` (binary or string) and may have ``key``, ``timestamp``, ``partition`` (int) and
-    ``headers``; others are left out. They go to ``topic``; with ``topics`` (names, or one string with commas) each goes
-    to the one that its column ``topic`` names. A missing topic is made with ``partitions`` (1) and ``configs``, Kafka's
-    topic settings by name; one that is there must have them. ``producer``: ``topics.ProducerSettings``.
+    ``headers``; other columns are ignored. They are written to ``topic``; with ``topics`` (names, or one string with
+    commas), each is written to the topic that its column ``topic`` names. A missing topic is created with
+    ``partitions`` (1) and ``configs``, Kafka's topic settings by name; an existing one must have them. ``producer``:
+    ``topics.ProducerSettings``.
 
-    A row that its topic does not take fails the query before anything of the micro-batch is seen; with ``badRecords``,
-    a topic, it goes there in the same transaction (``bad_records``).
+    A row that its topic refuses fails the query before any row of the micro-batch is visible; with ``badRecords``, a
+    topic, it is written there in the same transaction (``bad_records``).
 
-    ``txnAppId`` names the writer, by default the query's id; the batch id is the version that goes with it (Delta's
+    ``txnAppId`` names the writer, by default the query's id; the batch id is the version of a write (Delta's
     ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one. A name
     has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
 
@@ -95,7 +96,7 @@ def commitlog_sink(
 
 
 class CommitLogSink:
-    """What :func:`commitlog_sink` returns: call it with a DataFrame and a batch id."""
+    """The function that :func:`commitlog_sink` returns: call it with a DataFrame and a batch id."""
 
     def __init__(self, targets: Targets, app_id: str | None) -> None:
         self._targets = targets
@@ -103,7 +104,7 @@ class CommitLogSink:
         self._written_as: set[str] = set()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
-        """Write ``frame`` and answer what each task wrote; an empty list for a batch that was written before."""
+        """Writes ``frame``. Returns what each task wrote, or an empty list for a batch that was written before."""
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
         refuse_speculation(frame.sparkSession)
         check_version(batch_id, "the batch id")
@@ -117,7 +118,7 @@ class CommitLogSink:
     def _write(self, rows: DataFrame, run: Run, version: int, checkpoint: Checkpoint, plan: Plan) -> list[Written]:
         directory = self._targets.directory
         with LogManager.open(directory, create=True) as manager:
-            if not manager.filesystem.list(directory):  # its disk is not mounted, perhaps: nothing is made there
+            if not manager.filesystem.list(directory):  # perhaps its disk is not mounted: create nothing there
                 target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
                 Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
             topics = self._targets.prepare(manager)
@@ -131,10 +132,10 @@ class CommitLogSink:
                 return batch.write(rows, secured)
 
     def close(self) -> None:
-        """Leave the topics as a clean stop leaves them, and let others write under the same ``txnAppId``.
+        """Leaves the topics as after a clean stop, and lets others write under the same ``txnAppId``.
 
-        For when the query has ended, which does the same a moment later. Without either nothing is lost; the next
-        start, or a broker, looks at more of the log.
+        Call it after the query has ended; its end does the same a moment later. Without either, nothing is lost, but
+        the next start, or a broker, reads more of the log.
         """
         for app_id in self._written_as:
             release(self._targets.directory, app_id)
@@ -142,7 +143,7 @@ class CommitLogSink:
 
 
 class _MicroBatch:
-    """One version of a writer on its way into its topics."""
+    """Writes one version of a writer to its topics."""
 
     def __init__(
         self, writer: DriverWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
@@ -156,9 +157,9 @@ class _MicroBatch:
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
 
     def write(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """Try a few times: a worker that was killed, or an executor that was lost, need not end the query.
+        """Writes the rows, in a few attempts: a killed worker or a lost executor need not end the query.
 
-        Nothing is committed before the checkpoint is ``secured``; where nothing is to be written, that is all.
+        Commits nothing before the checkpoint is ``secured``; only waits for that if there is nothing to write.
         """
         if not self.wanted:
             secured.result()
@@ -167,8 +168,8 @@ class _MicroBatch:
         while True:
             try:
                 return self._try(rows, secured)
-            except LongRowError as error:  # which costs no attempt, and cannot come again
-                logger.info("batch %d: %s; written by mapInArrow, as those to come", self._progress.version, error)
+            except LongRowError as error:  # costs no attempt, and happens only once
+                logger.info("batch %d: %s; writing it and later ones by mapInArrow", self._progress.version, error)
                 self._writer.has_long_rows = True
             except _failures() as error:
                 if attempt == ATTEMPTS or _CANCELLED in str(error):
@@ -177,7 +178,7 @@ class _MicroBatch:
                 attempt += 1
 
     def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """One transaction: begun, written by one Spark job, and committed with the offsets, or aborted."""
+        """Runs one transaction: begins it, writes with one Spark job, and commits with the offsets, or aborts."""
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
         began_s = time.monotonic()
@@ -203,7 +204,7 @@ class _MicroBatch:
         return written
 
     def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
-        """What they answer. Their syncs are made here, while they write, where they use this machine's page cache."""
+        """Runs the tasks; returns their answers. If they use this machine's page cache, syncs while they write."""
         syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
         if _tasks_run_here(rows.sparkSession):
             syncing = self._writer.coordinator.syncing(transaction)
@@ -212,15 +213,15 @@ class _MicroBatch:
             return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
-        """The job in Spark's UI: which batch of whom goes where."""
+        """Describes the job in Spark's UI: batch, writer and topics."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
         return nullcontext() if is_remote() else _load("classic").described(session, text)
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
-    """The checkpoint of the query, and the plan of its micro-batch, where they are known.
+    """Returns the checkpoint of the query and the plan of its micro-batch, if they are known.
 
-    A foreachBatch function may number what it writes as it likes; Spark's number of the batch is the thread's.
+    A foreachBatch function may number its writes as it likes; Spark's own batch id is a property of the thread.
     """
     if not run.query_id:
         return Checkpoint(), NO_PLAN
@@ -229,18 +230,18 @@ def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint,
 
 
 def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:
-    """What the checkpoint and this process remember of the log."""
+    """Returns what the checkpoint and this process remember about the log."""
     here = remembered_here(target.directory, target.app_id)
     return [*checkpoint.remembered(target), *(each for each in here if each.topic in target.topics)]
 
 
 def _tasks_run_here(session: SparkSession) -> bool:
-    """Whether tasks are threads and processes of this machine: to sync a file here syncs what they wrote."""
+    """Whether tasks run on this machine, so that syncing a file here syncs what they wrote."""
     return not is_remote() and str(session.sparkContext.master).split("[")[0] == "local"
 
 
 def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer]:
-    """Write all rows by one Spark job: what its tasks answer. Raises LongRowError unless they ``may_be_long``."""
+    """Writes all rows with one Spark job; returns its tasks' answers. LongRowError unless rows ``may_be_long``."""
     if not is_remote() and not may_be_long:
         messages = _load("messages")
         limits = messages.limits_for(rows.sparkSession, rows.schema)
@@ -250,18 +251,18 @@ def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What may go well at the next attempt."""
+    """Returns the errors after which another attempt may succeed."""
     classic = () if is_remote() else (_load("classic").JobFailedError,)
     return (TransactionAbortedError, PySparkException, *classic)
 
 
 def _load(name: str) -> ModuleType:
-    """``classic`` or ``messages``, which a client of Spark Connect cannot load."""
+    """Imports ``classic`` or ``messages``, which a client of Spark Connect cannot import."""
     return import_module(f"pyspark_commitlog.pipeline.{name}")
 
 
 class AbortUnlessTold:
-    """Aborts a transaction where the block fails before ``is_told`` is set, whatever ends it."""
+    """Aborts a transaction if the block ends with any exception before ``is_told`` is set."""
 
     def __init__(self, writer: DriverWriter, transaction: Transaction) -> None:
         self._writer = writer

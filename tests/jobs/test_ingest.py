@@ -125,7 +125,7 @@ def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("PYTHONPATH", str(work), prepend=os.pathsep)
 
 
-def test_job_goes_on_where_sigterm_and_ctrl_c_stopped_it_and_a_run_more_adds_nothing(
+def test_job_resumes_where_sigterm_and_ctrl_c_stopped_it_and_another_run_adds_nothing(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One test, since each start of spark-submit takes its time. For kills, see tests/torture/test_kills.py."""

@@ -35,7 +35,7 @@ def execute(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["compaction/after-2/c-txn-0"])
-def test_the_program_leaves_what_the_real_cleaner_left(name: str, tmp_path: Path) -> None:
+def test_the_program_produces_what_the_real_cleaner_produced(name: str, tmp_path: Path) -> None:
     (each,) = (one for one in EXACT if str(one) == name)
     lay_out_directory(each, tmp_path / "log")
     options = as_options(each, tmp_path / "log")
@@ -100,7 +100,7 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_2(job: str, damag
         ("verify", ["--quick"], "unrecognized arguments: --quick"),
     ],
 )
-def test_wrong_use_is_told_at_once_with_exit_code_1(
+def test_wrong_use_is_reported_at_once_with_exit_code_1(
     job: str, options: list[str], reason: str, damaged: tuple[str, Path]
 ) -> None:
     found = execute([sys.executable, str(ROOT / "jobs" / f"{job}.py"), "--log-dir", damaged[0], *options])

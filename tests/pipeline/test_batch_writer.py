@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark_commitlog.storage import Codec, LogManager
 from tests.support.log_directories import directory_with_internal_topics
 
-BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion go together"  # Delta's word, where its jar is, comes first
+# With Delta's jar, its own error comes first.
+BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion need each other"
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def values(spark: SparkSession, log_dir: str, topic: str = "t") -> list[int]:
     return sorted(int(bytes(row.value)) for row in frame.collect())
 
 
-def test_rows_are_written_with_their_columns_and_the_topic_is_made_as_asked(spark: SparkSession, log_dir: str) -> None:
+def test_rows_are_written_with_their_columns_to_a_topic_created_as_requested(spark: SparkSession, log_dir: str) -> None:
     frame = spark.sql(
         "select 'k' as key, cast('1' as binary) as value, timestamp'2020-01-01' as timestamp, "
         "2 as partition, array(struct('h' as key, cast('x' as binary) as value)) as headers, 7 as more"
@@ -91,9 +92,7 @@ def test_write_moves_from_sparks_kafka_sink_with_its_options(spark: SparkSession
     assert data[22] & 7 == Codec.ZSTD  # the low bits of the attributes
 
 
-def test_task_that_fails_leaves_nothing_to_be_seen_and_the_next_write_goes_well(
-    spark: SparkSession, log_dir: str
-) -> None:
+def test_failed_task_leaves_nothing_visible_and_the_next_write_succeeds(spark: SparkSession, log_dir: str) -> None:
     def fail_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield batch
@@ -147,7 +146,7 @@ def test_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: Sp
         pytest.param({"kafka.partitioner.class": "Mine"}, "partitioner.class = 'Mine'", id="producer"),
     ],
 )
-def test_wrong_options_are_told_and_nothing_is_made(
+def test_wrong_options_are_refused_and_nothing_is_created(
     spark: SparkSession, log_dir: str, options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(PySparkException, match=told):

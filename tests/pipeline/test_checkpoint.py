@@ -71,7 +71,7 @@ def test_what_the_log_has_is_in_the_checkpoint_after_a_power_cut() -> None:
     assert content(left) == rows_of(range(2))
 
 
-def test_batch_is_not_committed_where_the_checkpoint_cannot_be_synced() -> None:
+def test_batch_is_not_committed_if_the_checkpoint_cannot_be_synced() -> None:
     disk = FaultyFileSystem(disk_with_batches(1))
     disk.rules.append(fail("sync", "/cp/offsets/1"))
     with pytest.raises(StorageError, match="/cp: the checkpoint cannot be synced"):
@@ -89,7 +89,7 @@ def test_note_that_is_damaged_is_refused_with_its_path(damage: bytes) -> None:
     with disk.open(f"/cp/commitlog/{name}", "write") as file:
         file.truncate(0)
         file.write(0, damage)
-    with pytest.raises(ProgressMismatchError, match=f"/cp/commitlog/{name}: not what was written there"):
+    with pytest.raises(ProgressMismatchError, match=f"/cp/commitlog/{name}: the notes are damaged"):
         InlineQuery(disk).run(range(3))
     disk.remove(f"/cp/commitlog/{name}")
     InlineQuery(disk).run(range(3))
@@ -119,7 +119,7 @@ class TestPartitionThatIsSetBack:
     def test_before_a_start_is_refused_with_both_ends(self, partition: int) -> None:
         disk = self.disk()
         self.set_back(disk, partition)
-        told = rf"committed to partition {partition} of topic t reached offset \d+, and its log ends at \d+"
+        told = rf"commits to partition {partition} of topic t reached offset \d+, but its log ends at \d+"
         with pytest.raises(ProgressMismatchError, match=told):
             InlineQuery(disk).run(range(5))
 
@@ -155,7 +155,7 @@ class TestPartitionThatIsSetBack:
         with pytest.raises(ProgressMismatchError, match="partition 1 of topic t comes from a topic with id"):
             InlineQuery(disk).run(range(5))
 
-    def test_topic_that_was_made_again_is_written_from_its_beginning(self) -> None:
+    def test_recreated_topic_is_written_from_its_beginning(self) -> None:
         disk = self.disk()
         with LogManager.open("/log", filesystem=disk) as manager:
             delete_topic(manager, TOPIC)
@@ -176,7 +176,7 @@ def test_entry_without_content_is_named_before_a_query_starts(entry: str, left: 
         check_readable("/cp", disk)
 
 
-def test_checkpoint_that_is_missing_is_one_to_be_made() -> None:
+def test_missing_checkpoint_is_accepted() -> None:
     check_readable("/cp", MemoryFileSystem())
 
 
@@ -190,15 +190,15 @@ class TestSecondWriteOfABatch:
     def test_is_refused_in_the_run_that_replays_the_batch_too(self) -> None:
         query = InlineQuery(disk_with_batches(0))
         for _ in range(3):
-            with pytest.raises(InvalidConfigError, match="batch 0 was written to topic t in this very run"):
+            with pytest.raises(InvalidConfigError, match="batch 0 was already written to topic t in this run"):
                 query.run(range(1), function=self.halves)
         assert query.content() == rows_of(range(1))
 
-    def test_is_refused_under_spark_connect_where_nothing_tells_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_refused_under_spark_connect_which_does_not_know_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(progress, "is_remote", lambda: True)
         monkeypatch.setattr(sink_module, "is_remote", lambda: True)
         driver = InlineQuery(disk_with_batches(0)).driver
         driver.write(0)
-        with pytest.raises(InvalidConfigError, match="batch 0 was written to topic t in this very run"):
+        with pytest.raises(InvalidConfigError, match="batch 0 was already written to topic t in this run"):
             driver.write(0)
         driver.write(1)

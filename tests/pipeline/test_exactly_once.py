@@ -88,7 +88,7 @@ def in_a_process(log_dir: str, batches: range, point: Point | None) -> int | Non
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_driver_killed_at_a_step_goes_on_when_started_again(log_dir: str, name: str) -> None:
+def test_driver_killed_at_a_step_resumes_when_started_again(log_dir: str, name: str) -> None:
     assert in_a_process(log_dir, range(2), POINTS[name]) == -signal.SIGKILL
     reader = Driver(log_dir)
     check_left(reader, 2, name)
@@ -213,7 +213,7 @@ class TestTasks:
             Driver(log_dir).write(0)
         assert Driver(log_dir).content() == []
 
-    def test_task_that_goes_on_when_its_driver_died_is_refused(self, log_dir: str) -> None:
+    def test_task_that_continues_after_its_driver_died_is_refused(self, log_dir: str) -> None:
         late: list[Function] = []
 
         def die(_run: Run, function: Function) -> list[Any]:
@@ -232,7 +232,7 @@ class TestTasks:
 
 
 class TestTwoDrivers:
-    def test_second_one_is_told_who_has_the_name(self, log_dir: str) -> None:
+    def test_second_one_gets_an_error_naming_the_holder(self, log_dir: str) -> None:
         first, second = Driver(log_dir), Driver(log_dir)
         first.write(0)
         with pytest.raises(LogDirLockedError, match=f"'app' is in use.*process {os.getpid()}"):
@@ -255,7 +255,7 @@ class TestTwoDrivers:
         other.write(2)
         assert other.content() == expected(3)
 
-    def test_one_whose_lock_was_lost_between_two_batches_is_told(self) -> None:
+    def test_one_whose_lock_was_lost_between_two_batches_gets_an_error(self) -> None:
         disk = memory_disk()
         sleeper, other = Driver("/log", disk), Driver("/log", disk)
         sleeper.write(1)

@@ -69,7 +69,7 @@ def then_no_space(write: Write) -> Write:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_whatever_failed_an_export_begins_where_the_table_ends(topic: Topic, tmp_path: Path, mode: str) -> None:
+def test_an_export_begins_where_the_table_ends_whatever_failed_before(topic: Topic, tmp_path: Path, mode: str) -> None:
     export = Export(topic, tmp_path, "--mode", mode)
     topic.append([(b"a", b"1"), (b"b", b"2")])
     export.fail()
@@ -122,7 +122,7 @@ class TestBadRecords:
         return topic
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
-    def test_export_goes_on_and_keeps_them_with_the_reason(self, bad: Topic, tmp_path: Path, mode: str) -> None:
+    def test_export_continues_and_stores_them_with_the_reason(self, bad: Topic, tmp_path: Path, mode: str) -> None:
         export = Export(bad, tmp_path, *self.JSON, "--mode", mode)
         told = export.fail(told="is not the JSON that was expected|has no key", through=lambda write: write)
         assert "--bad-records PATH" in told
@@ -147,7 +147,7 @@ class TestBadRecords:
         export.run("--bad-records", aside)
         assert [row._offset for row in rows(bad.spark, aside, "_offset")] == [*[row._offset for row in found], 6]
 
-    def test_what_was_kept_aside_is_not_where_the_table_ends(
+    def test_bad_records_and_tombstones_do_not_count_as_the_end_of_the_table(
         self, bad: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Killed after bad records and tombstones were written, and before the rows were."""
@@ -160,7 +160,7 @@ class TestBadRecords:
         export.run()
         assert export.offsets() == [(0, 0), (0, 5), (0, 6)]
 
-    def test_values_become_null_where_that_is_asked_for(self, bad: Topic, tmp_path: Path) -> None:
+    def test_values_become_null_on_request(self, bad: Topic, tmp_path: Path) -> None:
         export = Export(bad, tmp_path, *self.JSON, "--serde-mode", "permissive")
         export.run()
         assert [row.v for row in rows(bad.spark, export.table, "v")] == [1, None, 2, None, None, 3]
@@ -190,7 +190,7 @@ class TestBadRecords:
         for _ in range(2):
             export.run(*after)
         assert export.offsets() == [(0, 5)]
-        assert "--starting-offsets changes nothing" in caplog.text
+        assert "--starting-offsets has no effect" in caplog.text
         export.checkpoint = tmp_path / "third"
         for text, told in (('{"t": {"0": 3}}', "rows of t-0 up to offset 5"), ("earliest", "twice"),
                            ('{"t": {"7": 3}}', "no partition t-7"), ("soon", "is not")):  # fmt: skip

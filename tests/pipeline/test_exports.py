@@ -69,7 +69,7 @@ def test_values_without_a_schema_are_refused_before_anything_is_read(more: list[
     assert session.mock_calls == []
 
 
-def test_confluents_header_before_json_is_passed_over_on_the_way_in_only(spark: SparkSession) -> None:
+def test_confluents_header_before_json_is_skipped_only_when_reading(spark: SparkSession) -> None:
     more = ["--format", "json", *JSON, "--confluent-header"]
     serde = serde_of(given("to-table", *more))
     assert serde is not None

@@ -54,7 +54,7 @@ def sink(log_dir: str, *, topic: str | None = "t", app_id: str | None = "app", *
     return commitlog_sink(topic=topic, log_dir=log_dir, txnAppId=app_id, **more)  # type: ignore[arg-type]
 
 
-def test_history_older_than_its_topic_keeps_records_is_told_of_once(
+def test_history_older_than_its_topics_retention_is_warned_of_once(
     spark: SparkSession, log_dir: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = numbers(spark, 0, 10).withColumn("timestamp", F.timestamp_millis(F.lit(1_400_000_000_000)))
@@ -145,7 +145,7 @@ def await_checkpoint() -> None:
             thread.join()
 
 
-def test_batches_are_appended_and_told_partition_by_partition(spark: SparkSession, log_dir: str) -> None:
+def test_batches_are_appended_and_reported_by_partition(spark: SparkSession, log_dir: str) -> None:
     write = sink(log_dir, partitions=3)
     written = [*write(numbers(spark, 0, 100), 0), *write(numbers(spark, 100, 150), 1)]
     assert values(spark, log_dir) == list(range(150))
@@ -173,7 +173,7 @@ def test_batch_that_was_written_is_skipped_and_so_is_any_before_it(spark: SparkS
     assert committed(log_dir)[0] == 5
 
 
-def test_spark_ui_tells_which_batch_a_job_writes_behind_what_its_thread_says(spark: SparkSession, log_dir: str) -> None:
+def test_spark_ui_shows_the_batch_of_a_job_after_the_threads_description(spark: SparkSession, log_dir: str) -> None:
     context = spark.sparkContext
     sink(log_dir)(numbers(spark, 0, 10), 0)
     context.setJobDescription("mine")
@@ -217,7 +217,7 @@ def test_two_groups_write_to_a_topic_side_by_side(spark: SparkSession, log_dir: 
     assert values(spark, log_dir) == list(range(20))
 
 
-def test_large_table_goes_through_several_arrow_batches_and_record_batches(spark: SparkSession, log_dir: str) -> None:
+def test_large_table_is_written_in_several_arrow_and_record_batches(spark: SparkSession, log_dir: str) -> None:
     with settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}):
         sink(log_dir, partitions=2, producer={"batch.size": "4096"})(numbers(spark, 0, 20_000), 0)
     assert values(spark, log_dir) == list(range(20_000))
@@ -229,9 +229,7 @@ def test_topic_keeps_its_batches_in_the_codec_asked_for(spark: SparkSession, log
     assert values(spark, log_dir) == list(range(1000))
 
 
-def test_topic_deleted_and_made_again_under_a_long_lived_session_is_written_anew(
-    spark: SparkSession, log_dir: str
-) -> None:
+def test_topic_recreated_under_a_long_lived_session_is_written_again(spark: SparkSession, log_dir: str) -> None:
     sink(log_dir)(numbers(spark, 0, 10), 0)
     os.rename(log_dir, log_dir + ".gone")
     sink(log_dir)(numbers(spark, 20, 30), 0)
@@ -250,7 +248,7 @@ class TestAsForeachBatch:
     def put(self, spark: SparkSession, tmp_path: Path, start: int, end: int) -> None:
         numbers(spark, start, end).coalesce(1).write.mode("append").json(str(tmp_path / "input"))
 
-    def test_query_goes_on_where_it_stopped(self, spark: SparkSession, tmp_path: Path, log_dir: str) -> None:
+    def test_query_resumes_where_it_stopped(self, spark: SparkSession, tmp_path: Path, log_dir: str) -> None:
         for start in (0, 50):
             self.put(spark, tmp_path, start, start + 50)
             self.run(spark, tmp_path, sink(log_dir, app_id=None))
@@ -309,7 +307,7 @@ class TestAsForeachBatch:
             write(frame, batch_id)
 
         self.put(spark, tmp_path, 0, 50)
-        with pytest.raises(StreamingQueryException, match="was written to topic t in this very run"):
+        with pytest.raises(StreamingQueryException, match="was already written to topic t in this run"):
             self.run(spark, tmp_path, twice)
 
 
@@ -337,7 +335,7 @@ class TestCheckpointAndLogThatDoNotFit:
         query.run()
         assert query.content() == [0, 3]
 
-    def test_log_that_is_gone_is_refused_and_nothing_is_made_in_its_place(self, query: Query) -> None:
+    def test_missing_log_is_refused_and_nothing_is_created_in_its_place(self, query: Query) -> None:
         query.feed_and_run(0)
         shutil.rmtree(query.log_dir)
         with pytest.raises(StreamingQueryException, match=r"notes that batch 0 .* has no batch of it"):
@@ -383,9 +381,7 @@ class TestCheckpointAndLogThatDoNotFit:
         query.feed_and_run(1)
         planned = committed(query.log_dir)[1]["plan"]
         query.forget_batch(1)
-        with pytest.raises(
-            StreamingQueryException, match=rf"{planned}, and batch 1 is planned otherwise in .*offsets/1"
-        ):
+        with pytest.raises(StreamingQueryException, match=rf"{planned}, but batch 1 has another plan in .*offsets/1"):
             query.feed_and_run(2)
         assert query.content() == [0, 1]
 
@@ -396,13 +392,11 @@ class TestCheckpointAndLogThatDoNotFit:
             query.feed_and_run(n)
         shutil.rmtree(query.checkpoint)
         os.rename(str(query.checkpoint) + ".old", query.checkpoint)
-        with pytest.raises(
-            StreamingQueryException, match=r"has batches up to 3 of .* and batch 1 is planned otherwise"
-        ):
+        with pytest.raises(StreamingQueryException, match=r"has batches up to 3 of .* but batch 1 has another plan"):
             query.feed_and_run(4)
         assert query.content() == [0, 1, 2, 3]
 
-    def test_plan_is_not_asked_for_where_an_older_version_wrote_none(self, query: Query) -> None:
+    def test_plan_is_not_checked_if_an_older_version_stored_none(self, query: Query) -> None:
         query.feed_and_run(0)
         offset, metadata = committed(query.log_dir)
         del metadata["plan"]
@@ -421,7 +415,7 @@ class TestCheckpointAndLogThatDoNotFit:
         query.feed_and_run(1)
         query.forget_batch(1)
         with pytest.raises(
-            StreamingQueryException, match=r"batch 1 is planned otherwise in viewfs://m/c/checkpoint/offsets/1"
+            StreamingQueryException, match=r"batch 1 has another plan in viewfs://m/c/checkpoint/offsets/1"
         ):
             query.feed_and_run(2)
         assert not (query.checkpoint / "commitlog").exists()
@@ -433,7 +427,7 @@ class TestCheckpointAndLogThatDoNotFit:
             query.run(lambda frame, batch: write(frame, batch) if batch % 2 else None)
         assert query.content() == [1, 3]
 
-    def test_batch_that_was_refused_and_passed_over_by_its_function_is_no_gap(self, query: Query) -> None:
+    def test_refused_batch_that_its_function_skipped_is_no_gap(self, query: Query) -> None:
         write = query.sink(configs={"cleanup.policy": "compact"})
 
         def write_or_pass_over(frame: DataFrame, batch_id: int) -> None:
@@ -454,7 +448,7 @@ class TestCheckpointAndLogThatDoNotFit:
 
         query.feed(0, 1)
         for _ in range(3):
-            with pytest.raises(StreamingQueryException, match="batch 0 was written to topic t in this very run"):
+            with pytest.raises(StreamingQueryException, match="batch 0 was already written to topic t in this run"):
                 query.run(halves)
             assert query.content() == [0]
 
@@ -492,7 +486,7 @@ def offset_bits(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.mark.usefixtures("offset_bits")
-def test_bytes_that_are_no_text_stay_what_they_are(spark: SparkSession, log_dir: str) -> None:
+def test_bytes_that_are_not_text_are_not_changed(spark: SparkSession, log_dir: str) -> None:
     """In good rows and in bad ones, however wide the offsets are."""
     octets = bytes(range(256)) + b"\xc3\x28\xed\xa0\x80"
     rows = [(octets, octets[::-1], 0, [("h", octets)]), (None, b"", 0, None), (octets[::-1], octets, 9, [])]
@@ -571,7 +565,7 @@ class TestRowsThatCannotBeWritten:
         assert values(spark, log_dir) == list(range(10))
 
     @pytest.mark.parametrize(("columns", "more", "told"), BAD_ROWS)
-    def test_with_a_topic_for_them_they_go_there_and_say_why(
+    def test_with_a_topic_for_them_they_are_written_there_with_the_reason(
         self, spark: SparkSession, log_dir: str, columns: str, more: dict[str, object], told: str
     ) -> None:
         sink(log_dir, partitions=2, badRecords="bad", **more)(self.rows(spark, columns), 7)
@@ -605,7 +599,7 @@ class TestSeveralTopics:
             [(t, str(i)) for i, t in enumerate(topics)], "topic string, value string"
         ).coalesce(1)
 
-    def test_each_row_goes_to_its_topic_in_one_transaction(self, spark: SparkSession, log_dir: str) -> None:
+    def test_each_row_is_written_to_its_topic_in_one_transaction(self, spark: SparkSession, log_dir: str) -> None:
         write = sink(log_dir, topic=None, topics="a,b", partitions=2)
         written = write(self.rows(spark, "a", "b", "b", "a", "b"), 0)
         assert values(spark, log_dir, "a") == [0, 3]
@@ -613,9 +607,7 @@ class TestSeveralTopics:
         assert {each.topic for each in written} == {"a", "b"}
         assert committed(log_dir, topic="a")[0] == committed(log_dir, topic="b")[0] == 1
 
-    def test_topic_of_none_of_the_names_is_a_row_that_cannot_be_written(
-        self, spark: SparkSession, log_dir: str
-    ) -> None:
+    def test_row_with_an_unlisted_topic_cannot_be_written(self, spark: SparkSession, log_dir: str) -> None:
         for wrong, told in (("c", "topic c: it is not one of a, b"), (None, "column topic is null")):
             with pytest.raises(InvalidRecordError, match=f"row 1 of task 0.*{told}"):
                 sink(log_dir, topic=None, topics=["a", "b"])(self.rows(spark, "a", wrong), 0)
@@ -644,12 +636,14 @@ class TestProducerSettings:
         frame = spark.read.format("commitlog").option("subscribe", "t").load(log_dir)
         return [row.partition for row in sorted(frame.collect(), key=lambda row: int(bytes(row.value)))]
 
-    def test_round_robin_goes_from_row_to_row_whatever_the_key(self, spark: SparkSession, log_dir: str) -> None:
+    def test_round_robin_changes_partition_with_each_row_whatever_the_key(
+        self, spark: SparkSession, log_dir: str
+    ) -> None:
         settings = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
         sink(log_dir, partitions=3, producer=settings)(numbers(spark, 0, 9).coalesce(1), 0)
         assert self.partitions(spark, log_dir) == [0, 1, 2] * 3
 
-    def test_codec_of_the_producer_counts_where_the_topic_leaves_it(self, spark: SparkSession, log_dir: str) -> None:
+    def test_codec_of_the_producer_counts_if_the_topic_leaves_it_open(self, spark: SparkSession, log_dir: str) -> None:
         settings = {"compression.type": "zstd", "compression.zstd.level": "1"}
         sink(log_dir, producer=settings)(numbers(spark, 0, 100), 0)
         sink(log_dir, topic="own", producer=settings, configs={"compression.type": "gzip"})(numbers(spark, 0, 100), 0)
@@ -670,7 +664,7 @@ class TestProducerSettings:
             ({"partitioner.class": "Mine"}, "partitioner.class = 'Mine'"),
         ],
     )
-    def test_wrong_ones_are_told(self, log_dir: str, settings: dict[str, str], told: str) -> None:
+    def test_wrong_ones_are_named(self, log_dir: str, settings: dict[str, str], told: str) -> None:
         with pytest.raises(InvalidConfigError, match=told):
             sink(log_dir, producer=settings)
 

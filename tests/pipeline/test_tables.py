@@ -87,7 +87,7 @@ class TestAppend:
         table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
         assert json.loads(starting_offsets(spark, path, log_dir, "t")) == {"t": {"0": 2, "1": -2}}
 
-    def test_log_that_is_not_the_one_of_the_table_is_refused_with_both_and_another_table_goes_on(
+    def test_log_that_the_table_did_not_come_from_is_refused_and_another_table_is_accepted(
         self, spark: SparkSession, topic: Topic, path: str, log_dir: str
     ) -> None:
         """As where a backup of it was put back, or the topic was deleted and made again."""
