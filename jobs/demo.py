@@ -21,7 +21,7 @@ SPARK_LOG = Path("data/demo-spark.log")
 def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     settings = Settings.load(CONFIG)
-    console.print("A topic is a log in partitions: rows are only added at the end, and each has a number, its offset.")
+    console.print("A topic is a log in partitions: rows are only added at the end, and each has an offset, its number.")
     console.print(f"\n[bold]1. Input[/]: 336,776 flights that left New York in 2013, one file per month, in {INPUT}")
     flights.split_by_month(INPUT)
     with SPARK_LOG.open("w") as errors:

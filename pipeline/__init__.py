@@ -1,1 +1,1 @@
-"""What Spark sees of a log: the data source, the sink, and what they are made of."""
+"""Logs in Spark: the data source, the sink, and their parts."""

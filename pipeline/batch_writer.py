@@ -162,8 +162,8 @@ def refuse_overwrite() -> InvalidConfigError:
 def refuse_stream() -> InvalidConfigError:
     """Returns the error for ``writeStream.format("commitlog")``."""
     return InvalidConfigError(
-        "a streaming query writes each row exactly once through foreachBatch, and Spark's Python sinks have no step "
-        "before the tasks in which a transaction could begin. Use instead: from pyspark_commitlog import "
+        "writing each row of a streaming query exactly once needs foreachBatch, since Spark's Python sinks have no "
+        "step before the tasks in which a transaction could begin. Use instead: from pyspark_commitlog import "
         "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
         ".option('checkpointLocation', '…').start()"
     )

@@ -168,7 +168,7 @@ def advice(options: argparse.Namespace, error: Exception) -> str:
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):
-        return "\nTo go on with the same --checkpoint: --read-mode permissive makes such times null"
+        return "\nTo continue with the same --checkpoint, use --read-mode permissive, which reads such times as null"
     if "SerializationError" not in str(error) and NO_KEY not in str(error):
         return ""
     return (

@@ -30,8 +30,8 @@ def _warn_if_old(manager: LogManager, what: str, topic: str, newest_ms: int) -> 
     _warned.add((manager.directory, topic))
     logger.warning(
         "%s: the newest record for topic %s is from %s, which is older than retention.ms = %d allows: retention "
-        "deletes segments with only such records, or, if a transaction ended in a segment, that long after its end. "
-        "To keep history, set the topic's retention.ms to -1",
+        "deletes segments with only such records; a segment in which a transaction ended is deleted that long after "
+        "its end. To keep history, set the topic's retention.ms to -1",
         what,
         topic,
         instant(newest_ms),

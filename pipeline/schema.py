@@ -108,10 +108,10 @@ class WriteColumns:
         return cls(tuple(wanted))
 
     def select(self, frame: DataFrame) -> DataFrame:
-        """``frame`` with these columns only. Where there are no others it stays: another plan takes the JVM 5 ms."""
+        """Returns ``frame`` with these columns only; itself if it has no others, as a new plan takes the JVM 5 ms."""
         return frame if len(frame.schema) == len(self.names) else frame.select(*self.names)
 
 
 def _plain(kind: DataType) -> str:
-    """The type without nullability, which no record field cares about."""
+    """Returns the type without nullability, which does not matter for records."""
     return kind.simpleString()

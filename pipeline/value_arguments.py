@@ -22,8 +22,8 @@ _TAKEN = {
     "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
 }
 _SERDE_MODE = (
-    "a value that does not decode becomes a row of nulls (permissive; --read-mode is too, then) or ends the job "
-    "(failfast, the default)"
+    "a value that does not decode becomes a row of nulls (permissive, then also the default of --read-mode) or ends "
+    "the job (failfast, the default)"
 )
 
 

@@ -132,6 +132,6 @@ def _next_there(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> int
     if not begin_at(log, earliest) and not allow_data_loss:
         raise MirrorError(
             f"{leader} begins at {earliest}, but its mirror ends at {end}: the records in between were deleted before "
-            "they were mirrored; to skip them, allow data loss"
+            "they were mirrored; to skip them, use --allow-data-loss"
         )
     return earliest
