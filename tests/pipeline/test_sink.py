@@ -69,7 +69,7 @@ def test_history_older_than_its_topics_retention_is_warned_of_once(
         writing(old, batch_id)
     told = [record.getMessage() for record in caplog.records if "retention.ms" in record.getMessage()]
     assert len(told) == 1
-    assert "batch 1 of app: the newest record for topic t is of 2014-05-13 16:53:20.000 UTC" in told[0]
+    assert "batch 1 of app: the newest record for topic t is from 2014-05-13 16:53:20.000 UTC" in told[0]
 
 
 def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
