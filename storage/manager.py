@@ -58,7 +58,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 LOST = (
-    "it was lost: bring it back, for example from a snapshot; to go on without it, make the directory and remove "
+    "it was lost: restore it, for example from a snapshot; to continue without it, create the directory and remove "
     f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
 )
 
@@ -302,8 +302,8 @@ class LogManager:
             config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
-            if not self.is_here(topic, partition):  # an empty one instead of it would hide what is lost
-                raise MissingSegmentError(f"{directory}: no such directory, and the topic has the partition; {LOST}")
+            if not self.is_here(topic, partition):  # an empty one in its place would hide the loss
+                raise MissingSegmentError(f"{directory}: no such directory, although the topic has it; {LOST}")
             self._logs[topic, partition] = Log.open(
                 directory,
                 config,

@@ -401,9 +401,9 @@ class LogReader:
         return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
 
     def _find(self, offset: int, until: int) -> tuple[LogSegment, Place] | None:
-        """Where the first batch lies that reaches ``offset``; with those up to ``until`` if they lie near.
+        """Where the first batch is that reaches ``offset``, with those up to ``until`` if they are near.
 
-        Without compaction one segment begins where the one before it ends, unless its offsets are too far away.
+        Without compaction, each segment begins where the previous one ends, unless its offsets are too far away.
         """
         before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):

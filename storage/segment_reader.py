@@ -84,7 +84,7 @@ class Window(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a batch lies in a segment, and, if they were read, that batch and some behind it."""
+    """The position of a batch in a segment, and, if they were read, that batch and some that follow it."""
 
     position: int
     window: Window | None = None
@@ -363,8 +363,8 @@ class SegmentReader:
         return False
 
     def _is_right_there(self, entry: OffsetPosition, offset: int, window: Window) -> bool | None:
-        """What batches from the entry's position on, up to the one that reaches its offset, say of it; None: nothing,
-        they do not reach it.
+        """Whether batches from the entry's position on, up to the one that reaches its offset, prove it right or wrong;
+        None if they do not reach it.
         """
         first = window.headers.table[0]
         is_old = first["magic"] < v2.MAGIC
@@ -379,7 +379,7 @@ class SegmentReader:
     ) -> Iterator[Window]:
         """Like :meth:`batches`, from :meth:`position_before` ``offset`` on; ``until`` is not below ``offset``.
 
-        Whether the entry of the index is right, the first window tells as well: its batches are read only once.
+        The first window also shows whether the index entry is correct, so its batches are read only once.
         """
         entry = OffsetPosition(self.base_offset, 0) if self._is_index_distrusted else self.offset_index.lookup(offset)
         if entry.position > 0 and self._last_seen.indexed != entry and entry.offset <= offset:
@@ -427,9 +427,9 @@ class SegmentReader:
     # The end
 
     def next_offset(self) -> int:
-        """The offset behind the last batch that is right: a walk from the last index entry on.
+        """The offset after the last correct batch: read from the last index entry on.
 
-        Also finds what the indexes do not tell: where that batch ends (:attr:`size`), and late timestamps.
+        Also finds what is not in the indexes: where that batch ends (:attr:`size`), and late timestamps.
         """
         windows = self.from_index(self.offset_index.last_offset, self.file_size)
         self._known_size, next_offset = 0, self.base_offset
@@ -438,10 +438,10 @@ class SegmentReader:
         return next_offset
 
     def take_in(self, expected: int | None = None) -> Iterator[Window]:
-        """The batches behind :attr:`size`, which moves behind each window before it is yielded.
+        """The batches after :attr:`size`, which advances past each window before that is yielded.
 
-        ``expected`` is the offset behind those before, where it is known. Whatever follows the last batch that is right
-        is no part of the log.
+        ``expected`` is the offset after the batches before, if known. Anything after the last correct batch is not part
+        of the log.
         """
         return self._taken_in(self.batches(self.size, self.file_size, expected=expected))
 
@@ -479,10 +479,10 @@ class SegmentReader:
         return None if found is None else found.position
 
     def find(self, offset: int, until: int) -> Place | None:
-        """Where the first batch lies whose last offset is not below ``offset``; None if there is none.
+        """The first batch whose last offset is not below ``offset``; None if there is none.
 
-        Of what was read to find it come that batch and some behind it, up to the one that reaches ``until``, if it is
-        among them.
+        The result includes what was read to find it: that batch and some that follow, up to the one that reaches
+        ``until`` if it is among them.
         """
         if self._is_behind_last(offset):
             return Place(self._last_seen.behind[1])
@@ -632,7 +632,7 @@ def _up_to(window: Window, offset: int) -> Window:
 
 
 def _from(window: Window, offset: int) -> Window:
-    """A window without what lies before the batch that reaches ``offset``, and without bytes behind the last one."""
+    """A window without the batches before the one that reaches ``offset``, and without bytes after the last one."""
     table = window.headers.table[np.flatnonzero(window.headers.table["last_offset"] >= offset)[0] :].copy()
     start, end = int(table["position"][0]), window.headers.end
     table["position"] -= start
@@ -640,7 +640,7 @@ def _from(window: Window, offset: int) -> Window:
 
 
 def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """After each batch, the largest timestamp so far and the last offset of the first batch that reached it."""
+    """For each batch, the largest timestamp up to it and the last offset of the first batch that has it."""
     timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
     running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
     kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)

@@ -71,7 +71,7 @@ def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
 
 
 def read_markers(buffer: Bytes, headers: BatchHeaders) -> list[MarkerRecord | None]:
-    """The marker in each of some control batches; None for an empty one and for control records of another kind.
+    """The marker in each of these control batches; None for an empty one and for control records of another kind.
 
     Raises InvalidRecordError, with its position, for a batch that does not parse, not always the first such batch.
     """

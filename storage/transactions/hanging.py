@@ -63,7 +63,7 @@ def find_hanging(
     Omits those younger than ``max_timeout_ms``, because their coordinator may still add the partition.
     ``failures``: :func:`open_transactions`; what a damaged partition of ``__transaction_state`` holds may be shown.
     """
-    known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions tells them
+    known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions reports them
     found = open_transactions(manager, now_ms=now_ms, failures=failures)
     old = (each for each in found if each.age_ms >= max_timeout_ms)
     return [hanging for each in old if (hanging := _hanging_part(known, each)).partitions]

@@ -274,7 +274,7 @@ def test_a_lost_directory_costs_the_groups_in_it_and_is_not_made_again(tmp_path:
         assert groups.missing() == f"1 of the 50 partitions of __consumer_offsets is not in {tmp_path}: {home}"
         for work in (groups.fetch, lambda group: groups.commit(group, committed_as(group)), groups.delete):
             with pytest.raises(
-                UnknownTopicOrPartitionError, match=f"__consumer_offsets-{home}.* it was lost: bring it"
+                UnknownTopicOrPartitionError, match=f"__consumer_offsets-{home}.* it was lost: restore it"
             ):
                 work(GROUPS[0])
         assert not (tmp_path / f"{GROUP_METADATA_TOPIC}-{home}").exists()

@@ -218,7 +218,7 @@ def test_a_missing_partition_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"t-1: no such directory"):
         manager.open_reader("t", 1)
     for _ in range(2):
-        with pytest.raises(MissingSegmentError, match=r"t-1: no such directory.*bring it back"):
+        with pytest.raises(MissingSegmentError, match=r"t-1: no such directory.*restore it"):
             manager.open_log("t", 1)
     (tmp_path / "t-1").mkdir()
     with pytest.raises(MissingSegmentError, match="below offset 1 was synced"):

@@ -1,4 +1,4 @@
-"""What is committed of many interleaved transactions, however the log is divided and read."""
+"""Many interleaved transactions: the committed records, however the log is divided and read."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_a_log_opens_whatever_happened_to_its_sidecar_files(
 def test_no_state_is_rebuilt_out_of_a_damaged_batch_below_the_recovery_point(
     directory: Path, field: str, at: int, index: str
 ) -> None:
-    """A writer that believed its header would take other records for repetitions, or end another transaction."""
+    """A writer that relied on its header would take other records for duplicates, or end another transaction."""
     first, *_ = segments(directory)
     data = bytearray(first.read_bytes())
     second_batch = 12 + int.from_bytes(data[8:12], "big")
