@@ -144,7 +144,7 @@ class _Reading:
 
 @dataclass
 class _Target:
-    """Assigns rows to partitions. All rows of a chunk without a key get the same one, the next chunk's the next one."""
+    """Assigns rows to partitions. Rows of a chunk without a key share one; those of the next chunk get the next one."""
 
     partitions: Sequence[int]
     only: int | None

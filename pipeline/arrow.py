@@ -147,7 +147,7 @@ def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
 def as_binary(array: pa.Array) -> pa.Array:
     """Returns a column of bytes or text as bytes, which need not be UTF-8, without copying them.
 
-    The column has 64-bit offsets if ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
+    ``array`` has 64-bit offsets if ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
     """
     if pa.types.is_binary(array.type):  # the usual case
         return array

@@ -45,7 +45,7 @@ UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the 
 
 
 class Note(NamedTuple):
-    """A note about a writer and a topic: the newest batch that was written to the log, made before its commit."""
+    """A note about a writer and a topic: the newest batch for the log, noted before it is committed."""
 
     batch: int
     before: int  # the first batch that the log lacked at that time; it had all batches below

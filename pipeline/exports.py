@@ -108,7 +108,7 @@ def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def _starting(spark: SparkSession, options: argparse.Namespace) -> str:
-    """Returns where the query begins until a micro-batch is committed. Always set, as only Spark knows of commits."""
+    """Returns where the query begins if no micro-batch is committed yet; only Spark knows, so it is set every time."""
     ends = starting_offsets(spark, options.table, options.log_dir, options.topic)
     if options.starting_offsets is None:
         return ends
@@ -130,7 +130,10 @@ def _has_batches(checkpoint: str, folder: str) -> bool:
 
 
 def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
-    """Returns ``text`` completed by the ends of the table. InvalidConfigError if rows would be in the table twice."""
+    """Returns the offsets in ``text``, completed by the ends of the table for partitions that it does not name.
+
+    Raises InvalidConfigError if rows would be in the table twice.
+    """
     bound = bound_at_offsets("--starting-offsets", text)
     asked = dict.fromkeys(ends, bound.end) if isinstance(bound, AtEnd) else cast(AtOffsets, bound).offsets
     if unknown := asked.keys() - ends.keys():

@@ -35,7 +35,7 @@ Limits = Mapping[str, int]  # bytes, by column
 
 
 def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
-    """Returns the limits for strings of a row sent by :func:`collect_over_messages`; columns not named have none.
+    """Returns the limits for strings of a row sent by :func:`collect_over_messages`; other columns have no limit.
 
     None: rows with ``schema`` cannot be sent that way. Callbacks from the JVM must arrive in the calling thread, as
     they do by default (PYSPARK_PIN_THREAD), because Spark associates a query with its thread.

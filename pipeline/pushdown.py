@@ -1,8 +1,8 @@
 """Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset and timestamp needs.
 
-Spark passes filters as a list, all of which must hold. Each narrows what is read. Spark applies a filter again unless
-it then holds for every row: that is so for times, since records are ordered by offset and not by time, and for filters
-on other columns.
+Spark passes filters as a list, all of which must hold. Each narrows what is read. A filter that then holds for every
+row is done; Spark applies the others again: those on times, since records are ordered by offset and not by time, and
+those on other columns.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Sight(NamedTuple):
         return self.first if start is None or start > self.next else max(start, self.first)
 
     def latest(self, start: int | None) -> int:
-        """Returns up to where to read from ``start``: never below it, unless the log ends below."""
+        """Returns the offset up to which to read from ``start``: never below it, unless the log ends below."""
         return self.end if start is None or start > self.next else max(start, self.end)
 
 

@@ -175,8 +175,8 @@ def changes_to_records(
     with the key. ``serde`` encodes the columns of its schema. The old row of an update is skipped, so a key must not
     change. With ``keep_partitions``, a record is written to the partition in its column ``_partition``. Records of a
     key, and of a partition, are in the order of Delta's versions and then of their offsets. The records of a key that
-    is in several partitions are in the order of their times. (Without ``keep_partitions``, the order of a partition
-    holds for such a key in only one of its partitions.)
+    is in several partitions are in the order of their times. (Without ``keep_partitions``, they then keep their order
+    among the records of other keys in only one of these partitions.)
 
     Raises InvalidConfigError if a column is missing.
     """
