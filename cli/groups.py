@@ -205,7 +205,7 @@ class _Groups:
             self._describe(names, asked)
 
     def _chosen(self, asked: _Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
-        """Returns the groups; with ``may_be_missing``, one whose partition cannot be read is a failure of its own."""
+        """Returns the groups; with ``may_be_missing``, records a failure for one whose partition cannot be read."""
         if bool(asked.groups) == asked.all_groups:
             raise typer.BadParameter("give either --group (repeatable) or --all-groups")
         names = list(self._known if asked.all_groups else dict.fromkeys(asked.groups))
@@ -216,7 +216,7 @@ class _Groups:
             except (storage.UnknownTopicOrPartitionError, storage.CorruptionError) as error:
                 if not may_be_missing:
                     raise
-                if not isinstance(error, storage.CorruptionError):  # which is among the failures already
+                if not isinstance(error, storage.CorruptionError):  # damage is among the failures already
                     self._failures.errors.append(error)
                 names.remove(name)
             else:
@@ -341,7 +341,7 @@ class _Groups:
         """Returns the offsets of a group; none for a new one. Raises CorruptionError if its partition is damaged."""
         if name in self._known:
             return self._known[name].offsets
-        with suppress(storage.UnknownTopicOrPartitionError):  # which is told later
+        with suppress(storage.UnknownTopicOrPartitionError):  # reported later
             self._offsets.fetch(name)
         return {}
 

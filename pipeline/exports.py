@@ -102,7 +102,7 @@ def query(spark: SparkSession, options: argparse.Namespace) -> Query:
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
     sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
     given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options)}
-    read_mode = options.read_mode or options.serde_mode  # asked to go on at a value, it does at a time as well
+    read_mode = options.read_mode or options.serde_mode  # a job that tolerates bad values tolerates bad times, too
     given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=read_mode)
     return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
 
