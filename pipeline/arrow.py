@@ -54,8 +54,8 @@ def time_beyond_spark(time_ms: int, what: str, source: TopicPartition, offset: i
     """Returns the error for a time of the record at ``offset``; ``what`` names the time."""
     return TimeBeyondSparkError(
         f"offset {offset} of {source}: {what} is {time_ms} ms, which does not fit a timestamp in "
-        f"microseconds ({_MS_MIN} to {_MS_MAX} ms); perhaps the producer used another unit. Skip the record, leave the "
-        "column out, or set mode=permissive, which reads the time as null"
+        f"microseconds ({_MS_MIN} to {_MS_MAX} ms); perhaps the producer used another unit. Skip the record, or set "
+        "mode=permissive, which reads the time as null"
     )
 
 

@@ -20,6 +20,11 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s
 
+NEVER_COMPACTED = (
+    "and the log was never compacted, as far as settings and checkpoints show; if it was, set cleanup.policy to "
+    "compact,delete to read it"
+)
+
 
 class Holes(IntEnum):
     """Where offsets may be missing in a log."""
@@ -94,7 +99,7 @@ def _find_misfit(
     offsets = f"offsets {first[row]} to {last[row]}"
     if is_missing[row]:
         reason = f"offsets {behind[row]} to {first[row] - 1} are missing before this batch"
-        return Damage(row, MissingSegmentError(f"{reason}, and the log was never compacted", position=position))
+        return Damage(row, MissingSegmentError(f"{reason}, {NEVER_COMPACTED}", position=position))
     if last[row] < first[row] or first[row] < 0:
         return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
     if first[row] < behind[row]:
@@ -175,5 +180,5 @@ def _check_one_wrapper(
     if first < lowest:
         raise CorruptRecordError(f"offsets {first} to {last} follow {lowest - 1}", position=position)
     if expected is not None and first > expected and holes() is Holes.NOWHERE:
-        reason = f"offsets {expected} to {first - 1} are missing before this batch, and the log was never compacted"
+        reason = f"offsets {expected} to {first - 1} are missing before this batch, {NEVER_COMPACTED}"
         raise MissingSegmentError(reason, position=position)

@@ -29,7 +29,7 @@ from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, F
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.format.tables import Bools, Records
-from pyspark_commitlog.storage.joining import Holes
+from pyspark_commitlog.storage.joining import NEVER_COMPACTED, Holes
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader
 from pyspark_commitlog.storage.outcomes import Outcomes, aborted_runs
 from pyspark_commitlog.storage.producers import (
@@ -426,7 +426,7 @@ class LogReader:
         """Raise MissingSegmentError where a batch should exist that reaches ``offset``, below the log end."""
         if self.context.holes() is Holes.NOWHERE:
             raise MissingSegmentError(
-                f"offsets {offset} to {self._log_end_offset - 1} are in no batch, and the log was never compacted",
+                f"offsets {offset} to {self._log_end_offset - 1} are in no batch, {NEVER_COMPACTED}",
                 path=self.context.directory,
             )
 

@@ -38,7 +38,14 @@ from pyspark_commitlog.storage.format import StopReason, names, v2
 from pyspark_commitlog.storage.format.fields import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes, Int64s, Records
 from pyspark_commitlog.storage.index import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
-from pyspark_commitlog.storage.joining import Damage, Holes, check_wrapped, find_damage, inside_segments
+from pyspark_commitlog.storage.joining import (
+    NEVER_COMPACTED,
+    Damage,
+    Holes,
+    check_wrapped,
+    find_damage,
+    inside_segments,
+)
 from pyspark_commitlog.storage.record_times import RecordTimes, record_times
 from pyspark_commitlog.storage.resync import Search
 
@@ -253,9 +260,7 @@ class SegmentReader:
             raise CorruptRecordError(reason, path=before.path(names.LOG))
         is_near = self.base_offset - before.base_offset <= INT32_MAX
         if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
-            reason = (
-                f"offsets {next_offset} to {self.base_offset - 1} are in no segment, and the log was never compacted"
-            )
+            reason = f"offsets {next_offset} to {self.base_offset - 1} are in no segment, {NEVER_COMPACTED}"
             raise MissingSegmentError(reason, path=self.context.directory)
 
     def sound_batches(self, position: int = 0) -> Iterator[Window]:
