@@ -2,7 +2,8 @@
 
 One task per log. Logs are chosen as Kafka's cleaner does, by min.cleanable.dirty.ratio and max.compaction.lag.ms, the
 dirtiest first; the report says why the others were not chosen. A task needs log.cleaner.dedupe.buffer.size of memory.
-Exit code 0: all is well, 2: a log is damaged and was not changed, 1: anything else (locked, unknown topic, disk).
+Exit code 0: all is well, 3: a log is damaged and was not changed, 2: wrong usage, 1: anything else (locked, unknown
+topic, disk).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Copies all there is now; with --every, also what is added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the
 current micro-batch, and resumes with the next one when started again. Exit code 0: everything was copied, or it was
-stopped, 1: anything else.
+stopped, 2: wrong usage, 1: anything else.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
 
 Each run resumes where the one before ended, even if that failed; with --follow, a run continues until it is stopped.
-Exit code 0: all partitions are up to date, 1: anything else.
+Exit code 0: all partitions are up to date, 2: wrong usage, 1: anything else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rebuilds indexes and snapshots from the logs alone: ``spark-submit jobs/rebuild_index.py --log-dir DIR``.
 
 One task per segment. The whole log is read before anything is written; a damaged log is not changed. Exit code 0: all
-is well, 2: a log is damaged, 1: anything else (locked, a broker runs, unknown topic, disk).
+is well, 3: a log is damaged, 2: wrong usage, 1: anything else (locked, a broker runs, unknown topic, disk).
 """
 
 from __future__ import annotations

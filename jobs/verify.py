@@ -1,7 +1,7 @@
 """Verifies checksums, records, offsets, indexes, checkpoints: ``spark-submit jobs/verify.py --log-dir DIR``.
 
 One task per segment. Changes nothing and takes no lock, so it is safe on a running broker's directory. Exit code 0: all
-is well, 2: something is damaged or has to be rebuilt, 1: anything else (unknown topic).
+is well, 3: something is damaged or has to be rebuilt, 2: wrong usage, 1: anything else (unknown topic).
 """
 
 from __future__ import annotations

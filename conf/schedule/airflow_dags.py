@@ -1,6 +1,7 @@
 """Maintenance with Airflow: set the paths to yours, and put this file into Airflow's dags folder.
 
-A task fails if its job's exit code is 2 (a log is damaged) or 1 (any other problem); the task's log has the report.
+A task fails if its job's exit code is 3 (a log is damaged), 2 (wrong usage) or 1 (any other problem); the task's
+log has the report.
 """
 
 from datetime import datetime, timedelta

@@ -30,7 +30,7 @@ from pyspark_commitlog.storage import (
 
 __all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show"]
 
-EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 2}
+EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 3}
 
 
 class Work(Protocol):
@@ -42,7 +42,7 @@ class Work(Protocol):
 def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
     """Runs ``work`` with Spark, with the options of :func:`arguments`, and prints the outcomes.
 
-    Returns the exit code: 0 if all went well, 2 if a log is damaged, 1 for any other problem.
+    Returns the exit code: 0 if all went well, 3 if a log is damaged, 1 for any other problem.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:

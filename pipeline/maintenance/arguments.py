@@ -11,11 +11,11 @@ from pyspark_commitlog.storage import ConfigOverrides, MaintenanceRun, masked, p
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that exits with 1 on wrong usage, because 2 means a damaged log. Its errors show no secrets."""
+    """A parser whose errors show no secrets. Like argparse, it exits with 2 on wrong usage."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: {masked(message)}\n")
+        self.exit(2, f"{self.prog}: {masked(message)}\n")
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -78,11 +78,11 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 @pytest.mark.parametrize("job", ["verify", "rebuild_index"])
-def test_damage_is_named_the_others_go_on_and_the_exit_code_is_2(job: str, damaged: tuple[str, Path]) -> None:
+def test_damage_is_named_the_others_go_on_and_the_exit_code_is_3(job: str, damaged: tuple[str, Path]) -> None:
     log_dir, path = damaged
     before = tree(Path(log_dir))
     found = submit(job, "--log-dir", log_dir, "--dry-run")
-    assert found.returncode == 2, found.stderr
+    assert found.returncode == 3, found.stderr
     first, *_, last = found.stdout.splitlines()
     assert first.startswith("t-0")
     assert f"{path}, position 0" in found.stdout
@@ -91,18 +91,23 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_2(job: str, damag
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "reason"),
+    ("job", "options", "code", "reason"),
     [
-        ("compact", ["--topics", "tt"], "compaction: no topic 'tt' in {log_dir}; did you mean 't'?"),
-        ("retain", ["--config", "retention.m=1"], "retention: unknown config retention.m: did you mean retention.ms?"),
-        ("rebuild_index", ["--as-of", "2999-01-01"], "index rebuild: --as-of is in the future"),
-        ("verify", ["--log-dir", "/no/such"], "verification: /no/such: no such directory"),
-        ("verify", ["--quick"], "unrecognized arguments: --quick"),
+        ("compact", ["--topics", "tt"], 1, "compaction: no topic 'tt' in {log_dir}; did you mean 't'?"),
+        (
+            "retain",
+            ["--config", "retention.m=1"],
+            1,
+            "retention: unknown config retention.m: did you mean retention.ms?",
+        ),
+        ("rebuild_index", ["--as-of", "2999-01-01"], 1, "index rebuild: --as-of is in the future"),
+        ("verify", ["--log-dir", "/no/such"], 1, "verification: /no/such: no such directory"),
+        ("verify", ["--quick"], 2, "unrecognized arguments: --quick"),
     ],
 )
-def test_wrong_use_is_reported_at_once_with_exit_code_1(
-    job: str, options: list[str], reason: str, damaged: tuple[str, Path]
+def test_what_cannot_be_run_is_reported_at_once(
+    job: str, options: list[str], code: int, reason: str, damaged: tuple[str, Path]
 ) -> None:
     found = execute([sys.executable, str(ROOT / "jobs" / f"{job}.py"), "--log-dir", damaged[0], *options])
-    assert (found.returncode, found.stdout) == (1, "")
+    assert (found.returncode, found.stdout) == (code, "")
     assert reason.format(log_dir=damaged[0]) in found.stderr

@@ -36,12 +36,12 @@ def given(direction: str, *more: str) -> argparse.Namespace:
         (["to-topic", *COMMON, "--partitions", "many"], "--partitions"),
     ],
 )
-def test_wrong_use_ends_with_1_and_says_what_is_expected(
+def test_wrong_usage_exits_with_2_and_says_what_is_expected(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         parser("").parse_args(arguments)
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert told in capsys.readouterr().err
 
 

@@ -113,7 +113,7 @@ DONE, FAILED, DAMAGED = OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.
 
 @pytest.mark.parametrize(
     ("statuses", "code"),
-    [((), 0), ((DONE, DONE), 0), ((DONE, FAILED), 1), ((FAILED, DAMAGED, DONE), 2), ((DAMAGED, FAILED), 2)],
+    [((), 0), ((DONE, DONE), 0), ((DONE, FAILED), 1), ((FAILED, DAMAGED, DONE), 3), ((DAMAGED, FAILED), 3)],
 )
 def test_the_exit_code_is_that_of_the_worst_outcome(statuses: tuple[OutcomeStatus, ...], code: int) -> None:
     assert show("retention", outcomes(*statuses), as_json=False) == code
@@ -143,12 +143,10 @@ def parse(*given: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("wrong", [("--as-of", "monday"), ("--no-such",), ()])
-def test_wrong_use_exits_with_1_because_2_means_a_damaged_log(
-    wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_exits_with_2(wrong: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         arguments("").parse_args(["--log-dir", "/log", *wrong] if wrong else [])
-    assert end.value.code == 1
+    assert end.value.code == 2
     assert (wrong[-1] if wrong else "--log-dir") in capsys.readouterr().err
 
 

@@ -379,14 +379,14 @@ def test_the_commands_of_the_page_copy_a_topic_there_and_back(broker: Broker, tm
     )
 
 
-def test_wrong_use_of_the_job_ends_with_1_and_says_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_of_the_job_exits_with_2_and_says_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
     for given, told in [
         (["from-kafka", "--log-dir", "d", "--topics", "t"], "--bootstrap-servers"),
         (["sideways"], "from-kafka"),
     ]:
         with pytest.raises(SystemExit) as ended:
             arguments.parser("").parse_args(given)
-        assert ended.value.code == 1
+        assert ended.value.code == 2
         assert told in capsys.readouterr().err
     to_kafka = ["to-kafka", "--bootstrap-servers", "b", "--log-dir", "d", "--topics", "a,b", "--target", "c"]
     with pytest.raises(InvalidConfigError, match="--target c names one topic"):
