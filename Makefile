@@ -5,6 +5,9 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Words that make a reader stop; `make lint` finds them in these files.
+WORDED := *.md pyspark_commitlog cli jobs pipeline storage conf docs benchmarks tests
+UNCLEAR := [Aa]new|[Mm]eanwhile|[Ww]hoever|[Tt]old of|(that|which) (is|are) none
 COMPILED := pyspark_commitlog cli jobs pipeline storage benchmarks tests/support
 PYTHON ?= python3.11
 
@@ -26,9 +29,11 @@ test: java install  ## run everything that CI runs: lint, types, tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
 	@$(MAKE) --no-print-directory unit
 
-lint: install  ## check rules and format with ruff
+lint: install  ## check rules and format with ruff, and the wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@grep -rnwE --include='*.py' --include='*.md' --exclude-dir=golden '$(UNCLEAR)' $(WORDED) && { \
+	  echo "The lines above have words that make readers stop ($(UNCLEAR)): say it more plainly."; exit 1; } >&2 || test $$? = 1
 
 types: install  ## check types with mypy, strictly
 	$(BIN)/mypy

@@ -352,7 +352,7 @@ class LogLoader:
         return None
 
     def _settled_names(self) -> list[str]:
-        """A listing that was true at one moment. A single listing may or may not have a name that changes meanwhile.
+        """A listing that was true at one moment. A name that changes during a listing may or may not be in it.
 
         It was true if the directory's time shows that nothing changed before and during it; or if the next listing has
         the same names: a change during the first would show completely in the second, and a change during the second is
@@ -401,7 +401,7 @@ class LogLoader:
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
         """Rebuild the epochs from the sound batches, for a checkpoint that is missing or damaged.
 
-        Damage below the recovery point is not reported here, but to whoever reads it.
+        Damage below the recovery point is not reported here, but when it is read.
         """
         epochs.clear()
         for segment in segments:
@@ -536,7 +536,7 @@ class LogLoader:
             return None
 
     def _decoded_snapshot(self, offset: int) -> list[ProducerEntry] | None:
-        """None if it is damaged, or was removed meanwhile."""
+        """None if it is damaged, or was removed after it was listed."""
         path = self._path(names.segment_file(offset, names.SNAPSHOT))
         try:
             return checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))

@@ -3,7 +3,7 @@
 Above the recovery point nothing was acknowledged as synced: a crash may leave part of a batch there, or one of the
 right length with wrong bytes. Without a known recovery point, as in a partition that was copied, nothing indicates a
 crash: only an incomplete batch at the very end is skipped, and reported. Anything followed by a sound batch is damage
-within the log: the log does not end there, and whoever reads up to there gets an error.
+within the log: the log does not end there, and a reader that gets there raises an error.
 """
 
 from __future__ import annotations

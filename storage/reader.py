@@ -1,7 +1,7 @@
 """LogReader: reads a log without changing it.
 
 A reader takes no lock. It sees the log as it was when it was opened or refreshed; segments that compaction or retention
-replace meanwhile stay readable as long as they are open. If a file is gone, the reader refreshes and continues by
+replace later stay readable as long as they are open. If a file is gone, the reader refreshes and continues by
 offset.
 """
 

@@ -2,7 +2,7 @@
 
 Like Kafka's LogSegment.recover, this never decodes data records: it relies on checksums, and on increasing offsets,
 which no checksum covers; below the recovery point also on batches that do not overlap, as readers do. Missing offsets,
-and damage behind a correct checksum, are found by whoever reads there.
+and damage behind a correct checksum, are found by readers.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def salvaged_records(
 ) -> Iterator[Records]:
     """Like ``LogReader.records``, but damage is passed to ``told``, with path and position, and skipped.
 
-    Each damage is reported once, even where segments are replaced meanwhile and read again. Offsets that are in no
+    Each damage is reported once, even if segments are replaced during the read and read again. Offsets that are in no
     segment are skipped without a report.
     """
     salvage = _Salvage(reader, told, isolation)

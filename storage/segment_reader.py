@@ -230,7 +230,7 @@ class SegmentReader:
         ``position``, if known. A batch larger than a window gets a window of its own.
 
         Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
-        SegmentRemovedError if the log was truncated meanwhile.
+        SegmentRemovedError if the log was truncated while it was read.
         """
         end = self.size if end is None else end
         expected = self.base_offset if position == 0 else expected

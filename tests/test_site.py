@@ -35,7 +35,7 @@ def test_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
 
 def test_configuration_page_says_what_the_code_says() -> None:
     made = runpy.run_path(str(DOCS / "render.py"))["configuration"]()
-    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == made, "python docs/render.py makes it anew"
+    assert (DOCS / "configuration.md").read_text(encoding="utf-8") == made, "run python docs/render.py"
 
 
 def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:

@@ -2,7 +2,7 @@
 
 An abandoned query must not hold back the last stable offset for ever. A held lock on the transactional id means that
 its owner is alive. Without a held lock, the transaction gets its ``transaction.timeout.ms``, since a batch write holds
-no lock. A decided transaction is completed, whoever decided it.
+no lock. A decided transaction is completed, no matter which process decided it.
 """
 
 from __future__ import annotations

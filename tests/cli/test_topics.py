@@ -170,7 +170,7 @@ def test_on_a_terminal_it_is_a_table(directory: str) -> None:
         pytest.param(["--delete"], "--delete needs --topic", id="no topic to delete"),
         pytest.param(["--alter", "--topic", "orders"], "commitlog configs", id="nothing to alter"),
         pytest.param(["--create", "--topic", "a", "--config", "x"], "retention.ms=86400000", id="a config without ="),
-        pytest.param(["--list", "--topic", "o("], "regular expression", id="a pattern that is none"),
+        pytest.param(["--list", "--topic", "o("], "regular expression", id="an invalid pattern"),
     ],
 )
 def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str, directory: str) -> None:

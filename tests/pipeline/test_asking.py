@@ -179,7 +179,7 @@ WRONG = {
     "no host": "http://u:topsecret@",
     "a slash in the password": "http://u:top/secret@h:1",
     "a slash after digits": "http://u:1/topsecret@h:1",
-    "a port that is none": "http://u:topsecret@h:port",
+    "an invalid port": "http://u:topsecret@h:port",
     "a question": "http://u:topsecret@h:1/?a=b",
     "a blank": "http://u:topsecret@h :1",
     "a line break": "http://u:topsecret@h:1/\r\nx: y",

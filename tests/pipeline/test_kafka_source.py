@@ -193,7 +193,7 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
     "no way to say what to read": ({}, WRONG, "subscribe, assign, subscribePattern must be given, not none"),
     "no topic": ({"subscribe": " , "}, WRONG, "subscribe names no topic"),
     "an empty pattern": ({"subscribePattern": " "}, WRONG, "subscribePattern is empty"),
-    "a pattern that is none": ({"subscribePattern": "*"}, WRONG, "subscribePattern: .* not a regular expression"),
+    "an invalid pattern": ({"subscribePattern": "*"}, WRONG, "subscribePattern: .* not a regular expression"),
     "assign without JSON": ({"assign": "plain"}, WRONG, "assign: 'plain' is not"),
     "assign with other JSON": ({"assign": '{"plain": 0}'}, WRONG, "assign: .* is not"),
     "a topic that is not there": ({"subscribe": "plane"}, UNKNOWN, "no topic 'plane'.*did you mean 'plain'"),
@@ -292,13 +292,13 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
         WRONG,
         "startingOffsetsByTimestamp is after endingOffsetsByTimestamp",
     ),
-    "a strategy that is none": (
+    "an unknown strategy": (
         {**PLAIN, "startingOffsetsByTimestampStrategy": "nearest"},
         WRONG,
         "startingOffsetsByTimestampStrategy is 'nearest'",
     ),
     "no tasks": ({**PLAIN, "minPartitions": "0"}, WRONG, "minPartitions is '0'"),
-    "a number of tasks that is none": ({**PLAIN, "minPartitions": "many"}, WRONG, "minPartitions is 'many'"),
+    "a number of tasks that is a word": ({**PLAIN, "minPartitions": "many"}, WRONG, "minPartitions is 'many'"),
     "tasks of no records": ({**PLAIN, "maxRecordsPerPartition": "0"}, WRONG, "maxRecordsPerPartition is '0'"),
     "perhaps data loss": ({**PLAIN, "failOnDataLoss": "perhaps"}, WRONG, "failOnDataLoss is 'perhaps'"),
     "perhaps headers": ({**PLAIN, "includeHeaders": "perhaps"}, WRONG, "includeHeaders is 'perhaps'"),
@@ -307,7 +307,7 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
         WRONG,
         "minOffsetsPerTrigger is 10, above maxOffsetsPerTrigger",
     ),
-    "an isolation level that is none": ({**PLAIN, "kafka.isolation.level": "serializable"}, WRONG, "'serializable'"),
+    "an unknown isolation level": ({**PLAIN, "kafka.isolation.level": "serializable"}, WRONG, "'serializable'"),
     **{
         f"the consumer's {name}": ({**PLAIN, f"kafka.{name}": "earliest"}, WRONG, f"kafka.{name} is not supported")
         for name in (

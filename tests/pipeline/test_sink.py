@@ -500,7 +500,7 @@ def test_bytes_that_are_not_text_are_not_changed(spark: SparkSession, log_dir: s
     assert (bad.key, bad.value) == (octets[::-1], octets)
 
 
-# A row of each kind that cannot be written, the settings under which it cannot, and what is told of it.
+# A row of each kind that cannot be written, the settings under which it cannot, and the error.
 BAD_ROWS = [
     pytest.param(
         "'k' as key, repeat('x', 2000) as value",

@@ -74,7 +74,7 @@ class Logs:
         del content["topics"][topic]
         changed = path.with_suffix(".changed")
         changed.write_text(json.dumps(content))
-        changed.replace(path)  # whoever reads it meanwhile sees all of one or the other
+        changed.replace(path)  # a reader sees all of the old file or all of the new one
         for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
             (Path(self.directory) / name).unlink(missing_ok=True)
         self.manager = LogManager.open(self.directory)

@@ -163,13 +163,13 @@ def test_a_lock_is_on_the_file_that_has_the_name_when_it_is_granted(tmp_path: Pa
 
 
 @contextmanager
-def forked_child(meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
+def forked_child(run: Callable[[], object] = lambda: None) -> Iterator[None]:
     """A child that lives as long as the block."""
     ready, begun = os.pipe()
     ended, end = os.pipe()
     child = os.fork()
     if child == 0:
-        meanwhile()
+        run()
         os.write(begun, b"x")
         os.read(ended, 1)
         os._exit(0)

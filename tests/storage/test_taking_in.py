@@ -38,12 +38,12 @@ def test_catching_up_finds_what_opening_finds(tmp_path: Path, seed: int, preallo
         found = mine.log_end_offset, dict(mine.producers.producers), dict(mine.producers.ongoing)
         indexed = (tmp_path / "00000000000000000000.index").read_bytes()
         seen = rows(mine), committed(mine)
-    with open_log(tmp_path / "copy", **settings) as anew:
-        append_mixed(anew, seed)
-        anew.append(batch(b"mine"))
-        assert found == (anew.log_end_offset, dict(anew.producers.producers), dict(anew.producers.ongoing))
+    with open_log(tmp_path / "copy", **settings) as again:
+        append_mixed(again, seed)
+        again.append(batch(b"mine"))
+        assert found == (again.log_end_offset, dict(again.producers.producers), dict(again.producers.ongoing))
         assert indexed == (tmp_path / "copy" / "00000000000000000000.index").read_bytes()
-        assert seen == (rows(anew), committed(anew))
+        assert seen == (rows(again), committed(again))
 
 
 @pytest.mark.parametrize("kept", [8, 40, 100, 10_000])

@@ -147,7 +147,8 @@ def cached(name: str, recipe: str, fill: Callable[[Path], None]) -> Path:
     """The directory ``name-<hash of recipe>`` of the cache, filled by ``fill`` unless it is there already, whole.
 
     One process fills while others wait. A directory gets its name only when it is filled and a list of its files and
-    their sizes is written, so what a killed process leaves is never taken for whole; what lost bytes is filled anew.
+    their sizes is written, so a directory left by a killed process is never taken for complete. A directory that lost
+    bytes is filled again.
     """
     root, target = cache_directory(), cache_place(name, recipe)
     root.mkdir(parents=True, exist_ok=True)

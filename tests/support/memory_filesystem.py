@@ -33,7 +33,7 @@ _MUTATIONS = _SYNCS | {"create", "write", "truncate", "make_directory", "rename"
 
 
 class PowerCut(BaseException):
-    """The power went during the operation named. Every later one raises this again: whoever asks is dead.
+    """The power failed during the operation named. Every later operation raises this again.
 
     No Exception, so that no code under test takes it for an error and carries on.
     """

@@ -110,7 +110,7 @@ def compaction_cut_twice(chance: Random, effort: Effort) -> None:
     test_cleaner_crash.check_crash_after_crash(settings, drawn_pairs(chance), cuts, again)
 
 
-# Indexes and snapshots made anew
+# Indexes and snapshots built again
 
 
 def drawn_rebuild(chance: Random, effort: Effort) -> None:

@@ -129,7 +129,7 @@ def check_nothing_strange(sound: Sound, found: Rows) -> None:
 
 
 def check_told(sound: Sound, disk: MemoryFileSystem, found: Rows | None) -> None:
-    """What readers see is another log than was written: whoever verifies it is told."""
+    """If readers see another log than was written, ``verify`` reports damage."""
     told = verify(sound, disk)
     assert told or is_of_unchecked_bytes(sound, found), (
         f"{len(sound.rows)} records were written, {len(found or [])} read"

@@ -33,7 +33,7 @@ CONFIG = LogConfig()
 BOMB_LIMIT = 1 << 20
 # What comes of damage: checksums as they were; or made right again, so that nothing tells damage from what was written.
 DETECTED, HARMLESS = "detected", "harmless"
-REFUSED, READ = "refused though signed anew", "read as signed anew"
+REFUSED, READ = "refused though signed again", "read as signed again"
 TWIN_SHARE = 0.1  # of inputs that the slow twin reads too
 
 

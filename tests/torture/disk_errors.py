@@ -138,7 +138,7 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-# A writer after an error, and those who read meanwhile
+# A writer after an error, and its readers
 
 
 def failed_writer(chance: Random, errors: DiskErrors) -> None:

@@ -1,7 +1,7 @@
 """Writers, readers, compaction and retention in processes of their own on the same topics; each history is checked.
 
 A case is a new directory, in which all live until so much is written. A writer numbers its records, in each topic from
-0 on, so that whoever reads sees at once what is missing, there twice or out of order.
+0 on, so that a reader sees at once which are missing, duplicated or out of order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCHES_A_TRANSACTION = 2
 ABORTED_EVERY = 3  # transactions
 PLAIN, IDEMPOTENT, TRANSACTIONAL = b"plain", b"idempotent", b"transactional"
 WRITERS = (PLAIN, IDEMPOTENT, TRANSACTIONAL)
-BATCHES_OF_A_PROCESS = {PLAIN: 7, IDEMPOTENT: 1000, TRANSACTIONAL: 20}  # until it starts anew
+BATCHES_OF_A_PROCESS = {PLAIN: 7, IDEMPOTENT: 1000, TRANSACTIONAL: 20}  # until it starts again
 PRODUCERS = {IDEMPOTENT: 2**40, TRANSACTIONAL: 2**40 + 1}
 COMPACTED, DELETED = "compacted", "deleted"
 SMALL = {"segment.bytes": "4000", "index.interval.bytes": "300", "segment.index.bytes": "2000", "flush.messages": "50"}
