@@ -103,10 +103,10 @@ class _Rest:
     def is_torn(self) -> bool:
         """Whether they are zeros, or the beginning of a batch, perhaps followed by zeros."""
         before_zeros = self._search.end_of_data(self._active.size) - self._active.size
-        if not before_zeros or len(self._start) <= HEADER_UP_TO_MAGIC:
+        if not before_zeros or len(self._start) < LOG_OVERHEAD:
             return True
         wanted = size_at_start(self._start)
-        is_header = self._start[MAGIC_AT] <= v2.MAGIC and wanted > HEADER_UP_TO_MAGIC
+        is_header = (self._start[MAGIC_AT:HEADER_UP_TO_MAGIC] <= v2.MAGIC).all() and wanted > HEADER_UP_TO_MAGIC
         is_incomplete = wanted > self._size or before_zeros < wanted < self._size
         return is_header and is_incomplete and not self._is_whole()
 

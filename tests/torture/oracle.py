@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format import checkpoints, names, v2
-from pyspark_commitlog.storage.format.fields import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
+from pyspark_commitlog.storage.format.fields import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.manager import INTERNAL_TOPICS, TOPICS_FILE
 from pyspark_commitlog.storage.reader import Isolation
@@ -273,11 +273,12 @@ def _is_torn(rest: bytes, told: Told, lowest: int) -> bool:
     if any(_is_sound_at(rest, at) for at in _starts(rest, range(lowest, lowest + INT32_MAX + 1))):
         return False
     written = len(rest.rstrip(b"\0"))
-    if told.recovery_point is not None or not written or len(rest) <= MAGIC_AT:
+    if told.recovery_point is not None or not written or len(rest) < LOG_OVERHEAD:
         return True
     size = int.from_bytes(rest[LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
     is_incomplete = size > len(rest) or written < size < len(rest)
-    return 0 <= rest[MAGIC_AT] <= v2.MAGIC and is_incomplete and not _is_whole(rest)
+    is_header = size > HEADER_UP_TO_MAGIC and all(magic <= v2.MAGIC for magic in rest[MAGIC_AT:HEADER_UP_TO_MAGIC])
+    return is_header and is_incomplete and not _is_whole(rest)
 
 
 def _is_whole(rest: bytes) -> bool:
