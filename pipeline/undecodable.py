@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_commitlog.pipeline.serdes import Serde, SerializationError
 
 DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
-NO_KEY = "has no key, which a table of mode upsert needs"
+NO_KEY = "has no key: a table of mode upsert needs one"
 # The columns of the table, and the columns of records that they come from.
 COLUMNS = {
     "_topic": "topic",

@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[Options, str, str]] = {
     "a minimum above the maximum": (
         {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"},
         "minOffsetPerTrigger.* is higher than the maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger is 10, more than",
+        "minOffsetsPerTrigger is 10, above",
     ),
     "a limit that is no number": (
         {"maxOffsetsPerTrigger": "some"},
