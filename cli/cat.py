@@ -16,7 +16,7 @@ import typer
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli import record_text
 from pyspark_commitlog.cli.flags import LogDir, complete_topic
-from pyspark_commitlog.cli.output import fail, nearest
+from pyspark_commitlog.cli.output import fail, nearest_or_all
 
 LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
@@ -160,7 +160,7 @@ def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int],
     groups = storage.GroupOffsets(manager)
     found = groups.fetch(group)
     if not found and group not in (known := groups.groups()):
-        fail(f"no group {group!r} in {manager.directory}{nearest(group, known, 'groups')}")
+        fail(f"no group {group!r} in {manager.directory}{nearest_or_all(group, known, 'groups')}")
     return found
 
 

@@ -25,7 +25,7 @@ from pyspark_commitlog.cli.group_tables import (
     show_offsets,
     show_states,
 )
-from pyspark_commitlog.cli.output import Column, Failures, fail, nearest, print_json, print_table
+from pyspark_commitlog.cli.output import Column, Failures, fail, nearest_or_all, print_json, print_table
 
 NEW_OFFSETS = (
     Column("GROUP", 30),
@@ -220,7 +220,7 @@ class _Groups:
                     self._failures.errors.append(error)
                 names.remove(name)
             else:
-                fail(f"no group {name!r} in {self._manager.directory}{nearest(name, self._known, 'groups')}")
+                fail(f"no group {name!r} in {self._manager.directory}{nearest_or_all(name, self._known, 'groups')}")
         return names
 
     def _list(self, asked: _Asked) -> None:

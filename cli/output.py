@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,8 +111,7 @@ def fail(message: str) -> NoReturn:
     raise typer.Exit(1)
 
 
-def nearest(name: str, known: Iterable[str], what: str) -> str:
+def nearest_or_all(name: str, known: Iterable[str], what: str) -> str:
     """Returns a suffix for "there is no such ..." errors: the closest name, or all names."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names) or f'no {what}'}"
+    return storage.did_you_mean(name, names) or f"; there are {', '.join(names) or f'no {what}'}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import typer
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.cli.output import fail, nearest
+from pyspark_commitlog.cli.output import fail, nearest_or_all
 
 _RULE = re.compile(r"([^:]*)(?::(?:(\d+)|(\d*)-(\d*))?)?")
 
@@ -32,7 +32,7 @@ def matching(
         if named.fullmatch(name) and not (exclude_internal and name in storage.INTERNAL_TOPICS)
     ]
     if text is not None and not found:
-        fail(f"no topic {text!r}{nearest(text, topics, 'topics')}")
+        fail(f"no topic {text!r}{nearest_or_all(text, topics, 'topics')}")
     return found
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 import pyarrow as pa
 
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, did_you_mean
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -47,13 +46,5 @@ def schema_of(names: Iterable[str]) -> pa.Schema:
 def check_known(name: str) -> None:
     """Raises InvalidConfigError, with the nearest name, for a column the source does not have."""
     if name not in READ_TYPES:
-        raise InvalidConfigError(
-            f"the commitlog source has no column {name!r}{nearest(name, READ_TYPES)}; it has {', '.join(READ_TYPES)}"
-        )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns `` (did you mean 'x'?)``, or an empty text if no name in ``known`` is similar to ``name``."""
-    by_lower = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower(), by_lower, n=1)
-    return f" (did you mean {by_lower[found[0]]!r}?)" if found else ""
+        hint = did_you_mean(name, READ_TYPES)
+        raise InvalidConfigError(f"the commitlog source has no column {name!r}{hint}; it has {', '.join(READ_TYPES)}")

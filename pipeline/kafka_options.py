@@ -9,8 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from pyspark_commitlog.pipeline.columns import nearest
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.storage import InvalidConfigError, did_you_mean
 
 KAFKAS = "kafka."  # the prefix of a consumer's or producer's settings
 # Options of Spark's Kafka source that say how to talk to brokers.
@@ -29,7 +28,8 @@ def check_names(options: Iterable[str], ours: Collection[str], user: str, *passe
     known = {name.lower() for name in (*ours, *BROKERS, *_SPARKS, *passed)}
     for name in options:
         if name.lower() not in known and not name.lower().startswith(KAFKAS):
-            raise InvalidConfigError(f"unknown option {name!r}{nearest(name, ours)}; {user} knows {', '.join(ours)}")
+            hint = did_you_mean(name, ours)
+            raise InvalidConfigError(f"unknown option {name!r}{hint}; {user} knows {', '.join(ours)}")
 
 
 def notice_of(unused: Iterable[str]) -> list[str]:

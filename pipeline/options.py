@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.columns import READ_TYPES, nearest
+from pyspark_commitlog.pipeline.columns import READ_TYPES
 from pyspark_commitlog.pipeline.decoding import Decode
 from pyspark_commitlog.pipeline.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
 from pyspark_commitlog.pipeline.limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
@@ -36,7 +36,7 @@ from pyspark_commitlog.pipeline.offsets import (
 from pyspark_commitlog.pipeline.planning import TaskLimits
 from pyspark_commitlog.pipeline.schema import arrow_schema, nullable_as, read_schema, schema_with
 from pyspark_commitlog.pipeline.subscription import WAYS, Subscription
-from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig, local_path
+from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path
 
 T = TypeVar("T")
 
@@ -124,9 +124,8 @@ class Columns(NamedTuple):
         there = list(READ_TYPES if decode is None else decode.columns)
         for name in names or ():
             if name not in there:
-                raise InvalidConfigError(
-                    f"option columns: there is no column {name!r}{nearest(name, there)}; there are {', '.join(there)}"
-                )
+                hint = did_you_mean(name, there)
+                raise InvalidConfigError(f"option columns: no column {name!r}{hint}; there are {', '.join(there)}")
         return cls(given.flag("includeHeaders", False), names, decode)
 
     def schema(self) -> StructType:

@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_commitlog.pipeline.columns import check_known, nearest, read_names, schema_of
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.pipeline.columns import check_known, read_names, schema_of
+from pyspark_commitlog.storage import InvalidConfigError, did_you_mean
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -95,7 +95,7 @@ class WriteColumns:
         for name in ["value", *["topic"] * by_topic]:
             if name not in types:
                 raise InvalidConfigError(
-                    f"{target}: the rows to write have no column {name!r}{nearest(name, types)}; "
+                    f"{target}: the rows to write have no column {name!r}{did_you_mean(name, types)}; "
                     f"they have {', '.join(types) or 'no columns'}"
                 )
         wanted = [name for name in _WRITE if name in types and (by_topic or name != "topic")]

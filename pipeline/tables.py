@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.pipeline.offsets import EARLIEST, TopicPartition, offsets_to_nested
 from pyspark_commitlog.pipeline.progress import Run
 from pyspark_commitlog.pipeline.serdes import Serde
@@ -32,7 +31,7 @@ from pyspark_commitlog.pipeline.table_rows import COORDINATES, DELETED, in_table
 from pyspark_commitlog.pipeline.undecodable import REASON, keep_bad, with_reasons
 from pyspark_commitlog.pipeline.upserts import merge, newest_of_each_key
 from pyspark_commitlog.pipeline.values import encoded
-from pyspark_commitlog.storage import InvalidConfigError, LogManager
+from pyspark_commitlog.storage import InvalidConfigError, LogManager, did_you_mean
 
 _MODE_PROPERTY = "commitlog.mode"
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of a table's change feed
@@ -70,7 +69,8 @@ def table_sink(
     """
     modes = [each.value for each in Mode]
     if mode not in modes:
-        raise InvalidConfigError(f"mode = {mode!r}{nearest(mode, modes)}; a table is written with {' or '.join(modes)}")
+        hint = did_you_mean(mode, modes)
+        raise InvalidConfigError(f"mode = {mode!r}{hint}; a table is written with {' or '.join(modes)}")
     if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, DELETED)]):
         raise InvalidConfigError(
             f"values have the fields {', '.join(taken)}, which are columns that every table has: rename them"

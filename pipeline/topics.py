@@ -9,7 +9,6 @@ from enum import Enum
 from functools import cache
 from typing import Self
 
-from pyspark_commitlog.pipeline.columns import nearest
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, log_once, notice_of
 from pyspark_commitlog.pipeline.options import local_directory
 from pyspark_commitlog.storage import (
@@ -21,6 +20,7 @@ from pyspark_commitlog.storage import (
     TopicDescription,
     check_takes_records,
     check_whole,
+    did_you_mean,
     target_compression,
 )
 
@@ -202,7 +202,7 @@ def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
             unused.append(name)
         else:
             raise InvalidConfigError(
-                f"unknown producer setting {name!r}{nearest(name, PRODUCER_SETTINGS)}; "
+                f"unknown producer setting {name!r}{did_you_mean(name, PRODUCER_SETTINGS)}; "
                 f"there are {', '.join(PRODUCER_SETTINGS)}"
             )
     for notice in notice_of(unused):

@@ -43,6 +43,7 @@ from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
 from .errors import TransactionRefusedError as TransactionRefusedError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
+from .errors import did_you_mean as did_you_mean
 from .fetch import FetchData as FetchData
 from .fetch import Timespan as Timespan
 from .filesystem import File as File

@@ -11,14 +11,13 @@ config is checked whenever it is created, and is immutable.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol, Self
 
-from pyspark_commitlog.storage.errors import InvalidConfigError
+from pyspark_commitlog.storage.errors import InvalidConfigError, nearest
 
 INT64_MAX = 2**63 - 1  # how Kafka expresses "never" and "no limit" for keys without -1
 # Limit for the decompressed size of one batch. gzip, the codec of old Kafka with the weakest bound, expands at most
@@ -456,5 +455,5 @@ def _did_you_mean(given: str) -> str:
     names |= {key.name: key.name for key in topic_keys}
     if given in names:
         return f": that is a broker's key; for a topic it is {names[given]}"
-    near = difflib.get_close_matches(given, names, n=1)
-    return f": did you mean {names[near[0]]}?" if near else ": no topic key has a name like it"
+    near = nearest(given, names)
+    return ": no topic key has a name like it" if near is None else f" (did you mean {names[near]!r}?)"

@@ -48,6 +48,8 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Self
 
 
@@ -247,3 +249,16 @@ class InvalidTopicError(LogStoreError):
 
 class PolicyViolationError(LogStoreError):
     """An operation that the topic's ``cleanup.policy`` forbids."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns `` (did you mean 'x'?)``, or an empty text if no name in ``known`` is similar to ``name``."""
+    near = nearest(name, known)
+    return "" if near is None else f" (did you mean {near!r}?)"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Returns the name in ``known`` that is most similar to ``name`` apart from case, or None."""
+    by_lower = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None

@@ -11,7 +11,6 @@ write, but never beside a running broker. It also removes a broker's ``.kafka_cl
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
@@ -30,6 +29,7 @@ from pyspark_commitlog.storage.errors import (
     NotALogDirError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
+    did_you_mean,
 )
 from pyspark_commitlog.storage.filesystem import (
     FileSystem,
@@ -157,8 +157,7 @@ class LogManager:
         found = self.find_topic(name)
         if found is None:
             topics = self.topics()
-            nearest = difflib.get_close_matches(name, topics, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; it holds {', '.join(topics) or 'no topics'}"
+            hint = did_you_mean(name, topics) or f"; it holds {', '.join(topics) or 'no topics'}"
             raise UnknownTopicOrPartitionError(f"no topic {name!r} in {self.directory}{hint}")
         return found
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from pyspark_commitlog.pipeline.columns import nearest
-from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogStoreError, is_secret, masked
+from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogStoreError, did_you_mean, is_secret, masked
 
 try:
     from kafka import KafkaAdminClient
@@ -68,7 +67,7 @@ class Cluster:
         given = {name.replace(".", "_"): value for name, value in settings.items()}
         for name in given:
             if name not in known:
-                raise InvalidConfigError(f"unknown client setting {name!r}{nearest(name, known)}")
+                raise InvalidConfigError(f"unknown client setting {name!r}{did_you_mean(name, known)}")
         hidden = {name: Secret(value) if is_secret(name) else value for name, value in given.items()}
         return cls({"bootstrap_servers": bootstrap_servers} | hidden)
 

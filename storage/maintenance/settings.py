@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pyspark_commitlog.storage.arguments import parse_pairs
 from pyspark_commitlog.storage.broker_settings import FoundSettings, TopicSettings, parse_described
 from pyspark_commitlog.storage.clock import Clock, SystemClock, instant
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig, keys_of
-from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
+from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError, did_you_mean
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
 from pyspark_commitlog.storage.format import names
 from pyspark_commitlog.storage.given_settings import config_of
@@ -93,8 +92,7 @@ def _check_interval(text: str) -> int:
 def _check_known(key: str) -> None:
     known = {*_TOPIC_KEYS, *_BROKER_KEYS, CHECK_INTERVAL_KEY}
     if key not in known:
-        near = difflib.get_close_matches(key, sorted(known), n=1)
-        raise InvalidConfigError(f"unknown config {key}" + (f": did you mean {near[0]}?" if near else ""))
+        raise InvalidConfigError(f"unknown config {key}{did_you_mean(key, sorted(known))}")
 
 
 @dataclass(frozen=True)

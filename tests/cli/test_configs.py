@@ -145,7 +145,7 @@ def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said
     ("arguments", "said"),
     [
         (["--describe", "--topic", "order"], "did you mean 'orders'?"),
-        (["--alter", "--topic", "orders", "--add-config", "retention.msec=1"], "did you mean retention.ms?"),
+        (["--alter", "--topic", "orders", "--add-config", "retention.msec=1"], "did you mean 'retention.ms'?"),
         (["--alter", "--topic", "orders", "--add-config", "log.retention.ms=1"], "for a topic it is retention.ms"),
         (["--alter", "--topic", "orders", "--add-config-file", "/nowhere"], "/nowhere: no such file"),
     ],

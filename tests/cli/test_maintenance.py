@@ -158,7 +158,7 @@ def test_wrong_use_says_what_is_right(command: str, directory: Path) -> None:
         (("--topics", "order"), "did you mean 'orders'?"),
         (("--topics", "x.*y"), "no topic matches; there are orders, other"),
         (("--config", "retention.ms"), "retention.ms=86400000"),
-        (("--config", "retention.mss=1"), "did you mean retention.ms?"),
+        (("--config", "retention.mss=1"), "did you mean 'retention.ms'?"),
     ):
         done = commitlog(*asked, *arguments)
         assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)

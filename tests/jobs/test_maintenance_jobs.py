@@ -93,12 +93,12 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_3(job: str, damag
 @pytest.mark.parametrize(
     ("job", "options", "code", "reason"),
     [
-        ("compact", ["--topics", "tt"], 1, "compaction: no topic 'tt' in {log_dir}; did you mean 't'?"),
+        ("compact", ["--topics", "tt"], 1, "compaction: no topic 'tt' in {log_dir} (did you mean 't'?)"),
         (
             "retain",
             ["--config", "retention.m=1"],
             1,
-            "retention: unknown config retention.m: did you mean retention.ms?",
+            "retention: unknown config retention.m (did you mean 'retention.ms'?)",
         ),
         ("rebuild_index", ["--as-of", "2999-01-01"], 1, "index rebuild: --as-of is in the future"),
         ("verify", ["--log-dir", "/no/such"], 1, "verification: /no/such: no such directory"),

@@ -197,17 +197,17 @@ def test_the_smallest_lag_of_compaction_is_at_most_the_largest() -> None:
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        pytest.param("retention.msec", "did you mean retention.ms?", id="misspelled"),
-        pytest.param("retention_ms", "did you mean retention.ms?", id="our name of the field"),
-        pytest.param("log.roll.hours", "that is a broker's key; for a topic it is segment.ms", id="a broker's key"),
-        pytest.param("message.max.byte", "did you mean max.message.bytes?", id="a broker's key, misspelled"),
-        pytest.param("colour", "no topic key has a name like it", id="something else"),
+        pytest.param("retention.msec", " (did you mean 'retention.ms'?)", id="misspelled"),
+        pytest.param("retention_ms", " (did you mean 'retention.ms'?)", id="our name of the field"),
+        pytest.param("log.roll.hours", ": that is a broker's key; for a topic it is segment.ms", id="a broker's key"),
+        pytest.param("message.max.byte", " (did you mean 'max.message.bytes'?)", id="a broker's key, misspelled"),
+        pytest.param("colour", ": no topic key has a name like it", id="something else"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_one(given: str, hint: str) -> None:
     with pytest.raises(InvalidConfigError) as raised:
         LogConfig.from_mapping({given: 1})
-    assert str(raised.value) == f"unknown topic config {given}: {hint}"
+    assert str(raised.value) == f"unknown topic config {given}{hint}"
 
 
 def test_a_config_survives_conversion_to_a_mapping() -> None:

@@ -680,8 +680,8 @@ def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:
     ("pair", "reason"),
     [
         ("retention.ms", "expected key=value"),
-        ("retention.mss=1", "unknown config retention.mss: did you mean retention.ms"),
-        ("log.cleaner.thread=1", "unknown config log.cleaner.thread: did you mean log.cleaner.threads"),
+        ("retention.mss=1", "unknown config retention.mss .did you mean 'retention.ms'"),
+        ("log.cleaner.thread=1", "unknown config log.cleaner.thread .did you mean 'log.cleaner.threads'"),
         ("retention.ms=soon", "retention.ms = 'soon': must be a whole number of 64 bits"),
         ("log.cleaner.dedupe.buffer.size=0", "log.cleaner.dedupe.buffer.size = '0': must be"),
         ("log.retention.check.interval.ms=0", "must be a whole number, at least 1"),
