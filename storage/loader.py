@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from pyspark_commitlog.storage.epochs import LeaderEpochCache
 from pyspark_commitlog.storage.errors import (
+    CorruptCheckpointError,
     CorruptionError,
     MissingSegmentError,
     SegmentOffsetOverflowError,
@@ -239,7 +240,23 @@ class LogLoader:
     def _check_offset(self, segments: LogSegments, log_end_offset: int) -> int:
         if max(log_end_offset, self.log_start_offset) < self.recovery_point:
             raise records_lost(segments.active, log_end_offset, self.recovery_point)
+        if max(log_end_offset, self.recovery_point) < self.log_start_offset:
+            self._check_begins_above(log_end_offset)
         return log_end_offset
+
+    def _check_begins_above(self, log_end_offset: int) -> None:
+        """For a log start above the log end. Records are synced before they are deleted, so it is not above the
+        recovery point either; except that a log which is to be emptied gets the recovery point 0 first.
+        """
+        what = f"the log start offset is {self.log_start_offset}, but the log ends at {log_end_offset}"
+        if self.recovery_point:
+            raise CorruptCheckpointError(
+                f"{what}, and everything below {self.recovery_point} was synced: the partition's line in "
+                f"{names.LOG_START_OFFSET_CHECKPOINT} is wrong. Correct it: 0 shows all records that are there, "
+                f"{log_end_offset} gives them up",
+                path=self.context.directory,
+            )
+        logger.warning("%s: %s: all of its records count as deleted", self.context.directory, what)
 
     def _check_nothing_lost(self) -> int:
         if self.recovery_point > self.log_start_offset:

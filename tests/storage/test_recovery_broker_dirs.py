@@ -10,7 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
+from pyspark_commitlog.storage.errors import (
+    CorruptCheckpointError,
+    CorruptionError,
+    CorruptRecordError,
+    MissingSegmentError,
+)
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import LogManager
@@ -218,14 +223,35 @@ def test_an_emptied_partition_whose_records_were_synced_is_reported(tmp_path: Pa
         manager.open_log("f", 0)
 
 
-def test_a_log_that_ends_below_its_log_start_restarts_there(tmp_path: Path) -> None:
+def test_a_log_start_above_all_that_was_written_empties_no_log(tmp_path: Path) -> None:
+    """Kafka deletes all segments, and begins at the log start. The line is wrong, since the log was closed cleanly."""
+    directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/log-start-beyond-before")
+    before = {path: path.read_bytes() for path in (directory / "f-0").iterdir() if path.suffix == names.LOG}
+    with broker_dirs.open_manager(directory) as manager:
+        for open_one in (manager.open_reader, manager.open_log, manager.open_watcher):
+            with pytest.raises(CorruptCheckpointError, match=r"f-0: the log start offset is 100000, .* ends at 200"):
+                open_one("f", 0)
+    assert {path: path.read_bytes() for path in before} == before
+    for offset, count in ((0, 200), (200, 0)):
+        (directory / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets({("f", 0): offset}))
+        with broker_dirs.open_manager(directory) as manager:
+            assert len(broker_dirs.rows(manager.open_reader("f", 0))) == count
+
+
+def test_a_log_that_was_to_be_emptied_restarts_at_its_log_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recovery point of 0 says that no record is vouched for any more."""
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/log-start-beyond-before")
     kafka = broker_dirs.consumed("recovery-fatal/log-start-beyond-after")["f-0"]["read_uncommitted"]
-    with broker_dirs.open_manager(directory) as manager:
+    (directory / names.RECOVERY_POINT_CHECKPOINT).write_bytes(checkpoints.encode_offsets({("f", 0): 0}))
+    (directory / names.CLEAN_SHUTDOWN_FILE).unlink()
+    with caplog.at_level(logging.WARNING), broker_dirs.open_manager(directory) as manager:
         log = manager.open_log("f", 0)
         assert (log.log_start_offset, log.log_end_offset) == (kafka["beginningOffset"], kafka["endOffset"])
         append(log)
         assert len(broker_dirs.rows(log)) == 3
+    assert "f-0: the log start offset is 100000, but the log ends at 200: all of its records" in caplog.text
 
 
 @pytest.mark.parametrize(
