@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.kafka_flags import KafkaCommand
-from pyspark_commitlog.cli.output import DAMAGED
 
 COMMANDS = (
     "topics",
@@ -100,7 +99,7 @@ def main() -> None:
     try:
         app()
     except storage.CorruptionError as error:
-        _end(str(error), DAMAGED)
+        _end(str(error), storage.EXIT_DAMAGED)
     except storage.LogStoreError as error:
         _end(str(error), 1)
     except OSError as error:

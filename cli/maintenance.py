@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeVar
@@ -12,7 +11,7 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import complete_topic
-from pyspark_commitlog.cli.output import DAMAGED, print_json
+from pyspark_commitlog.cli.output import print_json
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,17 +66,16 @@ def maintain(name: str, asked: Asked, work: Work) -> None:
     )
     with run.manager() as manager:
         selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
-    counts: Counter[str] = Counter()
+    tally = storage.Tally()
     for outcome in work(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
-        counts[outcome.status.value] += 1
+        tally.add(outcome)
         if asked.as_json:
             print_json([outcome.to_json()])
         else:
             typer.echo(str(outcome))
-    kinds = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "nothing to do"
-    typer.echo(f"{name}: {counts.total():,} partitions: {kinds}", err=asked.as_json)
-    if counts.keys() - {"done"}:
-        raise typer.Exit(DAMAGED if counts["damaged"] else 1)
+    typer.echo(f"{name}: {tally}", err=asked.as_json)
+    if tally.exit_code:
+        raise typer.Exit(tally.exit_code)
 
 
 class _Watched:

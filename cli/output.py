@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 WIDEST = 10_000  # columns of text
 TEXT_WIDTH_MIN = 30  # of columns with sentences, on a terminal
-DAMAGED = 3  # the exit code for a damaged log; 2 means wrong usage
 
 T = TypeVar("T")
 
@@ -102,7 +101,7 @@ class Failures:
             typer.echo(f"commitlog: {message}", err=True)
         if self.errors:
             is_damaged = any(isinstance(error, storage.CorruptionError) for error in self.errors)
-            raise typer.Exit(DAMAGED if is_damaged else 1)
+            raise typer.Exit(storage.EXIT_DAMAGED if is_damaged else 1)
 
 
 def fail(message: str) -> NoReturn:

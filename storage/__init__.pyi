@@ -19,6 +19,7 @@ from .dump import DumpFindings as DumpFindings
 from .dump import DumpOptions as DumpOptions
 from .dump import PayloadDecoder as PayloadDecoder
 from .dump import dump_file as dump_file
+from .errors import EXIT_DAMAGED as EXIT_DAMAGED
 from .errors import AppendError as AppendError
 from .errors import CorruptionError as CorruptionError
 from .errors import CorruptRecordError as CorruptRecordError
@@ -95,6 +96,7 @@ from .maintenance import OutcomeStatus as OutcomeStatus
 from .maintenance import PartitionOutcome as PartitionOutcome
 from .maintenance import Runner as Runner
 from .maintenance import Selection as Selection
+from .maintenance import Tally as Tally
 from .maintenance import compact_partitions as compact_partitions
 from .maintenance import in_this_process as in_this_process
 from .maintenance import rebuild_partitions as rebuild_partitions

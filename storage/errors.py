@@ -52,6 +52,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Self
 
+EXIT_DAMAGED = 3  # the exit code of jobs and commands that found a damaged log; 1: another failure, 2: wrong usage
+
 
 class LogStoreError(Exception):
     """The root: ``except LogStoreError`` catches every error that this engine raises on purpose."""

@@ -9,7 +9,6 @@ import argparse
 import json
 import logging
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -21,16 +20,14 @@ from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
 from pyspark_commitlog.storage import (
     LogStoreError,
     MaintenanceRun,
-    OutcomeStatus,
     PartitionOutcome,
     Runner,
     Selection,
+    Tally,
     select_partitions,
 )
 
 __all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show"]
-
-EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: 3}
 
 
 class Work(Protocol):
@@ -58,12 +55,9 @@ def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
 
 def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> int:
     """Prints each outcome as it arrives, then the number of each kind. Returns the exit code."""
-    counts: Counter[OutcomeStatus] = Counter()
+    tally = Tally()
     for outcome in outcomes:
-        counts[outcome.status] += 1
+        tally.add(outcome)
         print(json.dumps(outcome.to_json()) if as_json else outcome, flush=True)
-    kinds = ", ".join(f"{counts[status]:,} {status.value}" for status in OutcomeStatus if counts[status])
-    partitions = "1 partition" if counts.total() == 1 else f"{counts.total():,} partitions"
-    summary = f"{name}: {partitions}" + (f": {kinds}" if kinds else ", nothing to do")
-    print(summary, file=sys.stderr if as_json else sys.stdout, flush=True)
-    return max((EXIT_CODES[status] for status in counts), default=0)
+    print(f"{name}: {tally}", file=sys.stderr if as_json else sys.stdout, flush=True)
+    return tally.exit_code

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.maintenance.directory import (
     retain_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, Tally
 from pyspark_commitlog.storage.maintenance.selecting import Selection, select_partitions
 from pyspark_commitlog.storage.maintenance.settings import (
     ConfigOverrides,
@@ -35,6 +35,7 @@ __all__ = [
     "PartitionOutcome",
     "Runner",
     "Selection",
+    "Tally",
     "compact_partitions",
     "in_this_process",
     "rebuild_partitions",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError, LogStoreError
+from pyspark_commitlog.storage.errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
 
@@ -50,6 +51,32 @@ class PartitionOutcome:
     def to_json(self) -> dict[str, Any]:
         """The content of one line of JSON."""
         return {"topic": self.topic, "partition": self.partition, "status": self.status.value, **self.facts}
+
+
+class Tally:
+    """Counts the outcomes of a run."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[OutcomeStatus] = Counter()
+
+    def add(self, outcome: PartitionOutcome) -> None:
+        """Counts one more outcome."""
+        self._counts[outcome.status] += 1
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the program: 0 if all went well, 3 if a log is damaged, 1 for any other problem."""
+        return max((_EXIT_CODES[status] for status in self._counts), default=0)
+
+    def __str__(self) -> str:
+        """``3 partitions: 2 done, 1 failed``."""
+        total = self._counts.total()
+        partitions = "1 partition" if total == 1 else f"{total:,} partitions"
+        kinds = ", ".join(f"{self._counts[each]:,} {each.value}" for each in OutcomeStatus if self._counts[each])
+        return f"{partitions}: {kinds}" if kinds else f"{partitions}, nothing to do"
+
+
+_EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: EXIT_DAMAGED}
 
 
 def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOutcome:
