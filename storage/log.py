@@ -92,6 +92,11 @@ class Log(SharedLog):
                 f"{self.context.directory}: a set of {size} bytes, segment.bytes allows {limit}"
             )
 
+    def _check_sizes(self, headers: BatchHeaders) -> None:
+        """Each batch is a set of its own, since a segment may roll between two."""
+        check_batch_sizes(headers, self.context.config)
+        self._check_set_size(int(headers.table["size"].max()))
+
     def _prepare_set(
         self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
     ) -> tuple[Window, int]:
@@ -143,8 +148,7 @@ class Log(SharedLog):
         buffer, headers = batches
         if not len(headers):
             return self._nothing_appended()
-        check_batch_sizes(headers, self.context.config)
-        self._check_set_size(int(headers.table["size"].max()))
+        self._check_sizes(headers)
         with self._writing():
             repeated = self._find_repeated(headers)
             left = headers[len(repeated) :]
@@ -167,8 +171,7 @@ class Log(SharedLog):
         buffer, headers = batches
         if not len(headers):
             return self._nothing_appended()
-        check_batch_sizes(headers, self.context.config)
-        self._check_set_size(int(headers.table["size"].max()))
+        self._check_sizes(headers)
         with self._writing():
             known = self.producers.last_entry(producer.id)
             if known is not None and known.in_transaction and known.epoch < producer.epoch:
