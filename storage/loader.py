@@ -30,10 +30,10 @@ from pyspark_commitlog.storage.producers import ProducerStateManager, stray_snap
 from pyspark_commitlog.storage.recovery import LogState, Recovery, assign_epochs, cut, records_lost, recover, replay
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, PROBE_BYTES, LogContext
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, PROBE_BYTES, LogContext, swap_plan
 from pyspark_commitlog.storage.snapshot_check import disagreement
 from pyspark_commitlog.storage.splitting import split
-from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting, plan_swaps
+from pyspark_commitlog.storage.swaps import SwapPlan, carry_out, is_waiting
 
 logger = logging.getLogger(__name__)
 
@@ -389,7 +389,7 @@ class LogLoader:
     # For both
 
     def _plan(self, listing: list[str]) -> SwapPlan:
-        return plan_swaps(listing, lambda base: LogSegment(self.context, base, names.SWAP).next_offset())
+        return swap_plan(self.context, listing)
 
     def _note(self, plan: SwapPlan) -> Files:
         """The files in use; and remember the snapshots, which from now on only this loader makes and removes."""

@@ -13,8 +13,8 @@ More than 400 lines: walking, the end of the segment and lookups share the same 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -48,6 +48,7 @@ from pyspark_commitlog.storage.joining import (
 )
 from pyspark_commitlog.storage.record_times import RecordTimes, record_times
 from pyspark_commitlog.storage.resync import Search
+from pyspark_commitlog.storage.swaps import SwapPlan, plan_swaps
 
 logger = logging.getLogger(__name__)
 
@@ -668,3 +669,13 @@ def size_at_start(buffer: Bytes) -> int:
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+
+
+def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
+    """Returns what ``listing``, the names in the partition's directory, means after a crash or during a compaction."""
+
+    def next_offset(base: int) -> int:
+        with closing(SegmentReader(context, base, names.SWAP)) as segment:
+            return segment.next_offset()
+
+    return plan_swaps(listing, next_offset)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,8 +37,7 @@ from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.open_files import OPEN_FILES
 from pyspark_commitlog.storage.partition_locks import APPEND_LOCK_FILE, wait_for_lock
 from pyspark_commitlog.storage.paths import local_path
-from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader
-from pyspark_commitlog.storage.swaps import plan_swaps
+from pyspark_commitlog.storage.segment_reader import LogContext, swap_plan
 
 MANIFEST_FILE = "snapshot.json"
 MANIFEST_VERSION = 1
@@ -204,13 +203,8 @@ def _is_directory(manager: LogManager, name: str) -> bool:
 
 def _segment_files(context: LogContext) -> dict[str, str]:
     """The files of a partition by their name in the snapshot; counts unfinished swaps as a reader does."""
-
-    def next_offset(base: int) -> int:
-        with closing(SegmentReader(context, base, names.SWAP)) as segment:
-            return segment.next_offset()
-
     listing = context.filesystem.list(context.directory)
-    plan = plan_swaps(listing, next_offset)
+    plan = swap_plan(context, listing)
     found = {name: name for name in (*plan.left, *(name for name in SIDECARS if name in listing))}
     return found | {name.removesuffix(names.SWAP): name for name in plan.swapped_in}
 

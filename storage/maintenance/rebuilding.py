@@ -24,8 +24,7 @@ from pyspark_commitlog.storage.rebuild import (
     remove_temporary,
     survey_segment,
 )
-from pyspark_commitlog.storage.segment_reader import SegmentReader
-from pyspark_commitlog.storage.swaps import plan_swaps
+from pyspark_commitlog.storage.segment_reader import SegmentReader, swap_plan
 
 
 class SegmentToSurvey(NamedTuple):
@@ -44,15 +43,7 @@ def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSu
 
 def _list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey]:
     context = partition.context(run)
-
-    def next_offset(base: int) -> int:
-        segment = SegmentReader(context, base, names.SWAP)
-        try:
-            return segment.next_offset()
-        finally:
-            segment.close()
-
-    suffixes = plan_swaps(context.filesystem.list(context.directory), next_offset).segment_suffixes()
+    suffixes = swap_plan(context, context.filesystem.list(context.directory)).segment_suffixes()
     newest = max(suffixes, default=-1)
     return [SegmentToSurvey(partition, base, suffix, base == newest) for base, suffix in sorted(suffixes.items())]
 

@@ -12,8 +12,8 @@ from pyspark_commitlog.storage.filesystem import read_file
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry
 from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, SegmentReader
-from pyspark_commitlog.storage.swaps import SwapPlan, plan_swaps
+from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, swap_plan
+from pyspark_commitlog.storage.swaps import SwapPlan
 from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind, Severity
 from pyspark_commitlog.storage.verify.segment import SegmentFindings, SegmentToVerify, verify_segment
 from pyspark_commitlog.storage.verify.transactions import tell_missing
@@ -54,7 +54,7 @@ def plan_verification(
     that file names alone give. Pass all results to :func:`join`.
     """
     findings = Findings()
-    plan = _swap_plan(context)
+    plan = swap_plan(context, context.filesystem.list(context.directory))
     suffixes = plan.segment_suffixes()
     for base, unfinished in _unfinished(plan).items():
         what = f"an unfinished compaction or split: {', '.join(unfinished)}"
@@ -127,17 +127,6 @@ def join(
         sum(result.records for result in results),
         sum(result.sound_bytes for result in results),
     )
-
-
-def _swap_plan(context: LogContext) -> SwapPlan:
-    def next_offset(base: int) -> int:
-        segment = SegmentReader(context, base, names.SWAP)
-        try:
-            return segment.next_offset()
-        finally:
-            segment.close()
-
-    return plan_swaps(context.filesystem.list(context.directory), next_offset)
 
 
 def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:

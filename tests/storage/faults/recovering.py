@@ -274,8 +274,9 @@ FAULTS = [
         (
             Mutation(
                 "loader:LogLoader._plan",
-                "LogSegment(self.context, base, names.SWAP).next_offset())",
-                "range(self.log_start_offset, LogSegment(self.context, base, names.SWAP).next_offset())[-1] + 1)",
+                "swap_plan(self.context, listing)",
+                "(plan := swap_plan(self.context, listing), "
+                "[1 // (base >= self.log_start_offset) for base, swap in plan.segment_suffixes().items() if swap])[0]",
             ),
         ),
     ),
