@@ -380,6 +380,23 @@ class SegmentReader:
             return bool(is_old or window.headers.next_offset == entry.offset + 1)
         return None
 
+    def lost_end(self, next_offset: int) -> str | None:
+        """What the index knows behind the log, which ends before ``next_offset``; None if it leads to nothing there.
+
+        Where offsets may be missing, nothing else shows that a closed segment lost its end. The last entry must be
+        beyond the end by its offset and by its position: a single wrong bit changes only one of them.
+        """
+        try:
+            index = self.offset_index
+            if not len(index) or index.last_offset < next_offset or not 0 < self.size <= int(index.positions[-1]):
+                return None
+        except CorruptIndexError:
+            return None
+        return (
+            f"the log ends with offset {next_offset - 1} after {self.size} bytes, but its index leads to offset "
+            f"{index.last_offset} at position {index.positions[-1]}: the end of the log is missing, or the index wrong"
+        )
+
     def from_index(
         self, offset: int, end: int | None = None, window_bytes: int = WINDOW_BYTES, *, until: int = INT64_MAX
     ) -> Iterator[Window]:

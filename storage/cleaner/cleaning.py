@@ -20,9 +20,9 @@ from pyspark_commitlog.storage.cleaner.swapping import swap_in
 from pyspark_commitlog.storage.cleaner.transactions import Transactions
 from pyspark_commitlog.storage.clock import Clock, instant
 from pyspark_commitlog.storage.config import CleanerConfig
-from pyspark_commitlog.storage.errors import InvalidConfigError
+from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidConfigError
 from pyspark_commitlog.storage.filesystem import FileStatus
-from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.format.index_entries import AbortedTxn
 from pyspark_commitlog.storage.format.keyed import Keyed
 from pyspark_commitlog.storage.format.tables import Bools, Bytes, Int64s
@@ -194,7 +194,7 @@ class _Round:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return
             with closing(segment):
-                for window in segment.batches(window_bytes=self.window_bytes):
+                for window in _to_its_end(segment, segment.batches(window_bytes=self.window_bytes)):
                     self._go_on(window)
                     verify(segment, window, slice(None))
 
@@ -220,7 +220,8 @@ class _Round:
 
     def _dirty_windows(self, segment: LogSegment, transactions: Transactions) -> Iterator[_Dirty]:
         start = self.what.first_dirty_offset
-        for window in segment.batches(segment.position_before(start), window_bytes=self.window_bytes):
+        windows = segment.batches(segment.position_before(start), window_bytes=self.window_bytes)
+        for window in _to_its_end(segment, windows):
             self._go_on(window)
             headers = window.headers
             wanted = ~transactions.discardable(segment, window) & ~headers.is_control
@@ -316,6 +317,20 @@ class _Round:
     def _go_on(self, window: Window) -> None:
         self.check()
         self.pause.after(len(window.buffer))
+
+
+def _to_its_end(segment: LogSegment, windows: Iterator[Window]) -> Iterator[Window]:
+    """The windows of a closed segment; CorruptRecordError behind them where its end is missing.
+
+    After a rewrite, no index would show that any more.
+    """
+    window = None
+    for window in windows:
+        yield window
+    lost = None if window is None else segment.lost_end(window.headers.next_offset)
+    if lost is not None:
+        what = f"{lost}. Restore the log; if that is right, rebuild its index"
+        raise CorruptRecordError(what, path=segment.path(names.LOG), position=segment.size)
 
 
 def _filter(decided: _Decided) -> tuple[Bytes, Counts, Sequence[AbortedTxn]]:

@@ -66,7 +66,7 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
         markers.update(read_markers(window)[0])
         producers.append(window.headers[leaving_a_trace(window.headers)].table)
         next_offset = window.headers.next_offset
-    changes = tuple(_index_changes(segment, entries, is_active=is_active))
+    changes = tuple(_index_changes(segment, entries, next_offset, is_active=is_active))
     return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)
 
 
@@ -164,7 +164,9 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
         raise CorruptRecordError(f"{end - position} bytes after the last whole batch", path=path, position=position)
 
 
-def _index_changes(segment: SegmentReader, entries: IndexEntries, *, is_active: bool) -> Iterator[Change]:
+def _index_changes(
+    segment: SegmentReader, entries: IndexEntries, next_offset: int, *, is_active: bool
+) -> Iterator[Change]:
     """In an active segment, indexes may be padded with zeros, and the time index may lack its last entry."""
     offset_index = entries.offset_index()
     time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
@@ -175,7 +177,8 @@ def _index_changes(segment: SegmentReader, entries: IndexEntries, *, is_active: 
             data for each in right for data in (each, each.ljust(len(found or b""), b"\0") if is_active else each)
         ]
         if found not in accepted:
-            yield Change(path, difference(found, right[0]), right[0])
+            lost = segment.lost_end(next_offset) if kind == names.INDEX and found else None
+            yield Change(path, lost or difference(found, right[0]), right[0])
 
 
 def read_sidecar(context: LogContext, path: str) -> bytes | None:

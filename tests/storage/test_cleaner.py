@@ -12,13 +12,14 @@ from pyspark_commitlog.storage import loader
 from pyspark_commitlog.storage.cleaner import Cleaner, cleanable, dirtiest_first, group_segments
 from pyspark_commitlog.storage.cleaner.cleaning import WINDOW_BYTES_MIN
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
-from pyspark_commitlog.storage.errors import InvalidConfigError, LogDirLockedError, StorageError
+from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidConfigError, LogDirLockedError, StorageError
 from pyspark_commitlog.storage.format import control, names, v2
 from pyspark_commitlog.storage.format.fields import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.producers import Origin
 from pyspark_commitlog.storage.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.rebuild import rebuild_log
 from pyspark_commitlog.storage.recovery import LogState, Recovery, recover
 from pyspark_commitlog.storage.segment import LogSegment
 from tests.support.clock import ManualClock
@@ -303,6 +304,34 @@ def test_a_second_round_changes_no_byte(disk: MemoryFileSystem) -> None:
         before = [bytes(w.buffer) for segment in log.segments for w in segment.batches()]
         clean(log)
         assert [bytes(w.buffer) for segment in log.segments for w in segment.batches()] == before
+
+
+@pytest.mark.parametrize("has_passed", [False, True], ids=["not compacted yet", "compacted before"])
+def test_a_segment_that_lost_its_end_is_not_compacted_before_somebody_says_so(
+    disk: MemoryFileSystem, has_passed: bool
+) -> None:
+    """A gap is no damage where compaction leaves gaps: once the log is rewritten, nothing shows the loss any more."""
+    with a_log(disk, compacted_topic(index_interval_bytes=0)) as log:
+        for value in (b"1", b"2", b"3"):
+            log.append(v2.encode(records([value], keys=[value]), v2.BatchFields()))
+        log.roll()
+        first_dirty = clean(log) if has_passed else None
+        write(log, [(b"4", b"4")])
+        closed = log.segments.first
+        last = int(list(closed.batches())[-1].headers.table["position"][-1])
+        path = closed.path(names.LOG)
+        closed.give_back()
+    with disk.open(path, "write") as file:
+        file.truncate(last)
+    with a_log(disk, compacted_topic(index_interval_bytes=0), KeptInMemory(4)) as log:
+        with pytest.raises(CorruptRecordError, match=r"leads to offset 2 .* the end of the log is missing"):
+            clean(log, first_dirty)
+        assert len(pairs(log)) == 3
+        [(changed, reason)] = rebuild_log(log).changes
+        assert changed == path.replace(names.LOG, names.INDEX)
+        assert "the log ends with offset 1" in reason
+        assert clean(log, first_dirty) == 4
+        assert len(pairs(log)) == 3
 
 
 # Concurrent processes
