@@ -106,7 +106,7 @@ class _Rest:
         if not before_zeros or len(self._start) < LOG_OVERHEAD:
             return True
         wanted = size_at_start(self._start)
-        is_header = (self._start[MAGIC_AT:HEADER_UP_TO_MAGIC] <= v2.MAGIC).all() and wanted > HEADER_UP_TO_MAGIC
+        is_header = bool((self._start[MAGIC_AT:HEADER_UP_TO_MAGIC] <= v2.MAGIC).all()) and wanted > HEADER_UP_TO_MAGIC
         is_incomplete = wanted > self._size or before_zeros < wanted < self._size
         return is_header and is_incomplete and not self._is_whole()
 
