@@ -33,7 +33,6 @@ NEW_OFFSETS = (
     Column("PARTITION", 10, is_number=True),
     Column("NEW-OFFSET", is_number=True),
 )
-SINK_PREFIX = "__sink."
 HOLDER = "commitlog groups"
 
 
@@ -352,7 +351,7 @@ class _Groups:
         directory, so no broker is serving them.
         """
         known = self._known.get(name)
-        if known is None or not any(topic.startswith(SINK_PREFIX) for topic, _ in known.offsets):
+        if known is None or not any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):
             return nullcontext()
         return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
 

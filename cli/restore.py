@@ -9,7 +9,6 @@ import typer
 
 from pyspark_commitlog import storage
 from pyspark_commitlog.cli.flags import AsJson, DryRun
-from pyspark_commitlog.cli.groups import SINK_PREFIX
 from pyspark_commitlog.cli.output import print_json
 from pyspark_commitlog.cli.snapshot import facts
 
@@ -67,5 +66,5 @@ def _writers(directory: str) -> Iterator[_Writer]:
         return
     for group, offsets in groups.items():
         for (topic, _), committed in sorted(offsets.items()):
-            if topic.startswith(SINK_PREFIX):
-                yield _Writer(group, topic.removeprefix(SINK_PREFIX), committed.offset - 1)
+            if topic.startswith(storage.SINK_PREFIX):
+                yield _Writer(group, topic.removeprefix(storage.SINK_PREFIX), committed.offset - 1)

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from pyspark_commitlog.storage import (
     INTERNAL_TOPICS,
+    SINK_PREFIX,
     GroupDescription,
     GroupLags,
     LogFigures,
@@ -91,8 +92,6 @@ OPEN_TRANSACTION_AGE = Gauge(
     ("cluster_name", "transactional_id", "producer_id", "epoch", "state"),
 )
 SUCCESS = Gauge("commitlog_scrape_success", "1 if everything could be read, else 0", ("cluster_name",))
-
-_SINK_PREFIX = "__sink."
 
 
 class Gauges:
@@ -245,8 +244,8 @@ class _Look:
     def _add_sinks(self, groups: Iterable[GroupDescription]) -> None:
         for group in groups:
             for (topic, _), committed in group.offsets.items():
-                if topic.startswith(_SINK_PREFIX):
-                    self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic.removeprefix(_SINK_PREFIX))
+                if topic.startswith(SINK_PREFIX):
+                    self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic.removeprefix(SINK_PREFIX))
 
     def _look_at_logs(
         self, lags: GroupLags, consumers: Sequence[Consumer]

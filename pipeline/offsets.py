@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 LATEST = -1
 EARLIEST = -2
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
-_LONG_MAX = 2**63 - 1
+LONG_MAX = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
@@ -269,7 +269,7 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
             )
         for partition, number in partitions.items():
             is_partition = partition.isascii() and partition.isdecimal()
-            if not is_partition or type(number) is not int or not least <= number <= _LONG_MAX:
+            if not is_partition or type(number) is not int or not least <= number <= LONG_MAX:
                 raise InvalidConfigError(
                     f"option {option}: {partition!r}: {number!r} of topic {topic!r} is not a partition with a number "
                     f"of {least} or more"

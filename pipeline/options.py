@@ -24,6 +24,7 @@ from pyspark_commitlog.pipeline.limits import MAX_TRIGGER_DELAY_MS, TriggerLimit
 from pyspark_commitlog.pipeline.offsets import (
     EARLIEST,
     LATEST,
+    LONG_MAX,
     AtEnd,
     AtTimestamp,
     AtTimestamps,
@@ -84,7 +85,6 @@ _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
 _INT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
 _FLAG = {"true": True, "false": False}
 _ISOLATION = {level.value: level for level in Isolation}
 # Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
@@ -183,7 +183,7 @@ class ReadOptions:
             starting=starting,
             ending=ending,
             loss=DataLoss(fails=given.flag("failOnDataLoss", True)),
-            tasks=TaskLimits(given.whole("minPartitions", _INT_MAX), given.whole("maxRecordsPerPartition", _LONG_MAX)),
+            tasks=TaskLimits(given.whole("minPartitions", _INT_MAX), given.whole("maxRecordsPerPartition", LONG_MAX)),
             limits=_limits(given),
             columns=Columns.parse(options),
             isolation=_isolation(given),
@@ -255,7 +255,7 @@ def time_string_ms(text: str, option: str) -> int:
     """Parses a time in Spark's format into milliseconds: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
     found = _TIME.fullmatch(text.strip().lower())
     unit = found and (found[2] or "ms")
-    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > _LONG_MAX:
+    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > LONG_MAX:
         raise InvalidConfigError(
             f"option {option} is {text!r}; it must be a time such as 15m, 30s or 500ms (units: {', '.join(_UNIT_US)})"
         )
@@ -285,7 +285,7 @@ def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
 def _bound(given: Given, side: str, *, refused: int | None, latest_without_match: bool) -> Bound | None:
     """Returns the bound from the first option given: one time, times per partition, or offsets; None if none is."""
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
-    timestamp_ms = given.whole(one, _LONG_MAX, least=0)
+    timestamp_ms = given.whole(one, LONG_MAX, least=0)
     if timestamp_ms is not None:
         return AtTimestamp(one, timestamp_ms, latest_without_match)
     text = given.text(each)
@@ -301,10 +301,10 @@ def _bound(given: Given, side: str, *, refused: int | None, latest_without_match
 def _limits(given: Given) -> TriggerLimits:
     delay = given.text("maxTriggerDelay")
     limits = TriggerLimits(
-        max_offsets=given.whole("maxOffsetsPerTrigger", _LONG_MAX),
-        min_offsets=given.whole("minOffsetsPerTrigger", _LONG_MAX),
+        max_offsets=given.whole("maxOffsetsPerTrigger", LONG_MAX),
+        min_offsets=given.whole("minOffsetsPerTrigger", LONG_MAX),
         max_delay_ms=MAX_TRIGGER_DELAY_MS if delay is None else time_string_ms(delay, "maxTriggerDelay"),
-        max_bytes=given.whole("maxBytesPerTrigger", _LONG_MAX),
+        max_bytes=given.whole("maxBytesPerTrigger", LONG_MAX),
     )
     if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
         raise InvalidConfigError(

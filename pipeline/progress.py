@@ -19,6 +19,7 @@ from pyspark_commitlog.pipeline.checkpoint import NO_PLAN, NOTES, Note, Plan, Re
 from pyspark_commitlog.pipeline.ends import Ends, merged
 from pyspark_commitlog.pipeline.writer import Answer, UnwritableRowError, Written
 from pyspark_commitlog.storage import (
+    SINK_PREFIX,
     CommittedOffset,
     InvalidConfigError,
     ProgressMismatchError,
@@ -27,7 +28,6 @@ from pyspark_commitlog.storage import (
     check_transactional_id,
 )
 
-PREFIX = "__sink."
 NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
 
@@ -103,7 +103,7 @@ class Progress:
 
     def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
         """Returns where the writer's records end, for those of ``topics`` that have some."""
-        written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(PREFIX)]
+        written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged([json.loads(metadata or "{}") for metadata in written], topics)
 
     def offsets(
@@ -205,4 +205,4 @@ def judged(answers: Sequence[Answer]) -> list[Written]:
 
 def progress_key(topic: str) -> tuple[str, int]:
     """Returns the topic and partition of the committed offset that is a writer's progress in a topic."""
-    return PREFIX + topic, 0
+    return SINK_PREFIX + topic, 0

@@ -14,6 +14,7 @@ from pyspark_commitlog.pipeline.decoding import DECODED_FROM
 from pyspark_commitlog.pipeline.options import Mode, ReadOptions
 from pyspark_commitlog.pipeline.planning import OffsetRange
 from pyspark_commitlog.storage import (
+    ALL_TIMES,
     CorruptionError,
     LogReader,
     OffsetOutOfRangeError,
@@ -23,8 +24,6 @@ from pyspark_commitlog.storage import (
 )
 
 logger = logging.getLogger(__name__)
-
-ALL_TIMES = Timespan()
 
 
 def batches_of(

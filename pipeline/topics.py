@@ -12,6 +12,7 @@ from typing import Self
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, log_once, notice_of
 from pyspark_commitlog.pipeline.options import local_directory
 from pyspark_commitlog.storage import (
+    TRANSACTION_TIMEOUT_MS,
     Codec,
     Compression,
     InvalidConfigError,
@@ -43,8 +44,6 @@ _REFUSED = {
     "interceptor.classes": "there is no producer to intercept",
     "transactional.id": "set txnAppId instead",
 }
-# The broker's transaction.max.timeout.ms: a broker that takes over the directory must accept open transactions.
-TRANSACTION_TIMEOUT_MS = 900_000
 
 logger = logging.getLogger(__name__)
 

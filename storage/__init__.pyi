@@ -45,6 +45,7 @@ from .errors import TransactionError as TransactionError
 from .errors import TransactionRefusedError as TransactionRefusedError
 from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
 from .errors import did_you_mean as did_you_mean
+from .fetch import ALL_TIMES as ALL_TIMES
 from .fetch import FetchData as FetchData
 from .fetch import Timespan as Timespan
 from .filesystem import File as File
@@ -77,6 +78,7 @@ from .fs_check import Verdict as Verdict
 from .fs_check import check_filesystem as check_filesystem
 from .group_states import GroupDescription as GroupDescription
 from .group_states import GroupMember as GroupMember
+from .groups import SINK_PREFIX as SINK_PREFIX
 from .groups import CommittedOffset as CommittedOffset
 from .groups import GroupOffsets as GroupOffsets
 from .internal_topics import INTERNAL_TOPICS as INTERNAL_TOPICS
@@ -146,6 +148,7 @@ from .topics import partition_topic_id as partition_topic_id
 from .topics import topic_id as topic_id
 from .topics import topic_size as topic_size
 from .topics_file import TopicDescription as TopicDescription
+from .transactions import TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS
 from .transactions import HoldingTransaction as HoldingTransaction
 from .transactions import IdempotentProducer as IdempotentProducer
 from .transactions import OpenPartition as OpenPartition

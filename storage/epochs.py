@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pyspark_commitlog.storage.format.checkpoints import EpochEntry, encode_leader_epochs
-from pyspark_commitlog.storage.format.fields import NO_LEADER_EPOCH
-
-NO_OFFSET = -1
+from pyspark_commitlog.storage.format.fields import NO_LEADER_EPOCH, NO_OFFSET
 
 
 class EpochEndOffset(NamedTuple):

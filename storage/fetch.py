@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage.config import INT64_MAX
+from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
 from pyspark_commitlog.storage.format.fields import TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
 from pyspark_commitlog.storage.outcomes import AbortedTransaction
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Window
 
-ALL_COLUMNS = ("key", "value", "headers")
 INT64_MIN = -INT64_MAX - 1
 
 

@@ -30,6 +30,9 @@ from pyspark_commitlog.storage.topics_file import TopicDescription
 GroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
 GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: values of the newer protocols, undecoded
 
+# Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
+SINK_PREFIX = "__sink."
+
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:

@@ -33,6 +33,7 @@ from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, encode_s
 from pyspark_commitlog.storage.format.fields import (
     CONTROL_MASK,
     INT32_MAX,
+    NO_OFFSET,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -44,7 +45,6 @@ from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Int64
 
 BATCHES_CACHED: Final = 5  # the most that a producer may have in flight (max.in.flight.requests.per.connection)
 _FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quicker than finding those that matter
-NO_OFFSET: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms: one day
 EXPIRATION_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.interval.ms: ten minutes

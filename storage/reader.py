@@ -25,9 +25,10 @@ from pyspark_commitlog.storage.errors import (
     PolicyViolationError,
     StorageError,
 )
-from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, INT64_MIN, FetchData, Timespan
+from pyspark_commitlog.storage.fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
 from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
 from pyspark_commitlog.storage.format.tables import Bools, Records
 from pyspark_commitlog.storage.joining import NEVER_COMPACTED, Holes
 from pyspark_commitlog.storage.loader import LoadedLog, LogLoader

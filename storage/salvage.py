@@ -15,8 +15,9 @@ import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
-from pyspark_commitlog.storage.fetch import ALL_COLUMNS, ALL_TIMES, FetchData, Timespan
+from pyspark_commitlog.storage.fetch import ALL_TIMES, FetchData, Timespan
 from pyspark_commitlog.storage.format import names
+from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
 from pyspark_commitlog.storage.format.tables import Bools, Int64s, Records
 from pyspark_commitlog.storage.reader import FETCH_BYTES, REOPEN_ATTEMPTS, Isolation, LogReader
 from pyspark_commitlog.storage.segment import LogSegment

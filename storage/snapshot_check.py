@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
+from pyspark_commitlog.storage.format.fields import NO_OFFSET
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_list import LogSegments
 from pyspark_commitlog.storage.segment_reader import Window
 
 TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared with the cost of opening it
-NO_OFFSET = -1
 
 
 class _Seen(NamedTuple):

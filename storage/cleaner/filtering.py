@@ -22,10 +22,11 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.cleaner.superseded import Superseded
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format import keyed, names, v2
+from pyspark_commitlog.storage.format.fields import NO_OFFSET
 from pyspark_commitlog.storage.format.keyed import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Bytes, Int64s
 from pyspark_commitlog.storage.kernels import offset_map as maps
-from pyspark_commitlog.storage.producers import NO_OFFSET, ProducerState
+from pyspark_commitlog.storage.producers import ProducerState
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.segment_reader import Rows, Window
 

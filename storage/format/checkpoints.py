@@ -16,9 +16,11 @@ from uuid import UUID
 
 import numpy as np
 
+from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptCheckpointError, CorruptSnapshotError
 from pyspark_commitlog.storage.filesystem import Buffer
 from pyspark_commitlog.storage.format.checksums import crc32c
+from pyspark_commitlog.storage.format.fields import INT32_MAX
 
 TopicPartition = tuple[str, int]
 
@@ -98,8 +100,6 @@ CHECKPOINT_VERSION = 0
 # Fast path: what encode_offsets and Kafka write, with numbers well within their limits, takes less than half the time.
 _OFFSETS_AS_WRITTEN = re.compile(rb"0\n([0-9]{1,9})\n((?:[A-Za-z0-9._-]+ [0-9]{1,9} [0-9]{1,18}\n)*)")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
-_INT32_MAX = 2**31 - 1
-_INT64_MAX = 2**63 - 1
 
 
 class EpochEntry(NamedTuple):
@@ -117,7 +117,7 @@ def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
 def decode_leader_epochs(data: Buffer) -> list[EpochEntry]:
     """The entries, in file order; none for empty data. Raises CorruptCheckpointError, with the line, if malformed."""
     return [
-        EpochEntry(_number(at, epoch, _INT32_MAX), _number(at, start_offset, _INT64_MAX))
+        EpochEntry(_number(at, epoch, INT32_MAX), _number(at, start_offset, INT64_MAX))
         for at, (epoch, start_offset) in _decode_lines(data, fields=2)
     ]
 
@@ -135,7 +135,7 @@ def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
         if len(fields) == 3 * int(written[1]):
             return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), map(int, fields[2::3]), strict=True))
     return {
-        (topic, _number(at, partition, _INT32_MAX)): _number(at, offset, _INT64_MAX)
+        (topic, _number(at, partition, INT32_MAX)): _number(at, offset, INT64_MAX)
         for at, (topic, partition, offset) in _decode_lines(data, fields=3)
     }
 
@@ -147,11 +147,11 @@ def _encode_lines(lines: list[str]) -> bytes:
 def _decode_lines(data: Buffer, fields: int) -> Iterator[tuple[int, list[str]]]:
     """(line number, fields) of every entry."""
     lines = _lines(data)
-    if lines and _number(1, lines[0].strip(), _INT32_MAX) != CHECKPOINT_VERSION:
+    if lines and _number(1, lines[0].strip(), INT32_MAX) != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"line 1: version {lines[0]!r}, only {CHECKPOINT_VERSION} is known")
     if len(lines) < 2:
         return  # created and never written to: like Kafka, treat it as empty
-    count = _number(2, lines[1].strip(), _INT32_MAX)
+    count = _number(2, lines[1].strip(), INT32_MAX)
     if count != len(lines) - 2:
         raise CorruptCheckpointError(f"line 2: states {count} entries, but {len(lines) - 2} lines follow")
     for at, line in enumerate(lines[2:], start=3):
@@ -201,7 +201,7 @@ def decode_partition_metadata(data: Buffer) -> UUID:
     lines = _lines(data)
     if len(lines) != 2:
         raise CorruptCheckpointError(f"{len(lines)} lines, expected two: 'version: ' and 'topic_id: '")
-    _number(1, _after(1, lines[0], "version:"), _INT32_MAX)  # any version: Kafka reads later ones as 0
+    _number(1, _after(1, lines[0], "version:"), INT32_MAX)  # any version: Kafka reads later ones as 0
     text = _after(2, lines[1], "topic_id:")
     try:
         topic_id = decode_id(text)

@@ -15,11 +15,10 @@ from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.index_entries import encode_offset_entries, encode_time_entries, fits
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
+from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.producers import Marker, leaving_a_trace
 from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment_reader import LogContext, SegmentReader, Window, running_largest
-
-SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; a larger file is damaged
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from pyspark_commitlog.storage.transactions.coordinator import (
     NO_OFFSETS,
+    TRANSACTION_TIMEOUT_MS,
     TransactionCoordinator,
     check_transactional_id,
 )
@@ -27,6 +28,7 @@ from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 
 __all__ = [
     "NO_OFFSETS",
+    "TRANSACTION_TIMEOUT_MS",
     "HoldingTransaction",
     "IdempotentProducer",
     "OpenPartition",

@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.format.internal import TransactionLogValue
 from pyspark_commitlog.storage.log import Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.reader import LogReader
-from pyspark_commitlog.storage.transactions.coordinator import TransactionalIdLock
+from pyspark_commitlog.storage.transactions.coordinator import TRANSACTION_TIMEOUT_MS, TransactionalIdLock
 from pyspark_commitlog.storage.transactions.dead import (
     OpenPartition,
     OpenTransaction,
@@ -24,8 +24,6 @@ from pyspark_commitlog.storage.transactions.dead import (
     open_transactions,
 )
 from pyspark_commitlog.storage.transactions.states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
-
-MAX_TRANSACTION_TIMEOUT_MS = 900_000  # --max-transaction-timeout, a broker's transaction.max.timeout.ms: 15 minutes
 
 
 class HoldingTransaction(NamedTuple):
@@ -54,7 +52,7 @@ def holding_transaction(log: LogReader) -> HoldingTransaction | None:
 def find_hanging(
     manager: LogManager,
     *,
-    max_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    max_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     now_ms: int | None = None,
     failures: list[LogStoreError] | None = None,
 ) -> list[OpenTransaction]:
