@@ -528,7 +528,7 @@ class LogReader:
         segments = self.segments.reaching(offset)
         if not segments:  # nothing was written to the partition yet
             return offset
-        found = next(segments_reaching_time(segments, timestamp_ms), segments[-1])
+        found = next(segments_reaching_time(segments, timestamp_ms, self._check_ends_before_next), segments[-1])
         return max(offset, found.base_offset)
 
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
@@ -549,13 +549,15 @@ class LogReader:
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         bound = self.end_offset(isolation)
-        for segment in segments_reaching_time(self.segments.below(bound), timestamp_ms):
+        segments = self.segments.below(bound)
+        for segment in segments_reaching_time(segments, timestamp_ms, self._check_ends_before_next):
             self._check_follows_what_was_read(segment)
             found = self._first_not_older(segment, timestamp_ms, isolation)
             if found is not None and found.offset < bound:
                 return found
             if found is not None:
                 break
+            self._check_ends_before_next(segment)
             self._close_inactive(segment)
         self.check_readable_to(bound, isolation)
         return None
@@ -566,11 +568,17 @@ class LogReader:
         if before is not None and end is not None:
             segment.check_follows(before, end)
 
+    def _check_ends_before_next(self, segment: LogSegment) -> None:
+        following, end = self.segments.higher(segment.base_offset), end_if_read(segment)
+        if following is not None and end is not None:
+            following.check_follows(segment, end)
+
     def _first_not_older(
         self, segment: LogSegment, timestamp_ms: int, isolation: Isolation
     ) -> OffsetAndTimestamp | None:
         start = self._log_start_offset
         for window, rows in batches_reaching_time(segment, timestamp_ms, start):
+            self._check_below_next(segment, window)
             for row in rows.tolist():
                 if self._shows(segment, window, row, isolation):
                     found = first_record_not_older(segment, window, row, timestamp_ms, start)

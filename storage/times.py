@@ -9,7 +9,7 @@ lookup in a segment of this kind reads it; the results for each stretch are reme
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -28,13 +28,15 @@ Segment = TypeVar("Segment", bound=SegmentReader)
 _Timed = tuple[Window, Int64s]  # batches, and the largest record time of each
 
 
-def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
+def segments_reaching_time(
+    segments: Sequence[Segment], timestamp_ms: int, check: Callable[[Segment], None]
+) -> Iterator[Segment]:
     """The segments that may hold a record with this time or a later one, in order.
 
     According to the time indexes, the others hold none. No checksum covers these indexes: one that lost entries, or has
     a changed last entry, may state too early a time. In a log in order of time, its segment is then the last one
     skipped, so that one is checked against the log. In a log not in order of time, all are checked, which takes ten
-    times as long.
+    times as long. ``check`` gets each segment whose log was read to skip it, and raises if it is damaged.
     """
     is_in_order, youngest_ms = True, NO_TIMESTAMP
     for place, segment in enumerate(segments):
@@ -43,31 +45,32 @@ def segments_reaching_time(segments: Sequence[Segment], timestamp_ms: int) -> It
             youngest_ms = largest_ms
         elif is_in_order:
             is_in_order = False
-            yield from _after_all(segments[:place], timestamp_ms)
+            yield from _after_all(segments[:place], timestamp_ms, check)
         if largest_ms >= timestamp_ms:
             if is_in_order and place and segments[place - 1].largest.timestamp < timestamp_ms:
-                yield from _after_all(segments[place - 1 : place], timestamp_ms)
+                yield from _after_all(segments[place - 1 : place], timestamp_ms, check)
             if _may_reach(segment, timestamp_ms):
                 yield segment
         elif not is_in_order:
-            yield from _after_all((segment,), timestamp_ms)
+            yield from _after_all((segment,), timestamp_ms, check)
     if is_in_order:
-        yield from _after_all(segments[-1:], timestamp_ms)
+        yield from _after_all(segments[-1:], timestamp_ms, check)
 
 
-def _after_all(segments: Sequence[Segment], timestamp_ms: int) -> Iterator[Segment]:
+def _after_all(segments: Sequence[Segment], timestamp_ms: int, check: Callable[[Segment], None]) -> Iterator[Segment]:
     """Those of the skipped segments that, according to the log itself, may hold a matching record."""
     for segment in segments:
         is_passed = segment.largest.timestamp < timestamp_ms
-        if is_passed and _confirmed_ms(segment) >= timestamp_ms and _may_reach(segment, timestamp_ms):
+        if is_passed and _confirmed_ms(segment, check) >= timestamp_ms and _may_reach(segment, timestamp_ms):
             yield segment
 
 
-def _confirmed_ms(segment: SegmentReader) -> int:
+def _confirmed_ms(segment: Segment, check: Callable[[Segment], None]) -> int:
     """A segment's largest time according to the log. Closes the files, since many segments may be checked."""
     if segment.is_largest_confirmed:
         return segment.largest.timestamp
     confirmed_ms = segment.confirm_largest().timestamp
+    check(segment)
     segment.close()
     return confirmed_ms
 

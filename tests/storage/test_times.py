@@ -232,3 +232,23 @@ def test_a_time_index_with_too_early_times_is_not_trusted(tmp_path: Path, order:
             assert newest is not None
             assert newest.timestamp == offered[-1]
         path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("damage", ["the content of the last segment", "a changed base offset"])
+def test_a_lookup_does_not_skip_a_segment_that_reaches_into_the_next(tmp_path: Path, damage: str) -> None:
+    """It said that no record was as late, though the log cannot be read."""
+    log = open_log(tmp_path, segment_bytes=400)
+    for n in range(12):
+        append(log, b"x" * 50, timestamps=OLD_MS + n)
+    log.close()
+    first, *_, last = sorted(tmp_path.glob("*.log"))
+    if damage == "a changed base offset":
+        data = bytearray(first.read_bytes())
+        position = len(data) // 3 * 2  # of the last of three batches
+        data[position + 3] ^= 4  # 2^34 higher
+        first.write_bytes(data)
+    else:
+        first.write_bytes(last.read_bytes())
+    with open_reader(tmp_path, segment_bytes=400) as reader:
+        with pytest.raises(CorruptRecordError):
+            reader.offset_for_timestamp(OLD_MS + 2)

@@ -155,7 +155,10 @@ def told_by(log: SoundLog, disk: FrozenFileSystem) -> Told:
     recovery_point = (recovery_points or {}).get(key)
     log_start_offset = (log_starts or {}).get(key, 0)
     has_holes = cleaned is None or key in cleaned or "compact" in _configs(log, disk).get("cleanup.policy", "delete")
-    if has_holes or _is_described(log, disk):
+    is_described = _is_described(log, disk)
+    if not has_holes and not is_described:  # a topic of which any partition was compacted is compacted
+        has_holes = log.topic in {topic for topic, _ in cleaned or ()}
+    if has_holes or is_described:
         return Told(recovery_point, log_start_offset, has_holes, has_holes)
     is_copied = recovery_point is None
     has_no_cleaner = f"{ROOT}/{names.CLEANER_OFFSET_CHECKPOINT}" not in disk.files
