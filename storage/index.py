@@ -16,6 +16,7 @@ More than 400 lines, because all three share the file class, and two of them the
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -163,14 +164,15 @@ class _Columns:
 
 
 class _Format(NamedTuple):
-    """The file format of two columns."""
+    """The file format of two columns, of which one has offsets."""
 
+    columns: tuple[str, str]
     entry_bytes: int
     encode: Callable[[int, Int64s, Int64s], bytes]
     decode: Callable[[int, Buffer], tuple[Int64s, Int64s]]
 
 
-class _PairIndex:
+class _PairIndex(ABC):
     """Common to ``.index`` and ``.timeindex``: two columns, a capacity, and the file they are written through to."""
 
     FORMAT: _Format
@@ -193,6 +195,10 @@ class _PairIndex:
 
     def __len__(self) -> int:
         return self._columns.count
+
+    @property
+    @abstractmethod
+    def offsets(self) -> Int64s: ...
 
     @property
     def path(self) -> str:
@@ -225,6 +231,19 @@ class _PairIndex:
         """Drop all entries; the file is empty afterwards, created if necessary."""
         self._file.for_writing().truncate(0)
         self._loaded = _Columns(_none(), _none())
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and above ``offset``."""
+        self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError, with the position, unless column 1 increases and column 2 never decreases."""
+        self._check_length()
+        columns = (self._columns.first, self._columns.second)
+        for name, column, strictly in zip(self.FORMAT.columns, columns, (True, False), strict=True):
+            self._check_sorted(column, name, strictly=strictly)
+        if len(self) and min(self.offsets[0] - self.base_offset, columns[0][0], columns[1][0]) < 0:
+            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
 
     def sync(self) -> None:
         """Wait until the file is on disk."""
@@ -275,6 +294,13 @@ class _PairIndex:
         self._file.for_writing().write(columns.count * self.FORMAT.entry_bytes, data)
         columns.extend(first, second)
 
+    @abstractmethod
+    def _entry(self, n: int) -> tuple[int, int]: ...
+
+    def _last_up_to(self, target: int) -> int:
+        """The last entry whose first column is at most ``target``; -1 if there is none."""
+        return int(np.searchsorted(self._columns.first, target, side="right")) - 1
+
     def _keep(self, count: int) -> None:
         """Drop the entries from ``count`` on, in the file too: their bytes read as zeros or are cut off."""
         if count == len(self):
@@ -316,7 +342,7 @@ class _PairIndex:
 class OffsetIndex(_PairIndex):
     """Where to start reading: the last offset and the position of some batches of the segment (``.index``)."""
 
-    FORMAT = _Format(OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
+    FORMAT = _Format(("offset", "position"), OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
 
     @property
     def offsets(self) -> Int64s:
@@ -355,25 +381,13 @@ class OffsetIndex(_PairIndex):
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """The last entry at or below ``target_offset``; (base offset, 0) if there is none."""
-        n = int(np.searchsorted(self.offsets, target_offset, side="right")) - 1
+        n = self._last_up_to(target_offset)
         return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
         """The first entry whose position is at least ``fetch_bytes`` after ``start``; None if there is none."""
         n = int(np.searchsorted(self.positions, start.position + fetch_bytes, side="left"))
         return self._entry(n) if n < len(self) else None
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above ``offset``."""
-        self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless offsets increase and positions do not decrease."""
-        self._check_length()
-        self._check_sorted(self.offsets, "offset", strictly=True)
-        self._check_sorted(self.positions, "position", strictly=False)
-        if len(self) and (self.offsets[0] < self.base_offset or self.positions[0] < 0):
-            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
 
     def _entry(self, n: int) -> OffsetPosition:
         return OffsetPosition(int(self.offsets[n]), int(self.positions[n]))
@@ -385,7 +399,7 @@ class TimeIndex(_PairIndex):
     Keeps the last slot free for the entry that closes a segment (``skip_full_check``).
     """
 
-    FORMAT = _Format(TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
+    FORMAT = _Format(("timestamp", "offset"), TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
     RESERVED_ENTRIES = 1
 
     @property
@@ -427,20 +441,8 @@ class TimeIndex(_PairIndex):
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The last entry at or below ``target_timestamp``; (-1, base offset) if there is none."""
-        n = int(np.searchsorted(self.timestamps, target_timestamp, side="right")) - 1
+        n = self._last_up_to(target_timestamp)
         return self._entry(n) if n >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above ``offset``."""
-        self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless timestamps increase and offsets do not decrease."""
-        self._check_length()
-        self._check_sorted(self.timestamps, "timestamp", strictly=True)
-        self._check_sorted(self.offsets, "offset", strictly=False)
-        if len(self) and (self.offsets[0] < self.base_offset or self.timestamps[0] < 0):
-            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
 
     def _entry(self, n: int) -> TimestampOffset:
         return TimestampOffset(int(self.timestamps[n]), int(self.offsets[n]))
