@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.ends import after, check_partitions, check_written
+from pyspark_commitlog.pipeline.ends import check_partitions
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
 from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
@@ -31,7 +31,6 @@ from pyspark_commitlog.storage import (
     InvalidConfigError,
     LogManager,
     TransactionCoordinator,
-    TransactionPart,
     TransactionRefusedError,
 )
 
@@ -123,19 +122,11 @@ class CommitLogWriter(DataSourceArrowWriter):
         if self._plan is None:
             return
         written = judged([answer for message in messages if isinstance(message, Report) for answer in message.answers])
-        records = dict.fromkeys(self._plan.wanted, 0)
-        for each in written:
-            if each.topic in records:
-                records[each.topic] += each.records
         with LogManager.open(self._directory) as manager:
             coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
             warn_if_old(manager, f"write {self._app_id}", written)
-            parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
-            progress, topics = self._progress(manager), self._plan.topics
-            ends = progress.ends(topics)
-            check_written(ends, written)
-            offsets = progress.offsets(records, after(ends, written, topics)) if self._is_named else {}
-            coordinator.commit(self._plan.transaction, parts, offsets)
+            parts, offsets = self._progress(manager).to_commit(self._plan.wanted, written, self._plan.topics)
+            coordinator.commit(self._plan.transaction, parts, offsets if self._is_named else {})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Aborts, unless the transaction is decided: Spark also calls this after a commit that failed."""

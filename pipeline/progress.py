@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from pyspark_commitlog.pipeline.checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
-from pyspark_commitlog.pipeline.ends import Ends, merged
+from pyspark_commitlog.pipeline.ends import Ends, after, check_written, merged
 from pyspark_commitlog.pipeline.writer import Answer, UnwritableRowError, Written
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
@@ -25,6 +25,7 @@ from pyspark_commitlog.storage import (
     ProgressMismatchError,
     TopicDescription,
     TransactionAbortedError,
+    TransactionPart,
     check_transactional_id,
 )
 
@@ -105,6 +106,22 @@ class Progress:
         """Returns where the writer's records end, for those of ``topics`` that have some."""
         written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged([json.loads(metadata or "{}") for metadata in written], topics)
+
+    def to_commit(
+        self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]
+    ) -> tuple[list[TransactionPart], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+        """Returns the parts and the offsets to commit for what tasks wrote to ``topics``; ``wanted``: those that count.
+
+        Raises ProgressMismatchError if a partition has just been set back.
+        """
+        ends = self.ends(topics)
+        check_written(ends, written)
+        records = dict.fromkeys(wanted, 0)
+        for each in written:
+            if each.topic in records:
+                records[each.topic] += each.records
+        parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
+        return parts, self.offsets(records, after(ends, written, topics))
 
     def offsets(
         self, records: Mapping[str, int], ends: Mapping[str, Ends] = NO_ENDS

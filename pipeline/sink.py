@@ -28,7 +28,6 @@ from pyspark_commitlog.pipeline.coordination import (
     remembered_here,
     writing,
 )
-from pyspark_commitlog.pipeline.ends import after, check_written
 from pyspark_commitlog.pipeline.old_records import warn_if_old
 from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
@@ -40,7 +39,6 @@ from pyspark_commitlog.storage import (
     TopicDescription,
     Transaction,
     TransactionAbortedError,
-    TransactionPart,
 )
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
@@ -151,7 +149,6 @@ class _MicroBatch:
         self._writer = writer
         self._targets = targets
         self._progress = progress
-        self._ends = progress.ends(topics)
         self._done = frozenset(name for name in targets.names if progress.is_done(name))
         self._topics = {name: topic for name, topic in topics.items() if name not in self._done}
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
@@ -186,16 +183,10 @@ class _MicroBatch:
         with AbortUnlessTold(self._writer, transaction) as guard:
             written = judged(self._run_tasks(transaction, rows))
             warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)
-            records = dict.fromkeys(self.wanted, 0)
-            for each in written:
-                if each.topic in records:
-                    records[each.topic] += each.records
-            check_written(self._ends, written)
+            parts, offsets = self._progress.to_commit(self.wanted, written, self._topics)
             secured.result()
             guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
-            parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
             committing_s = time.monotonic()
-            offsets = self._progress.offsets(records, after(self._ends, written, self._topics))
             coordinator.commit(transaction, parts, offsets)
         ended_s = time.monotonic()
         self._writer.newest = SinkBatch(
