@@ -50,21 +50,22 @@ class Recovery(NamedTuple):
     reason: str | None  # why the rest is cut off; None if there is no rest
 
 
-def read_markers(window: Window) -> tuple[dict[int, Marker], int]:
+def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int, Marker], int]:
     """The transaction markers in a window by base offset, and how many of its batches precede one that does not parse.
 
-    Data batches, batches emptied by compaction and other control records are not markers.
+    Data batches, batches emptied by compaction and other control records are not markers. With ``passes_bad``, those
+    that do not parse are not either: it continues after them.
     """
     headers = window.headers
     rows = np.flatnonzero(headers.is_control & (headers.table["count"] > 0))
     if not len(rows):
         return {}, len(headers)
-    found, good = _read_markers(window, rows)
+    found, good = _read_markers(window, rows, passes_bad)
     offsets = headers.table["base_offset"][rows[: len(found)]].tolist()
     return {offset: Marker(*each) for offset, each in zip(offsets, found, strict=True) if each is not None}, good
 
 
-def _read_markers(window: Window, rows: Int64s) -> tuple[list[control.MarkerRecord | None], int]:
+def _read_markers(window: Window, rows: Int64s, passes_bad: bool) -> tuple[list[control.MarkerRecord | None], int]:
     """The content of these control batches up to one that does not parse, and how many batches precede that one."""
     buffer, headers = window.buffer, window.headers
     with suppress(InvalidRecordError):
@@ -74,8 +75,10 @@ def _read_markers(window: Window, rows: Int64s) -> tuple[list[control.MarkerReco
         try:
             found.append(control.read_marker(buffer, headers[row : row + 1]))
         except InvalidRecordError as error:
-            logger.warning("%s", error)
-            return found, row
+            if not passes_bad:
+                logger.warning("%s", error)
+                return found, row
+            found.append(None)
     return found, len(headers)
 
 

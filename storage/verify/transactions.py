@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError, InvalidRecordError
+from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError
 from pyspark_commitlog.storage.filesystem import FileSystem, read_file
-from pyspark_commitlog.storage.format import checkpoints, control
+from pyspark_commitlog.storage.format import checkpoints
 from pyspark_commitlog.storage.format.checkpoints import ProducerEntry
 from pyspark_commitlog.storage.format.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
 from pyspark_commitlog.storage.format.tables import BatchHeaders
-from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, Marker, ProducerStateManager
+from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from pyspark_commitlog.storage.recovery import read_markers
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
 from pyspark_commitlog.storage.verify.indexes import IndexFile
@@ -66,7 +67,7 @@ class ProducerCheck:
 
     def replay(self, window: Window) -> None:
         """Process sound batches."""
-        markers = _markers(window)
+        markers, _ = read_markers(window, passes_bad=True)  # the check of control records reports bad ones
         for row in np.flatnonzero(window.headers.is_control).tolist():
             batch = window.headers.table[row]
             marker = markers.get(int(batch["base_offset"]))
@@ -200,20 +201,6 @@ class ReadableData:
         first, last = (np.searchsorted(data["producer_id"], ended.producer_id, side) for side in ("left", "right"))
         before = first + np.searchsorted(data["base_offset"][first:last], ended.last_offset)
         return int(data["base_offset"][before - 1]) if before > first else self._last.get(ended.producer_id, -1)
-
-
-def _markers(window: Window) -> dict[int, Marker]:
-    """The valid markers, by base offset. Unlike recovery, continues after a marker that does not parse."""
-    headers = window.headers
-    found: dict[int, Marker] = {}
-    for row in np.flatnonzero(headers.is_control & (headers.table["count"] > 0)).tolist():
-        try:
-            marker = control.read_marker(window.buffer, headers[row : row + 1])
-        except InvalidRecordError:
-            continue  # reported by the check of control records
-        if marker is not None:
-            found[int(headers.table["base_offset"][row])] = Marker(*marker)
-    return found
 
 
 def _may_be_forgotten(entry: ProducerEntry, now_ms: int) -> bool:

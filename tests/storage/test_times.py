@@ -249,6 +249,5 @@ def test_a_lookup_does_not_skip_a_segment_that_reaches_into_the_next(tmp_path: P
         first.write_bytes(data)
     else:
         first.write_bytes(last.read_bytes())
-    with open_reader(tmp_path, segment_bytes=400) as reader:
-        with pytest.raises(CorruptRecordError):
-            reader.offset_for_timestamp(OLD_MS + 2)
+    with open_reader(tmp_path, segment_bytes=400) as reader, pytest.raises(CorruptRecordError):
+        reader.offset_for_timestamp(OLD_MS + 2)
