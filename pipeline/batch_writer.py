@@ -22,7 +22,8 @@ from pyspark.sql.types import StructType
 from pyspark_commitlog.pipeline.ends import check_partitions
 from pyspark_commitlog.pipeline.kafka_options import KAFKAS, check_names
 from pyspark_commitlog.pipeline.old_records import warn_if_old
-from pyspark_commitlog.pipeline.progress import Progress, Run, check_app_id, check_version, judged
+from pyspark_commitlog.pipeline.options import INT_MAX, Given
+from pyspark_commitlog.pipeline.progress import VERSION_MAX, Progress, Run, check_app_id, judged
 from pyspark_commitlog.pipeline.schema import WriteColumns
 from pyspark_commitlog.pipeline.topics import PRODUCER_SETTINGS, Targets
 from pyspark_commitlog.pipeline.writer import Answer, TaskWriter, WritePlan, drain
@@ -36,7 +37,6 @@ from pyspark_commitlog.storage import (
 
 _OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
 _OF_SPARKS_SINK = "includeHeaders"  # ignored: like Spark's sink, we write the column headers whenever there is one
-DIGITS_MAX = 30  # more than any valid number has, and few enough to parse quickly
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,16 @@ class WriteOptions:
             given["path"],
             topic=given.get("topic"),
             topics=given.get("topics"),
-            partitions=_whole(given, "partitions"),
+            partitions=Given(given).whole("partitions", INT_MAX),
             configs=_json_object(given, "configs"),
             producer={name: given[name] for name in given if name in PRODUCER_SETTINGS or name.startswith(KAFKAS)},
             bad_records=given.get("badrecords"),
         )
-        app_id, version = given.get("txnappid"), _whole(given, "txnVersion")
+        app_id, version = given.get("txnappid"), Given(given).whole("txnVersion", VERSION_MAX, least=0)
         if (app_id is None) != (version is None):
             raise InvalidConfigError("txnAppId and txnVersion need each other: the name of a writer and of its write")
         if app_id is not None and version is not None:
             check_app_id(app_id)
-            check_version(version, "option txnVersion")
         return cls(targets, app_id, version or 0)
 
 
@@ -158,15 +157,6 @@ def refuse_stream() -> InvalidConfigError:
         "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
         ".option('checkpointLocation', '…').start()"
     )
-
-
-def _whole(given: Mapping[str, str], option: str) -> int | None:
-    text = given.get(option.lower())
-    if text is None:
-        return None
-    if not text.strip().isdecimal() or len(text) > DIGITS_MAX:
-        raise InvalidConfigError(f"option {option} is {text!r}; it must be a whole number")
-    return int(text)
 
 
 def _json_object(given: Mapping[str, str], option: str) -> dict[str, object]:

@@ -84,7 +84,7 @@ _REFUSED = {
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
-_INT_MAX = 2**31 - 1
+INT_MAX = 2**31 - 1
 _FLAG = {"true": True, "false": False}
 _ISOLATION = {level.value: level for level in Isolation}
 # Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
@@ -183,7 +183,7 @@ class ReadOptions:
             starting=starting,
             ending=ending,
             loss=DataLoss(fails=given.flag("failOnDataLoss", True)),
-            tasks=TaskLimits(given.whole("minPartitions", _INT_MAX), given.whole("maxRecordsPerPartition", LONG_MAX)),
+            tasks=TaskLimits(given.whole("minPartitions", INT_MAX), given.whole("maxRecordsPerPartition", LONG_MAX)),
             limits=_limits(given),
             columns=Columns.parse(options),
             isolation=_isolation(given),
