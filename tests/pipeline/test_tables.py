@@ -96,7 +96,7 @@ class TestAppend:
         with LogManager.open(log_dir) as manager:
             delete_topic(manager, "t")
         again = Topic(spark, log_dir)
-        with pytest.raises(ProgressMismatchError, match=r"row from offset 1 of t-0, and the log in .* ends at 0"):
+        with pytest.raises(ProgressMismatchError, match=r"row from offset 1 of t-0, but the log in .* ends at 0"):
             starting_offsets(spark, path, log_dir, "t")
         again.append([(b"c", b"3"), (b"d", b"4"), (b"e", b"5")], at_ms=NOW_MS + 77_000)
         with pytest.raises(ProgressMismatchError, match=r"from offset 1 of t-0 with the time .* Put back the log"):
