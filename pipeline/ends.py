@@ -76,7 +76,10 @@ def check_written(ends: Mapping[str, Ends], written: Iterable[Written]) -> None:
 
 
 def check_partitions(manager: LogManager, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
-    """Raises ProgressMismatchError if a partition ends below what was written, or belongs to another topic."""
+    """Raises ProgressMismatchError if a partition ends below what was written, or belongs to another topic.
+
+    CorruptCheckpointError if its id cannot be read.
+    """
     for name, known in ends.items():
         for partition, end in enumerate(known.offsets):
             if not end or partition not in topics[name].partitions:

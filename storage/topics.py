@@ -171,12 +171,15 @@ def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
     """
     if topic.topic_id is not None:
         return topic.topic_id
-    found = (partition_topic_id(manager, topic.name, partition) for partition in topic.partitions)
+    found = (_known_topic_id(manager, topic.name, partition) for partition in topic.partitions)
     return next(filter(None, found), None)
 
 
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
-    """The id of the topic that a partition was created for, from its directory; None if there is none."""
+    """The id of the topic that a partition was created for, from its directory; None if there is none.
+
+    Raises CorruptCheckpointError if the file is damaged: it is renamed into place whole, so no crash leaves a torn one.
+    """
     path = manager.path(names.partition_directory(topic, partition), names.PARTITION_METADATA_FILE)
     try:
         data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
@@ -184,7 +187,14 @@ def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str |
     except FileNotFoundError:
         return None
     except CorruptionError as error:
-        logger.warning("%s; treated as missing", error.located(path))
+        raise error.located(path) from None
+
+
+def _known_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
+    try:
+        return partition_topic_id(manager, topic, partition)
+    except CorruptionError as error:
+        logger.warning("%s; treated as missing", error)
         return None
 
 

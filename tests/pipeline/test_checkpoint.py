@@ -155,6 +155,13 @@ class TestPartitionThatIsSetBack:
         with pytest.raises(ProgressMismatchError, match="partition 1 of topic t comes from a topic with id"):
             InlineQuery(disk).run(range(5))
 
+    def test_partition_whose_topic_id_cannot_be_read_is_refused(self) -> None:
+        disk = self.disk()
+        with disk.open("/log/t-1/partition.metadata", "write") as file:
+            file.truncate(0)
+        with pytest.raises(CorruptionError, match=r"/log/t-1/partition\.metadata"):
+            InlineQuery(disk).run(range(5))
+
     def test_recreated_topic_is_written_from_its_beginning(self) -> None:
         disk = self.disk()
         with LogManager.open("/log", filesystem=disk) as manager:

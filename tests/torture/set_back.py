@@ -240,7 +240,11 @@ class World:
         path = self.chance.choice(paths)
         if path.endswith("/topics.json"):
             self.reasons.append("the settings of topics are nowhere else")
+        if path.endswith("/partition.metadata"):
+            self.reasons.append("a partition does not say which topic it is of")
         self.spoil(path)
+        if self.disk.status(path) is None and any("comes from elsewhere" in each for each in self.reasons):
+            raise ExemptError  # it may have been the only file to say so
 
     def spoil_note(self) -> None:
         """Of the checkpoint: a log of which nothing is remembered is believed."""
