@@ -116,7 +116,8 @@ class SegmentReader:
     known_largest: TimestampOffset | None = None
     _taken_in_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
     _known_first_timestamp: int | None = None
-    walked_end: int | None = None  # the offset after it, where no time index had its largest time
+    walked_end: int | None = None  # the offset after its batches, as a search for its largest time found it
+    walked_size = 0  # of the file then: an active segment grows
     record_times: RecordTimes | None = None  # as far as lookups by time have read it
     _is_index_distrusted = False
     _is_time_index_checked = False
@@ -532,7 +533,7 @@ class SegmentReader:
             end = self.base_offset
             for window in self.batches():
                 found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
-            self.walked_end = end
+            self.walked_end, self.walked_size = end, self.size
         return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
 
     def confirm_largest(self) -> TimestampOffset:
@@ -568,6 +569,7 @@ class SegmentReader:
             behind = window.position + window.headers.end
             tail = max(behind, self.position_before(self.offset_index.last_offset))
             windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
+            self.walked_end, self.walked_size = windows[-1].next_offset, self.size
             if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
                 return True
         logger.warning("%s: contradicts the log; the index is not used", self.time_index.path)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.tables import Int64s
 from pyspark_commitlog.storage.index import TimestampOffset
@@ -70,7 +71,11 @@ def _confirmed_ms(segment: Segment, check: Callable[[Segment], None]) -> int:
     if segment.is_largest_confirmed:
         return segment.largest.timestamp
     confirmed_ms = segment.confirm_largest().timestamp
-    check(segment)
+    try:
+        check(segment)
+    except CorruptionError:
+        segment.is_largest_confirmed = False  # so that the next lookup gets the same error
+        raise
     segment.close()
     return confirmed_ms
 
@@ -85,7 +90,7 @@ def end_if_read(segment: SegmentReader) -> int | None:
     """The offset after a segment whose log was read up to its end; None if it was not."""
     known = segment.record_times
     if known is None or known.end < segment.size:
-        return segment.walked_end
+        return segment.walked_end if segment.walked_size == segment.size else None
     return segment.base_offset if known.next_offset is None else known.next_offset
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage import times
-from pyspark_commitlog.storage.errors import CorruptRecordError
+from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.fetch import Timespan
 from pyspark_commitlog.storage.format import names, v2
 from pyspark_commitlog.storage.log import Log, Producer
@@ -251,3 +251,18 @@ def test_a_lookup_does_not_skip_a_segment_that_reaches_into_the_next(tmp_path: P
         first.write_bytes(last.read_bytes())
     with open_reader(tmp_path, segment_bytes=400) as reader, pytest.raises(CorruptRecordError):
         reader.offset_for_timestamp(OLD_MS + 2)
+
+
+def test_a_lookup_does_not_skip_a_segment_whose_log_is_lost(tmp_path: Path) -> None:
+    """It found the first record after the missing ones; each lookup is refused, not only the first."""
+    log = open_log(tmp_path, segment_bytes=400)
+    for n in range(12):
+        append(log, b"x" * 50, timestamps=OLD_MS + n)
+    log.close()
+    _, lost, *_ = sorted(tmp_path.glob("*.log"))
+    lost_offset = int(lost.stem)
+    lost.unlink()
+    with open_reader(tmp_path, KeptInMemory(recovery_point=12), segment_bytes=400) as reader:
+        for _ in range(2):
+            with pytest.raises(MissingSegmentError):
+                reader.offset_for_timestamp(OLD_MS + lost_offset + 1)
