@@ -564,11 +564,11 @@ class LogReader:
 
     def _check_follows_what_was_read(self, segment: LogSegment) -> None:
         before = self.segments.floor(segment.base_offset - 1)
-        end = None if before is None else end_if_read(before)
-        if before is not None and end is not None:
-            segment.check_follows(before, end)
+        if before is not None:
+            self._check_ends_before_next(before)
 
     def _check_ends_before_next(self, segment: LogSegment) -> None:
+        """If its log was read to the end, raise as :meth:`SegmentReader.check_follows` of the next segment."""
         following, end = self.segments.higher(segment.base_offset), end_if_read(segment)
         if following is not None and end is not None:
             following.check_follows(segment, end)
