@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
     LogStoreError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
+    kept_in,
 )
 from pyspark_commitlog.storage.filesystem import read_file
 from pyspark_commitlog.storage.format import checkpoints, names
@@ -137,13 +138,10 @@ class CoordinatorLogs(Generic[K, V]):
         An unreadable partition raises; with ``failures``, its error is added there and the others follow.
         """
         for partition in self.here():
-            try:
+            values = None
+            with kept_in(failures):
                 values = self.latest(partition).catch_up()
-            except LogStoreError as error:
-                if failures is None:
-                    raise
-                failures.append(error)
-            else:
+            if values is not None:
                 yield values
 
     def here(self) -> list[int]:

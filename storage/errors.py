@@ -48,7 +48,8 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Self
 
@@ -251,6 +252,17 @@ class InvalidTopicError(LogStoreError):
 
 class PolicyViolationError(LogStoreError):
     """An operation that the topic's ``cleanup.policy`` forbids."""
+
+
+@contextmanager
+def kept_in(failures: list[LogStoreError] | None) -> Iterator[None]:
+    """Within it, a LogStoreError is added to ``failures``, so that the caller goes on; None: it is raised."""
+    try:
+        yield
+    except LogStoreError as error:
+        if failures is None:
+            raise
+        failures.append(error)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

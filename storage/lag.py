@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import LogStoreError
+from pyspark_commitlog.storage.errors import LogStoreError, kept_in
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.group_states import GroupDescription, GroupMember, described_groups
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
@@ -150,13 +150,9 @@ class GroupLags:
         for place in sorted({*group.offsets, *members}):
             committed, member = group.offsets.get(place), members.get(place)
             lag = PartitionLag(group.name, *place, committed, None, None, member)
-            try:
-                found.append(self._behind(lag) if place in there else lag)
-            except LogStoreError as error:
-                if failures is None:
-                    raise
-                failures.append(error)
-                found.append(lag)
+            with kept_in(failures):
+                lag = self._behind(lag) if place in there else lag
+            found.append(lag)
         return found
 
     def _behind(self, lag: PartitionLag) -> PartitionLag:

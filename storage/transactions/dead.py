@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import LogDirLockedError, LogStoreError, ProducerFencedError
+from pyspark_commitlog.storage.errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept_in
 from pyspark_commitlog.storage.format.fields import NO_TIMESTAMP
 from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.internal_topics import INTERNAL_TOPICS
@@ -106,13 +106,9 @@ def open_transactions(
 def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | None) -> dict[int, list[_Seen]]:
     found: dict[int, list[_Seen]] = {}
     for place in _places(manager):
-        try:
+        with kept_in(failures):
             for producer_id, seen in _seen_in(manager, place):
                 found.setdefault(producer_id, []).append(seen)
-        except LogStoreError as error:
-            if failures is None:
-                raise
-            failures.append(error)
     return found
 
 
@@ -177,12 +173,8 @@ def resolve_dead_transactions(
     """
     resolved = []
     for each in open_transactions(manager, now_ms=now_ms, failures=failures):
-        try:
+        with kept_in(failures):
             resolved.append(resolve(manager, each, dry_run=dry_run))
-        except LogStoreError as error:
-            if failures is None:
-                raise
-            failures.append(error)
     return resolved
 
 
