@@ -26,11 +26,11 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
     kept_in,
 )
-from pyspark_commitlog.storage.filesystem import read_file
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.format.internal import partition_for, positive_hash
 from pyspark_commitlog.storage.latest import LatestByKey
 from pyspark_commitlog.storage.manager import INTERNAL_PARTITIONS, LOST, LogManager
+from pyspark_commitlog.storage.topics import partition_topic_id
 from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, TopicDescription
 
 K = TypeVar("K")
@@ -38,7 +38,6 @@ V = TypeVar("V")
 
 COUNT_MAX = 10_000  # largest number of partitions that is tried with the names stored here
 SHOWN_MAX = 10  # partitions listed in a message
-METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 
 _UNREAD = -1
 
@@ -239,12 +238,7 @@ class CoordinatorLogs(Generic[K, V]):
                     )
 
     def _topic_id(self, partition: int) -> str:
-        path = self.manager.path(names.partition_directory(self.topic, partition), names.PARTITION_METADATA_FILE)
-        try:
-            data = read_file(self.manager.filesystem, path, METADATA_BYTES_MAX)
-        except FileNotFoundError:
-            return checkpoints.encode_id(uuid4())
-        return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
+        return partition_topic_id(self.manager, self.topic, partition) or checkpoints.encode_id(uuid4())
 
     # Messages
 

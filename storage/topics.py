@@ -24,7 +24,6 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem import read_file, remove_tree
 from pyspark_commitlog.storage.format import checkpoints, names
 from pyspark_commitlog.storage.internal_topics import check_changeable, is_internal
-from pyspark_commitlog.storage.loader import SIDECAR_BYTES_MAX
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.open_files import OPEN_FILES
 from pyspark_commitlog.storage.partition_locks import (
@@ -35,6 +34,8 @@ from pyspark_commitlog.storage.partition_locks import (
 )
 from pyspark_commitlog.storage.segment_reader import LogContext
 from pyspark_commitlog.storage.topics_file import PARTITIONS_MAX, Known, TopicDescription
+
+METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 
 
 def alter_configs(
@@ -182,7 +183,7 @@ def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str |
     """
     path = manager.path(names.partition_directory(topic, partition), names.PARTITION_METADATA_FILE)
     try:
-        data = read_file(manager.filesystem, path, SIDECAR_BYTES_MAX)
+        data = read_file(manager.filesystem, path, METADATA_BYTES_MAX)
         return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
     except FileNotFoundError:
         return None
