@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -29,8 +30,17 @@ class RefusedError(Exception):
     """A query ended with an error that says why."""
 
 
+class StoppedError(Exception):
+    """Spark stopped a query, because it was started again; some of its input may be left."""
+
+
 class SparkQuery:
-    """Like InlineQuery: from text files to the topic."""
+    """Like InlineQuery: from text files to the topic.
+
+    If a query starts while a run with the same id is active in its application, from the same checkpoint or a copy of
+    it, Spark stops that run, which ends as if it were complete (``spark.sql.streaming.stopActiveRunOnRestart``, on by
+    default). Nothing that Spark says about the run shows this, so it must be set in ``restarted``.
+    """
 
     def __init__(self, spark: SparkSession, inputs: Path, log_dir: str, checkpoint: str) -> None:
         self.batches = 0
@@ -39,6 +49,7 @@ class SparkQuery:
         self._log_dir = log_dir
         self._checkpoint = checkpoint
         self._sink: CommitLogSink | None = None
+        self.restarted: Future[None] | None = None  # another run of the query, if one began within this run
 
     def run(
         self,
@@ -49,6 +60,7 @@ class SparkQuery:
         after_batch: BeforeBatch = lambda _: None,
     ) -> None:
         self._feed(files)
+        self.restarted = None
         sink = self._sink = commitlog_sink(topic=TOPIC, log_dir=self._log_dir, txnAppId="app")
 
         def write(frame: DataFrame, batch: int) -> None:
@@ -62,6 +74,8 @@ class SparkQuery:
         try:
             writer.trigger(availableNow=True).start().awaitTermination()
         except StreamingQueryException as error:
+            if self.restarted is not None:
+                raise StoppedError from error
             if CrashError.__name__ in str(error):
                 raise CrashError from error
             if not any(each in str(error) for each in OURS):
@@ -69,6 +83,10 @@ class SparkQuery:
             raise RefusedError(str(error)[:4000]) from error
         finally:
             sink.close()
+            if self.restarted is not None:
+                self.restarted.result()
+        if self.restarted is not None:
+            raise StoppedError
 
     def _feed(self, files: Sequence[int]) -> None:
         """Adds files, each modified one second after the one before, which is the order in which Spark reads them."""

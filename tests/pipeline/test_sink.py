@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -374,6 +376,35 @@ class TestCheckpointAndLogThatDoNotFit:
         with pytest.raises(StreamingQueryException, match=r"that batch 1 of .* has batches up to 0"):
             query.run(set_back)
         assert query.content() == [0]
+
+    @pytest.mark.parametrize("checkpoint", ["checkpoint", "copy of the checkpoint"])
+    def test_rows_are_written_once_if_spark_stops_a_run_for_a_second_one(
+        self, query: Query, tmp_path: Path, checkpoint: str
+    ) -> None:
+        """Spark does so when a query starts twice in one application; the first run ends without an error."""
+        write, second, batches = query.sink(), copy(query), list[int]()
+        second.location = str(tmp_path / checkpoint)
+
+        def start_again(frame: DataFrame, batch_id: int) -> None:
+            batches.append(batch_id)
+            if batch_id == 1:
+                if second.location != query.location:
+                    shutil.copytree(query.location, second.location)
+                first = query.spark.streams.get(
+                    frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+                )
+                running.append(pool.submit(second.run))
+                soon(lambda: not first.isActive)
+            write(frame, batch_id)
+
+        for n in range(4):
+            query.feed(n)
+        with ThreadPoolExecutor(1) as pool:
+            running = list[Future[None]]()
+            query.run(start_again)
+        running[0].result()
+        assert batches == [0, 1]
+        assert query.content() == [0, 1, 2, 3]
 
     def test_checkpoint_without_its_newest_entries_is_refused_with_both_plans(self, query: Query) -> None:
         """As after a power cut, or from a backup: the batch now has another file."""

@@ -280,13 +280,18 @@ class World:
         fork = f"{self.root}/forks/{len(self.steps)}"
         self.steps.append(f"fork the checkpoint to {fork}")
         copy_tree(self.disk, self.checkpoint, fork, hidden=True)
-        other = self.start(fork)
         self.files += 1
+        self.run_fork(self.start(fork))
+
+    def run_fork(self, fork: Query) -> None:
+        expected = rows_of(range(self.files))
         try:
-            other.run(range(self.files))
+            fork.run(range(self.files))
+            if fork.batches:
+                self.check_rows(expected)
         except REFUSALS as error:
             self.check_refused(error, [*self.reasons, "while the query runs, the name is not free"])
-        if other.batches:
+        if fork.batches:
             self.reasons.append("a fork of the query wrote")
 
     def come_from_elsewhere(self) -> None:
@@ -320,6 +325,9 @@ class World:
         if self.query.batches == before:
             return
         self.forgotten = False
+        self.check_rows(expected)
+
+    def check_rows(self, expected: list[str]) -> None:
         found, others = self.rows()
         assert found == expected, f"the run ended well: {difference(found, expected)}"
         assert not Counter(self.produced) - Counter(others), f"of others: {difference(others, self.produced)}"

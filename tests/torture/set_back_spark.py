@@ -7,15 +7,17 @@ checkpoint may lack, or have no bytes.
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from pyspark_commitlog.storage import FileSystem, LocalFileSystem
-from tests.pipeline.spark_query import CrashError, RefusedError, SparkQuery, quiet_session
+from tests.pipeline.inline_query import BeforeBatch
+from tests.pipeline.spark_query import CrashError, RefusedError, SparkQuery, StoppedError, quiet_session
 from tests.torture import set_back
-from tests.torture.set_back import History, World
+from tests.torture.set_back import History, Query, World
 from tests.torture.suite import Run, Suite
 
 
@@ -59,6 +61,27 @@ class SparkWorld(World):
             self.reasons.append("a plan is lost, or has no bytes")
         self.restart()
         self.run_and_check()
+
+    def run_fork(self, fork: Query) -> None:
+        """Runs a fork, in a second thread if it is started within a run.
+
+        Spark stops that run first (``SparkQuery``), and waits until it has ended; so the run cannot wait for the fork.
+        """
+        if not self.is_running:
+            super().run_fork(fork)
+            return
+        assert isinstance(self.query, SparkQuery)
+        pool = ThreadPoolExecutor(1, "fork")
+        self.query.restarted = pool.submit(super().run_fork, fork)
+        pool.shutdown(wait=False)
+
+    def run_and_check(self, before_batch: BeforeBatch = lambda _: None) -> None:
+        """Runs again after a run that Spark stopped: that run may lack rows, the next one may not."""
+        try:
+            super().run_and_check(before_batch)
+        except StoppedError:
+            self.steps.append("stopped by Spark, run again")
+            super().run_and_check()
 
     def _lose_plan(self, *, empty: bool) -> None:
         """The newest one."""
