@@ -103,7 +103,7 @@ class CommitLogWriter(DataSourceArrowWriter):
             wanted = {name: topic for name, topic in topics.items() if name not in done}
             groups = [self._app_id] if self._is_named else []
             places = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
-            transaction = coordinator.begin(places, groups=groups)
+            transaction = coordinator.begin(places, groups=groups, counted=progress.counted(wanted))
             return WritePlan.of(targets, wanted, done, transaction, self._version, left={})
 
     def _progress(self, manager: LogManager) -> Progress:

@@ -179,7 +179,8 @@ class _MicroBatch:
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
         began_s = time.monotonic()
-        transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id])
+        counted = self._progress.counted(self._topics)
+        transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id], counted=counted)
         with AbortUnlessTold(self._writer, transaction) as guard:
             written = judged(self._run_tasks(transaction, rows))
             warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)

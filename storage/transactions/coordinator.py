@@ -42,6 +42,7 @@ from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, comm
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager, TopicPartition
 from pyspark_commitlog.storage.open_files import OPEN_FILES
+from pyspark_commitlog.storage.transactions.counted import check_counted
 from pyspark_commitlog.storage.transactions.ending import Ending, flush_all, open_logs
 from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
 from pyspark_commitlog.storage.transactions.states import (
@@ -139,16 +140,28 @@ class TransactionCoordinator:
         self._is_new |= newest != self._newest
         self._newest = newest
 
-    def begin(self, partitions: Iterable[TopicPartition], *, groups: Collection[str] = ()) -> Transaction:
+    def begin(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        groups: Collection[str] = (),
+        counted: Collection[TopicPartition] = (),
+    ) -> Transaction:
         """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
 
-        Includes the partitions of ``__consumer_offsets`` that hold the groups. Raises ProducerFencedError if another
-        coordinator took over, UnknownTopicOrPartitionError, StorageError.
+        Includes the partitions of ``__consumer_offsets`` that hold the groups. ``counted`` are those of ``partitions``
+        whose records the committed offsets of the groups count. Raises ProgressMismatchError if one of them has more
+        (:func:`check_counted`), ProducerFencedError if another coordinator took over, UnknownTopicOrPartitionError,
+        StorageError.
         """
         self._check_not_stopped()
-        places = {*partitions, *map(self._groups.partition_of, groups)}
+        offsets = {*map(self._groups.partition_of, groups)}
+        places = {*partitions, *offsets}
         OPEN_FILES.check_room_for_locks(len(places), f"a transaction over {len(places):,} partitions")  # to commit it
-        producer = self._next_producer([self.manager.open_log(*place) for place in places])
+        logs = {place: self.manager.open_log(*place) for place in places}
+        if self._newest is not None and counted:
+            check_counted(self._states, self.transactional_id, self._newest, logs, counted=counted, offsets=offsets)
+        producer = self._next_producer(logs.values())
         transaction = Transaction(
             transactional_id=self.transactional_id,
             producer_id=producer.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def test_write_with_a_version_is_skipped_when_repeated_and_one_without_is_done_a
     for _ in range(2):
         write(numbers(spark, 0, 1), log_dir)
     assert values(spark, log_dir)[:2] == [0, 0]
+
+
+def test_write_after_an_older_log_was_restored_but_for_a_partition_is_refused(
+    spark: SparkSession, log_dir: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / "older"
+    for version in range(2):
+        write(numbers(spark, version, version + 1), log_dir, txnAppId="nightly", txnVersion=version, partitions=1)
+        if version == 0:
+            shutil.copytree(log_dir, copy)
+    shutil.rmtree(copy / "t-0")
+    shutil.copytree(Path(log_dir, "t-0"), copy / "t-0")
+    with pytest.raises(PySparkException, match=r"partition 0 of topic t has transactions .* up to epoch \d"):
+        write(numbers(spark, 1, 2), str(copy), txnAppId="nightly", txnVersion=1)
 
 
 def test_rows_name_their_topics_and_bad_ones_go_to_theirs(spark: SparkSession, log_dir: str) -> None:

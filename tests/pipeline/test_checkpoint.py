@@ -7,15 +7,18 @@ import pytest
 from pyspark_commitlog.pipeline import progress
 from pyspark_commitlog.pipeline import sink as sink_module
 from pyspark_commitlog.pipeline.checkpoint import check_readable
+from pyspark_commitlog.pipeline.progress import progress_key
 from pyspark_commitlog.pipeline.sink import CommitLogSink
 from pyspark_commitlog.storage import (
     CorruptionError,
+    GroupOffsets,
     InvalidConfigError,
     LogManager,
     ProgressMismatchError,
     StorageError,
     delete_topic,
 )
+from pyspark_commitlog.storage.filesystem import remove_tree
 from tests.pipeline.inline_query import InlineQuery, put_right, rows_of
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC, InlineFrame
 from tests.support.faulty_filesystem import FaultyFileSystem, fail
@@ -169,6 +172,50 @@ class TestPartitionThatIsSetBack:
             manager.create_topic(TOPIC, partitions=PARTITIONS)
         InlineQuery(disk).run(range(5))
         assert content(disk) == rows_of([4])
+
+
+class TestPartitionThatIsNewer:
+    """Log and checkpoint are restored from one copy, and then a partition from a newer one: it has the next batches."""
+
+    def disk(self, partition: int, *, before: int = 2) -> MemoryFileSystem:
+        disk = disk_with_batches(before)
+        copies = {"/log": "/old", "/cp": "/old-cp"}
+        for path, copy in copies.items():
+            copy_tree(disk, path, copy)
+        InlineQuery(disk).run(range(4))
+        copy_tree(disk, f"/log/t-{partition}", "/newer")
+        for path, copy in copies.items():
+            copy_tree(disk, copy, path)
+        copy_tree(disk, "/newer", f"/log/t-{partition}")
+        return disk.copy()
+
+    @pytest.mark.parametrize("partition", range(PARTITIONS))
+    def test_before_a_start_is_refused_with_both_epochs(self, partition: int) -> None:
+        disk = self.disk(partition)
+        before = content(disk)
+        told = rf"partition {partition} of topic t has transactions of producer \d+ up to epoch 5.* has epoch 2: "
+        for _ in range(2):
+            with pytest.raises(ProgressMismatchError, match=told):
+                InlineQuery(disk).run(range(5))
+        assert content(disk) == before
+
+    @pytest.mark.parametrize("partition", range(PARTITIONS))
+    def test_while_a_query_runs_is_refused_with_both_epochs(self, partition: int) -> None:
+        disk = self.disk(partition)
+        copy_tree(disk, f"/old/t-{partition}", f"/log/t-{partition}")
+        with pytest.raises(ProgressMismatchError, match=rf"partition {partition} of topic t has transactions"):
+            InlineQuery(disk).run(
+                range(6),
+                before_batch=lambda batch: copy_tree(disk, "/newer", f"/log/t-{partition}") if batch == 2 else None,
+            )
+
+    def test_is_written_to_if_offsets_and_note_are_deleted(self) -> None:
+        disk = self.disk(1)
+        with LogManager.open("/log", filesystem=disk) as manager:
+            GroupOffsets(manager).delete("app", [progress_key(TOPIC)])
+        remove_tree(disk, "/cp/commitlog")
+        InlineQuery(disk).run(range(5))
+        assert set(content(disk)) == set(rows_of(range(5)))
 
 
 @pytest.mark.parametrize("left", [b"", bytes(100)], ids=["no bytes", "zeros"])

@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.errors import (
     LogDirLockedError,
     OutcomeUnknownError,
     ProducerFencedError,
+    ProgressMismatchError,
     StorageError,
     TransactionAbortedError,
     TransactionRefusedError,
@@ -67,6 +68,7 @@ from tests.support.transactions import (
     manage,
     values_of,
 )
+from tests.support.trees import copy_file, copy_tree
 from tests.support.waiting import soon
 
 
@@ -649,6 +651,70 @@ def test_a_transactional_id_changes_its_producer_id_if_a_partition_knows_another
     assert query.done() == 2
     assert content(query.manager, 0) == expected(0, range(2))
     assert content(query.manager, 1) == [*values_of(0, 1), b"foreign", *values_of(1, 1)]
+
+
+class TestCountedPartitions:
+    """Those with records that the group's committed offsets count, in a log of which parts come from a newer copy."""
+
+    OFFSETS, STATES = "__consumer_offsets-0", "__transaction_state-0"
+
+    @pytest.fixture
+    def disk(self, disk: MemoryFileSystem) -> MemoryFileSystem:
+        """With an older copy in ``/old``, and a newer one in ``/new``, two batches and an abort later."""
+        query = Query.on(disk).run(2)
+        query.stop()
+        copy_tree(disk, "/logs", "/old")
+        query = Query.on(disk).start()
+        query.abort_batch(2)
+        query.run_batch(2)
+        query.run_batch(3)
+        query.stop()
+        copy_tree(disk, "/logs", "/new")
+        return disk
+
+    def begin(self, disk: MemoryFileSystem) -> Transaction:
+        return Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted=PLACES)
+
+    @pytest.mark.parametrize("newer", [["t-0"], ["t-1"], ["t-0", "t-1"], ["t-1", STATES]], ids=", ".join)
+    def test_newer_ones_are_refused_with_both_epochs(self, disk: MemoryFileSystem, newer: list[str]) -> None:
+        copy_tree(disk, "/old", "/logs")
+        for name in newer:
+            copy_tree(disk, f"/new/{name}", f"/logs/{name}")
+        told = rf"partition {newer[0][-1]} of topic t has transactions of producer {FIRST_PRODUCER_ID} up to epoch \d"
+        with pytest.raises(ProgressMismatchError, match=rf"{told}.* and __consumer_offsets-0, .*, has epoch 2: "):
+            self.begin(disk)
+
+    def test_of_a_state_that_is_older_alone_are_written_by_another_producer(self, disk: MemoryFileSystem) -> None:
+        copy_tree(disk, f"/old/{self.STATES}", f"/logs/{self.STATES}")
+        copy_file(disk, "/old/recovery-point-offset-checkpoint", "/logs/recovery-point-offset-checkpoint")
+        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
+
+    @pytest.mark.parametrize("copy", ["/old", "/new"])
+    def test_of_one_moment_are_accepted(self, disk: MemoryFileSystem, copy: str) -> None:
+        copy_tree(disk, copy, "/logs")
+        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
+
+    def test_after_an_abort_and_a_takeover_are_accepted(self, disk: MemoryFileSystem) -> None:
+        query = Query.on(disk).start()
+        query.abort_batch(4)
+        query.write(query.begin(), 4)
+        query.stop()
+        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
+
+    def test_that_another_transactional_id_wrote_under_the_same_producer_id_are_accepted(
+        self, disk: MemoryFileSystem
+    ) -> None:
+        """``producer_ids.json`` was set back, and both began where the other did not write."""
+        with manage(disk) as manager:
+            manager.create_topic("u", partitions=1, configs={"segment.index.bytes": "1000"})
+            set_back_producer_ids(disk)
+            with TransactionCoordinator.open(manager, "other") as other:
+                for _ in range(20):
+                    other.abort(other.begin([("u", 0)]))
+                transaction = other.begin(PLACES)
+                assert transaction.producer_id == FIRST_PRODUCER_ID
+                other.abort(transaction)
+        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
 
 
 def test_a_lock_whose_holder_could_not_be_noted_is_free_again_and_the_error_names_the_file(
