@@ -107,9 +107,13 @@ class Progress:
         written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged([json.loads(metadata or "{}") for metadata in written], topics)
 
-    def counted(self, topics: Mapping[str, TopicDescription]) -> list[tuple[str, int]]:
-        """Returns the partitions whose records the writer's progress counts: those of ``topics`` that have some."""
-        return [(name, number) for name in self.ends(topics) for number in topics[name].partitions]
+    def counted(self, topics: Mapping[str, TopicDescription]) -> dict[tuple[str, int], int]:
+        """Returns how far the progress counts the writer's records, for those of ``topics`` that have some."""
+        return {
+            (name, number): ends.offsets[number] if number < len(ends.offsets) else 0
+            for name, ends in self.ends(topics).items()
+            for number in topics[name].partitions
+        }
 
     def to_commit(
         self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]

@@ -65,6 +65,7 @@ SNAPSHOT_LAG_BYTES = 1 << 20  # of a log, read in a millisecond; a snapshot for 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 NO_OFFSETS: Offsets = MappingProxyType({})
+NOTHING_COUNTED: Mapping[TopicPartition, int] = MappingProxyType({})
 
 logger = logging.getLogger(__name__)
 
@@ -145,14 +146,15 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         *,
         groups: Collection[str] = (),
-        counted: Collection[TopicPartition] = (),
+        counted: Mapping[TopicPartition, int] = NOTHING_COUNTED,
     ) -> Transaction:
         """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
 
         Includes the partitions of ``__consumer_offsets`` that hold the groups. ``counted`` are those of ``partitions``
-        whose records the committed offsets of the groups count. Raises ProgressMismatchError if one of them has more
-        (:func:`check_counted`), ProducerFencedError if another coordinator took over, UnknownTopicOrPartitionError,
-        StorageError.
+        whose records the committed offsets of the groups count, and up to which offset.
+
+        Raises ProgressMismatchError if one of them has more (:func:`check_counted`), ProducerFencedError if another
+        coordinator took over, UnknownTopicOrPartitionError, StorageError.
         """
         self._check_not_stopped()
         offsets = {*map(self._groups.partition_of, groups)}
@@ -160,7 +162,15 @@ class TransactionCoordinator:
         OPEN_FILES.check_room_for_locks(len(places), f"a transaction over {len(places):,} partitions")  # to commit it
         logs = {place: self.manager.open_log(*place) for place in places}
         if self._newest is not None and counted:
-            check_counted(self._states, self.transactional_id, self._newest, logs, counted=counted, offsets=offsets)
+            check_counted(
+                self._states,
+                self.transactional_id,
+                self._newest,
+                logs,
+                counted=counted,
+                offsets=offsets,
+                look=self._is_new,
+            )
         producer = self._next_producer(logs.values())
         transaction = Transaction(
             transactional_id=self.transactional_id,

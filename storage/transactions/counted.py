@@ -14,8 +14,10 @@ from pyspark_commitlog.storage.errors import LogStoreError, ProgressMismatchErro
 from pyspark_commitlog.storage.format.internal import TransactionLogValue
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import TopicPartition
-from pyspark_commitlog.storage.producers import ProducerState
 from pyspark_commitlog.storage.transactions.states import TransactionStates, told
+
+LOOK_BYTES = 1 << 20  # behind the counted records of a partition that has forgotten the producer
+UNKNOWN = -1
 
 
 def check_counted(
@@ -24,35 +26,59 @@ def check_counted(
     newest: TransactionLogValue,
     logs: Mapping[TopicPartition, Log],
     *,
-    counted: Collection[TopicPartition],
+    counted: Mapping[TopicPartition, int],
     offsets: Collection[TopicPartition],
+    look: bool,
 ) -> None:
     """Raise ProgressMismatchError for the first of ``counted`` whose records the committed offsets do not all count.
 
     ``newest`` is the Complete state of the transactional id, ``offsets`` the partitions of ``__consumer_offsets`` that
     hold its groups. If they do not know the producer, since idle ones are forgotten, its state decides. A state alone
-    that is an older copy does no harm. Costs one lookup per partition.
+    that is an older copy does no harm.
+
+    Costs one lookup per partition; with ``look``, one read too for each that does not know the producer and has records
+    from the offset on that is its value in ``counted``, where the counted records end.
     """
-    seen = [state.epoch for place in offsets if (state := _state(logs[place], newest)) is not None]
-    reached = max(seen, default=newest.producer_epoch)
-    for place in counted:
-        state = _state(logs[place], newest)
-        if state is not None and state.epoch > reached and not _is_shared(states, transactional_id, state):
-            raise _uncounted(transactional_id, newest, place, state, offsets, reached)
+    reached = max((_known_epoch(logs[place], newest.producer_id) for place in offsets), default=UNKNOWN)
+    if reached == UNKNOWN:
+        reached = newest.producer_epoch
+    for place, end in counted.items():
+        epoch = _known_epoch(logs[place], newest.producer_id)
+        if epoch == UNKNOWN and look:
+            epoch = _epoch_behind(logs[place], newest.producer_id, end)
+        if epoch > reached and not _is_shared(states, transactional_id, newest.producer_id, epoch):
+            raise _uncounted(transactional_id, newest, place, epoch, offsets, reached)
 
 
-def _state(log: Log, newest: TransactionLogValue) -> ProducerState | None:
-    return log.producers.last_entry(newest.producer_id)
+def _known_epoch(log: Log, producer_id: int) -> int:
+    known = log.producers.last_entry(producer_id)
+    return UNKNOWN if known is None else known.epoch
 
 
-def _is_shared(states: TransactionStates, transactional_id: str, state: ProducerState) -> bool:
+def _epoch_behind(log: Log, producer_id: int, end: int) -> int:
+    """The newest epoch of a producer in the first batches from ``end`` on. Raises CorruptionError."""
+    start = max(end, log.log_start_offset)
+    if start >= log.log_end_offset:
+        return UNKNOWN
+    try:
+        window = next(log.segments.reaching(start)[0].from_index(start, window_bytes=LOOK_BYTES), None)
+    except FileNotFoundError:  # retention has just removed it: its records need no reader any more
+        return UNKNOWN
+    if window is None:
+        return UNKNOWN
+    table = window.headers.table
+    epochs = table["producer_epoch"][(table["producer_id"] == producer_id) & (table["base_offset"] >= start)]
+    return int(epochs.max(initial=UNKNOWN))
+
+
+def _is_shared(states: TransactionStates, transactional_id: str, producer_id: int, epoch: int) -> bool:
     """Whether the epoch is that of another transactional id.
 
     Two may have the same producer id if ``producer_ids.json`` was lost or set back in between.
     """
     unreadable: list[LogStoreError] = []  # a damaged partition explains nothing
     return any(
-        name != transactional_id and other.producer_id == state.producer_id and other.producer_epoch >= state.epoch
+        name != transactional_id and other.producer_id == producer_id and other.producer_epoch >= epoch
         for name, other in states.all(unreadable)
     )
 
@@ -61,14 +87,14 @@ def _uncounted(
     transactional_id: str,
     newest: TransactionLogValue,
     place: TopicPartition,
-    state: ProducerState,
+    epoch: int,
     offsets: Collection[TopicPartition],
     reached: int,
 ) -> ProgressMismatchError:
     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(offsets))
     return ProgressMismatchError(
-        f"partition {place[1]} of topic {place[0]} has transactions of producer {state.producer_id} up to epoch "
-        f"{state.epoch}, but transactional id {transactional_id!r} has {told(newest)}, and {names}, where its progress "
+        f"partition {place[1]} of topic {place[0]} has transactions of producer {newest.producer_id} up to epoch "
+        f"{epoch}, but transactional id {transactional_id!r} has {told(newest)}, and {names}, where its progress "
         f"is committed, has epoch {reached}: the partition's directory is newer than these, or comes from another log. "
         "Continuing might write records again that the partition has. Restore directories of one moment. To continue "
         f"anyway, delete the offsets of group {transactional_id!r}"

@@ -36,6 +36,7 @@ from pyspark_commitlog.storage.format.internal import (
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.log import Log, Producer
 from pyspark_commitlog.storage.manager import LogManager
+from pyspark_commitlog.storage.producers import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.transactions import (
     IdempotentProducer,
     Resolution,
@@ -656,7 +657,8 @@ def test_a_transactional_id_changes_its_producer_id_if_a_partition_knows_another
 class TestCountedPartitions:
     """Those with records that the group's committed offsets count, in a log of which parts come from a newer copy."""
 
-    OFFSETS, STATES = "__consumer_offsets-0", "__transaction_state-0"
+    STATES = "__transaction_state-0"
+    IDLE_MS = 3 * PRODUCER_ID_EXPIRATION_MS  # then every producer is forgotten
 
     @pytest.fixture
     def disk(self, disk: MemoryFileSystem) -> MemoryFileSystem:
@@ -673,15 +675,31 @@ class TestCountedPartitions:
         return disk
 
     def begin(self, disk: MemoryFileSystem) -> Transaction:
-        return Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted=PLACES)
+        counted = dict.fromkeys(PLACES, 8)  # two batches of three records and a marker
+        return Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted=counted)
 
-    @pytest.mark.parametrize("newer", [["t-0"], ["t-1"], ["t-0", "t-1"], ["t-1", STATES]], ids=", ".join)
-    def test_newer_ones_are_refused_with_both_epochs(self, disk: MemoryFileSystem, newer: list[str]) -> None:
+    def mix(self, disk: MemoryFileSystem, newer: list[str]) -> None:
         copy_tree(disk, "/old", "/logs")
         for name in newer:
             copy_tree(disk, f"/new/{name}", f"/logs/{name}")
-        told = rf"partition {newer[0][-1]} of topic t has transactions of producer {FIRST_PRODUCER_ID} up to epoch \d"
-        with pytest.raises(ProgressMismatchError, match=rf"{told}.* and __consumer_offsets-0, .*, has epoch 2: "):
+
+    TOLD = (
+        rf"of topic t has transactions of producer {FIRST_PRODUCER_ID} up to epoch \d, .* __consumer_offsets-0, .* 2: "
+    )
+
+    @pytest.mark.parametrize("newer", [["t-0"], ["t-1"], ["t-0", "t-1"], ["t-1", STATES]], ids=", ".join)
+    def test_newer_ones_are_refused_with_both_epochs(self, disk: MemoryFileSystem, newer: list[str]) -> None:
+        self.mix(disk, newer)
+        with pytest.raises(ProgressMismatchError, match=self.TOLD):
+            self.begin(disk)
+
+    def test_newer_one_that_forgot_the_producer_is_refused_too(self, disk: MemoryFileSystem) -> None:
+        self.mix(disk, ["t-1"])
+        with manage(disk) as manager:  # as retention does: then its recovery point is at its end
+            manager.open_log(TOPIC, 1)
+        disk.clock.sleep_ms(self.IDLE_MS)
+        assert not manage(disk).open_log(TOPIC, 1).producers.producers
+        with pytest.raises(ProgressMismatchError, match=self.TOLD):
             self.begin(disk)
 
     def test_of_a_state_that_is_older_alone_are_written_by_another_producer(self, disk: MemoryFileSystem) -> None:
@@ -689,8 +707,10 @@ class TestCountedPartitions:
         copy_file(disk, "/old/recovery-point-offset-checkpoint", "/logs/recovery-point-offset-checkpoint")
         assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
 
+    @pytest.mark.parametrize("idle_ms", [0, IDLE_MS])
     @pytest.mark.parametrize("copy", ["/old", "/new"])
-    def test_of_one_moment_are_accepted(self, disk: MemoryFileSystem, copy: str) -> None:
+    def test_of_one_moment_are_accepted(self, disk: MemoryFileSystem, copy: str, idle_ms: int) -> None:
+        disk.clock.sleep_ms(idle_ms)
         copy_tree(disk, copy, "/logs")
         assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
 
