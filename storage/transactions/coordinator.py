@@ -65,7 +65,6 @@ SNAPSHOT_LAG_BYTES = 1 << 20  # of a log, read in a millisecond; a snapshot for 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
 ABORTED = frozenset({TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT})
 NO_OFFSETS: Offsets = MappingProxyType({})
-NOTHING_COUNTED: Mapping[TopicPartition, int] = MappingProxyType({})
 
 logger = logging.getLogger(__name__)
 
@@ -146,12 +145,12 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         *,
         groups: Collection[str] = (),
-        counted: Mapping[TopicPartition, int] = NOTHING_COUNTED,
+        counted: Mapping[TopicPartition, int] | None = None,
     ) -> Transaction:
         """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
 
         Includes the partitions of ``__consumer_offsets`` that hold the groups. ``counted`` are those of ``partitions``
-        whose records the committed offsets of the groups count, and up to which offset.
+        whose records the committed offsets of the groups count, and up to which offset; None: unknown.
 
         Raises ProgressMismatchError if one of them has more (:func:`check_counted`), ProducerFencedError if another
         coordinator took over, UnknownTopicOrPartitionError, StorageError.
@@ -161,7 +160,7 @@ class TransactionCoordinator:
         places = {*partitions, *offsets}
         OPEN_FILES.check_room_for_locks(len(places), f"a transaction over {len(places):,} partitions")  # to commit it
         logs = {place: self.manager.open_log(*place) for place in places}
-        if self._newest is not None and counted:
+        if self._newest is not None and counted is not None:
             check_counted(
                 self._states,
                 self.transactional_id,

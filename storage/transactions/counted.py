@@ -14,6 +14,7 @@ from pyspark_commitlog.storage.errors import LogStoreError, ProgressMismatchErro
 from pyspark_commitlog.storage.format.internal import TransactionLogValue
 from pyspark_commitlog.storage.log import Log
 from pyspark_commitlog.storage.manager import TopicPartition
+from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from pyspark_commitlog.storage.transactions.states import TransactionStates, told
 
 LOOK_BYTES = 1 << 20  # behind the counted records of a partition that has forgotten the producer
@@ -36,11 +37,16 @@ def check_counted(
     hold its groups. If they do not know the producer, since idle ones are forgotten, its state decides. A state alone
     that is an older copy does no harm.
 
+    If nothing is counted, and ``offsets`` know nothing of the producer, none of ``logs`` may know it either: they have
+    its first batches. This does not hold for a broker's producer, which need not commit offsets.
+
     Costs one lookup per partition; with ``look``, one read too for each that does not know the producer and has records
     from the offset on that is its value in ``counted``, where the counted records end.
     """
     reached = max((_known_epoch(logs[place], newest.producer_id) for place in offsets), default=UNKNOWN)
-    if reached == UNKNOWN:
+    if reached == UNKNOWN and not counted and newest.producer_id >= FIRST_PRODUCER_ID:
+        counted, look = {place: log.log_end_offset for place, log in logs.items() if _is_active(log, newest)}, False
+    elif reached == UNKNOWN:
         reached = newest.producer_epoch
     for place, end in counted.items():
         epoch = _known_epoch(logs[place], newest.producer_id)
@@ -48,6 +54,11 @@ def check_counted(
             epoch = _epoch_behind(logs[place], newest.producer_id, end)
         if epoch > reached and not _is_shared(states, transactional_id, newest.producer_id, epoch):
             raise _uncounted(transactional_id, newest, place, epoch, offsets, reached)
+
+
+def _is_active(log: Log, newest: TransactionLogValue) -> bool:
+    """Whether a partition still knows the producer, and not only because it had to be recovered."""
+    return newest.producer_id in log.active_producers(log.context.clock.now_ms())
 
 
 def _known_epoch(log: Log, producer_id: int) -> int:
@@ -92,10 +103,11 @@ def _uncounted(
     reached: int,
 ) -> ProgressMismatchError:
     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(offsets))
+    there = "none of it" if reached == UNKNOWN else f"epoch {reached}"
     return ProgressMismatchError(
         f"partition {place[1]} of topic {place[0]} has transactions of producer {newest.producer_id} up to epoch "
-        f"{epoch}, but transactional id {transactional_id!r} has {told(newest)}, and {names}, where its progress "
-        f"is committed, has epoch {reached}: the partition's directory is newer than these, or comes from another log. "
-        "Continuing might write records again that the partition has. Restore directories of one moment. To continue "
-        f"anyway, delete the offsets of group {transactional_id!r}"
+        f"{epoch}, but transactional id {transactional_id!r} has {told(newest)}, and {names}, where its progress is "
+        f"committed, has {there}: the partition's directory is newer than these, or comes from another log. Continuing "
+        "might write records again that the partition has. Restore directories of one moment. To continue anyway, use "
+        "another transactional id (txnAppId)"
     )

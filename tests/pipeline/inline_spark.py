@@ -104,6 +104,7 @@ class Driver:
     filesystem: FileSystem = field(default_factory=LocalFileSystem)
     kept: dict[Any, Any] = field(default_factory=dict)
     managers: dict[Any, LogManager] = field(default_factory=dict)
+    app_id: str = "app"
 
     @contextmanager
     def running(self) -> Iterator[CommitLogSink]:
@@ -128,7 +129,7 @@ class Driver:
             mock.patch.object(topics, "_shared_manager", manager_for),
             mock.patch.object(classic, "watch"),
         ):
-            yield commitlog_sink(topic=TOPIC, log_dir=self.log_dir, txnAppId="app", partitions=PARTITIONS)
+            yield commitlog_sink(topic=TOPIC, log_dir=self.log_dir, txnAppId=self.app_id, partitions=PARTITIONS)
 
     def write(self, number: int, **more: Any) -> list[Written]:
         """One micro-batch."""

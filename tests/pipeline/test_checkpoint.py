@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from pyspark_commitlog.pipeline import progress
 from pyspark_commitlog.pipeline import sink as sink_module
 from pyspark_commitlog.pipeline.checkpoint import check_readable
-from pyspark_commitlog.pipeline.progress import progress_key
 from pyspark_commitlog.pipeline.sink import CommitLogSink
 from pyspark_commitlog.storage import (
     CorruptionError,
-    GroupOffsets,
     InvalidConfigError,
     LogManager,
     ProgressMismatchError,
@@ -209,13 +209,27 @@ class TestPartitionThatIsNewer:
                 before_batch=lambda batch: copy_tree(disk, "/newer", f"/log/t-{partition}") if batch == 2 else None,
             )
 
-    def test_is_written_to_if_offsets_and_note_are_deleted(self) -> None:
+    def test_is_written_to_under_another_name(self) -> None:
         disk = self.disk(1)
-        with LogManager.open("/log", filesystem=disk) as manager:
-            GroupOffsets(manager).delete("app", [progress_key(TOPIC)])
-        remove_tree(disk, "/cp/commitlog")
-        InlineQuery(disk).run(range(5))
+        query = InlineQuery(disk)
+        with mock.patch.object(query.driver, "app_id", "other"):
+            query.run(range(5))
         assert set(content(disk)) == set(rows_of(range(5)))
+
+    def test_like_the_others_before_the_first_batch_is_refused(self) -> None:
+        """Only the log of committed offsets is from before, and the checkpoint."""
+        disk = disk_with_batches(0)
+        copy_tree(disk, "/log", "/old")
+        InlineQuery(disk).run(range(1))
+        disk = disk.copy()
+        remove_tree(disk, "/cp")
+        copy_tree(disk, "/old/__consumer_offsets-0", "/log/__consumer_offsets-0")
+        for name in ROOT_FILES:
+            if disk.status(f"/old/{name}") is not None:
+                copy_file(disk, f"/old/{name}", f"/log/{name}")
+        with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t has transactions .* none of it"):
+            InlineQuery(disk).run(range(2))
+        assert content(disk) == rows_of(range(1))
 
 
 @pytest.mark.parametrize("left", [b"", bytes(100)], ids=["no bytes", "zeros"])

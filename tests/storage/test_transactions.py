@@ -657,7 +657,7 @@ def test_a_transactional_id_changes_its_producer_id_if_a_partition_knows_another
 class TestCountedPartitions:
     """Those with records that the group's committed offsets count, in a log of which parts come from a newer copy."""
 
-    STATES = "__transaction_state-0"
+    OFFSETS, STATES = "__consumer_offsets-0", "__transaction_state-0"
     IDLE_MS = 3 * PRODUCER_ID_EXPIRATION_MS  # then every producer is forgotten
 
     @pytest.fixture
@@ -692,6 +692,13 @@ class TestCountedPartitions:
         self.mix(disk, newer)
         with pytest.raises(ProgressMismatchError, match=self.TOLD):
             self.begin(disk)
+
+    def test_all_of_which_are_newer_than_an_empty_log_of_offsets_are_refused(self, disk: MemoryFileSystem) -> None:
+        for name in disk.list(f"/logs/{self.OFFSETS}"):
+            disk.remove(f"/logs/{self.OFFSETS}/{name}")
+        disk.remove("/logs/recovery-point-offset-checkpoint")
+        with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t .* has none of it: "):
+            Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted={})
 
     def test_newer_one_that_forgot_the_producer_is_refused_too(self, disk: MemoryFileSystem) -> None:
         self.mix(disk, ["t-1"])
