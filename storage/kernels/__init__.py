@@ -36,19 +36,18 @@ class _OnUse(ModuleType):
 
 
 if TYPE_CHECKING:
+    from pyspark_commitlog.storage.kernels import canonical as canonical
     from pyspark_commitlog.storage.kernels import keyed as keyed
     from pyspark_commitlog.storage.kernels import memory as memory
     from pyspark_commitlog.storage.kernels import murmur2 as murmur2
-    from pyspark_commitlog.storage.kernels import oddities as oddities
     from pyspark_commitlog.storage.kernels import offset_map as offset_map
-    from pyspark_commitlog.storage.kernels import plain as plain
     from pyspark_commitlog.storage.kernels import records as records
     from pyspark_commitlog.storage.kernels import scan as scan
     from pyspark_commitlog.storage.kernels import streams as streams
     from pyspark_commitlog.storage.kernels import varint as varint
     from pyspark_commitlog.storage.kernels import writing as writing
 else:
-    _MODULES = "keyed memory murmur2 oddities offset_map plain records scan streams varint writing"
+    _MODULES = "canonical keyed memory murmur2 offset_map records scan streams varint writing"
     globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
 
 

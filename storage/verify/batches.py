@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.format.columns import Part, fill
 from pyspark_commitlog.storage.format.control import ControlType, parse
 from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec, TimestampType
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
-from pyspark_commitlog.storage.kernels import frozen, oddities, plain
+from pyspark_commitlog.storage.kernels import canonical, frozen
 from pyspark_commitlog.storage.kernels import records as reading
 from pyspark_commitlog.storage.segment_reader import Window
 from pyspark_commitlog.storage.verify.findings import Findings, Kind
@@ -160,7 +160,7 @@ class RecordChecks:
         last_offsets = window.headers.table["last_offset"][rows]
         for part in parts:
             of_part, last_offsets = last_offsets[: len(part.table)], last_offsets[len(part.table) :]
-            if part.is_legacy or not plain.are_plain(frozen(part.source), part.table, frozen(of_part)):
+            if part.is_legacy or not canonical.are_canonical(frozen(part.source), part.table, frozen(of_part)):
                 return False
         self.records += int(window.headers.table["count"][rows].sum())
         return True
@@ -168,11 +168,11 @@ class RecordChecks:
     def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:
         """Find what every reader ignores in records of magic 2, and no writer of Kafka's produces."""
         found = np.zeros(len(part.table), dtype=np.uint8)
-        oddities.find_oddities(frozen(part.source), part.table, found)
+        canonical.find_oddities(frozen(part.source), part.table, found)
         for at in np.flatnonzero(found).tolist():
             row = _row_at(window, rows, int(part.positions[at]))
             for name, kind, what in _ODDITIES:
-                bit = getattr(oddities, name)
+                bit = getattr(canonical, name)
                 if found[at] & bit:
                     self._place.tell(kind, window, row, what)
 

@@ -1,0 +1,127 @@
+"""Tests whether records are encoded as every writer encodes them.
+
+:func:`are_canonical` answers for all in one pass that replaces decoding and further checks. Most records are canonical,
+and then the full checks (:func:`records.fill`, :func:`find_oddities`, the order of offsets, the largest timestamp)
+would find nothing. Other records need not be damaged: the full checks decide. :func:`find_oddities` finds what readers
+of magic 2 ignore: attribute bits without a meaning, and numbers with padding bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_commitlog.storage.kernels import Bytes
+from pyspark_commitlog.storage.kernels.compiling import jit
+from pyspark_commitlog.storage.kernels.records import (
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    COUNT,
+    FIXED_TIMESTAMP,
+    START,
+    STOP,
+    TIMESTAMP_TYPE,
+)
+from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint, read_varlong
+
+Int64s = npt.NDArray[np.int64]
+
+HAS_ATTRIBUTES = 1
+IS_PADDED = 2
+_ODD = -3  # in place of a position
+
+
+@jit
+def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
+    """Whether all records of ``batches``, shape (n, BATCH_FIELDS) as for :func:`records.fill`, are canonical.
+
+    Records are complete, without extra bytes, attribute bits or padded numbers; offsets increase from record to record,
+    at most up to the batch's in ``last_offsets``; and the largest timestamp equals the batch's.
+    """
+    for b in range(len(batches)):
+        at, stop = batches[b, START], batches[b, STOP]
+        above, largest = np.int64(-1), np.int64(-(2**63))
+        for _ in range(batches[b, COUNT]):
+            size, at = _read(source, at, stop)
+            end = at + size
+            if at < 0 or size < 1 or end > stop or source[at] != 0:
+                return False
+            timestamp_delta, at = _read(source, at + 1, end)
+            delta, at = _read(source, at, end)
+            at = _behind_string(source, at, end, -1)
+            at = _behind_string(source, at, end, -1)
+            header_count, at = _read(source, at, end)
+            if at < 0 or delta <= above or header_count < 0 or header_count > end - at:
+                return False
+            for _ in range(header_count):
+                at = _behind_string(source, at, end, 0)
+                at = _behind_string(source, at, end, -1)
+            if at != end:
+                return False
+            above, largest = delta, max(largest, timestamp_delta)
+        if at != stop or batches[b, BASE_OFFSET] + above > last_offsets[b]:
+            return False
+        is_told = batches[b, COUNT] > 0 and batches[b, TIMESTAMP_TYPE] == 0
+        if is_told and batches[b, BASE_TIMESTAMP] + largest != batches[b, FIXED_TIMESTAMP]:
+            return False
+    return True
+
+
+@jit
+def _read(source: Bytes, at: int, end: int) -> tuple[int, int]:
+    """A number without padding bytes; passes a negative position through."""
+    value, behind = read_varlong(source, at, end)
+    if behind > at + 1 and source[behind - 1] == 0:
+        return value, np.int64(_ODD)
+    return value, behind
+
+
+@jit
+def _behind_string(source: Bytes, at: int, end: int, size_min: int) -> int:
+    size, at = _read(source, at, end)
+    if at < 0 or size < size_min or size > end - at:
+        return np.int64(_ODD)
+    return at + bytes_behind(size)
+
+
+@jit
+def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) -> None:
+    """Set the bits above in ``found``, shape (n,), for ``batches`` that :func:`records.fill` accepts."""
+    for b in range(len(batches)):
+        at = batches[b, START]
+        stop = batches[b, STOP]
+        bits = 0
+        for _ in range(batches[b, COUNT]):
+            start = at
+            while source[at] >= 0x80:  # the length, not needed: a valid record ends with its last field
+                at += 1
+            bits |= _padding(source, start, at + 1)
+            if source[at + 1] != 0:
+                bits |= HAS_ATTRIBUTES
+            at += 2
+            for _ in range(2):  # timestamp delta and offset delta
+                start = at
+                while source[at] >= 0x80:
+                    at += 1
+                at += 1
+                bits |= _padding(source, start, at)
+            for _ in range(2):  # key and value
+                start = at
+                size, at = read_varint(source, start, stop)
+                bits |= _padding(source, start, at)
+                at += bytes_behind(size)
+            start = at
+            count, at = read_varint(source, start, stop)
+            bits |= _padding(source, start, at)
+            for _ in range(2 * count):  # names and values
+                start = at
+                size, at = read_varint(source, start, stop)
+                bits |= _padding(source, start, at)
+                at += bytes_behind(size)
+        found[b] = bits
+
+
+@jit
+def _padding(source: Bytes, start: int, stop: int) -> int:
+    """IS_PADDED if the last byte of the number in ``[start, stop)`` adds nothing to it."""
+    return IS_PADDED if stop - start > 1 and source[stop - 1] == 0 else 0
