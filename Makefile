@@ -60,7 +60,7 @@ $(VENV)/installed: pyproject.toml | python
 	@echo "Creating the environment in $(VENV) (some minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --editable '.[demo,dev]' | sed -un 's/^\(Collecting\|Installing\|Successfully installed\) \([^ ]*\).*/  \1 \2/p'
-	@$(BIN)/python -m pyspark_commitlog.pipeline.precompile
+	@$(BIN)/python -m pyspark_commitlog.pipeline.workers.precompile
 	@touch $@
 
 $(VENV)/bench-installed: $(VENV)/installed

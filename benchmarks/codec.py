@@ -27,7 +27,7 @@ from benchmarks.rows import records
 from benchmarks.timing import Timing, alternate
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Bytes, Records
 
 RECORDS = 200_000

@@ -23,13 +23,13 @@ from benchmarks.comparison import Comparison, Setting
 from benchmarks.logs import log_bytes
 from benchmarks.rows import KEY_BYTES, VALUE_BYTES, records
 from benchmarks.timing import Timing, alternate_told
-from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.format.fields import Codec
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.reader import LogReader
-from tests.support.kafka import Broker, mount
+from pyspark_commitlog.storage.format.constants import Codec
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.writing.log import Log
+from tests.support.kafka.broker import Broker, mount
 
 RECORDS, KEYS = 2_000_000, 200_000
 BATCH_BYTES = 16 * 2**10

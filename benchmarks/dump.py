@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import logs
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.timing import alternate
-from tests.support import kafka_jvm
+from tests.support.kafka import kafka_jvm
 
 # kafka-run-class.sh's own.
 JVM = (

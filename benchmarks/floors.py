@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from benchmarks.rows import records
-from pyspark_commitlog.pipeline.schema import read_schema
+from pyspark_commitlog.pipeline.rows.spark_schema import read_schema
 from pyspark_commitlog.storage import BinaryColumn
 
 PARTITIONS = 4

@@ -10,9 +10,9 @@ from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import Int64s
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.segment.reader import LogContext
 from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.writing.log import Log
 
 APPENDED_AT_ONCE = 100_000
 SEGMENT_BYTES = 256 * 2**20

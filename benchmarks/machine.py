@@ -9,7 +9,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from tests.support import kafka_jvm
+from tests.support.kafka import kafka_jvm
 
 PACKAGES = (
     "pyspark",

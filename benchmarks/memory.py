@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks import logs, topics
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing
-from pyspark_commitlog.pipeline.session import spark_session
-from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
-from pyspark_commitlog.storage.rebuild import rebuild_log
+from pyspark_commitlog.storage.index_rebuild import rebuild_log
 
 RECORDS = 20_000_000  # a tenth of them is more than any operation holds at once
 TENTH = 10

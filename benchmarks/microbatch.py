@@ -18,7 +18,7 @@ from benchmarks.floors import PARTITIONS, count_rows
 from benchmarks.limits import FLOOR
 from benchmarks.timing import Timing, time_call
 from pyspark_commitlog import commitlog_sink
-from pyspark_commitlog.pipeline.session import spark_session
+from pyspark_commitlog.pipeline.job.session import spark_session
 
 ROWS = 1_000  # of a micro-batch
 MICRO_BATCHES = 40  # of each kind per requested round: a shared machine is slow for seconds, then fast again

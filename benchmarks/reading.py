@@ -41,7 +41,7 @@ from benchmarks.timing import (
 )
 from pyspark_commitlog import read_table
 from pyspark_commitlog.storage import LogManager
-from tests.support.kafka import mount
+from tests.support.kafka.broker import mount
 
 ROWS = 2_000_000
 TOPIC = "reading"

@@ -20,7 +20,7 @@ from benchmarks import logs
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.timing import alternate_told, time_call
-from tests.support.kafka import CLEAN_SHUTDOWN, Broker, move_in
+from tests.support.kafka.broker import CLEAN_SHUTDOWN, Broker, move_in
 
 RECORDS = 8_000_000
 TOPIC = "recovery"

@@ -14,8 +14,8 @@ from pyspark.sql.streaming import DataStreamWriter
 from benchmarks.comparison import Setting
 from benchmarks.floors import ReadyBatches
 from benchmarks.timing import Seconds, Timing
-from pyspark_commitlog.pipeline.session import spark_session
-from tests.support.spark_connector import connector_jars
+from pyspark_commitlog.pipeline.job.session import spark_session
+from tests.support.spark.connector import connector_jars
 
 SESSIONS = 6
 NEAR_ROUNDS = 20  # times the rounds, over all sessions: figures this close need more rounds

@@ -20,9 +20,9 @@ from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.segment_reader import LogContext
+from pyspark_commitlog.storage.segment.reader import LogContext
 from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.writing.log import Log
 
 LOG_BYTES = 256_000_000
 APPENDED_BYTES = 16_000_000

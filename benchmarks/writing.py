@@ -38,8 +38,8 @@ from benchmarks.rows import records
 from benchmarks.sessions import closing_session, in_sessions, run_stream
 from benchmarks.timing import Seconds, Timing, alternate_told, run_often, seconds_in_turn, time_call
 from pyspark_commitlog import commitlog_sink
-from tests.support.kafka import Topic, create_topics
-from tests.support.spark_settings import settings
+from tests.support.kafka.broker import Topic, create_topics
+from tests.support.spark.settings import settings
 
 FILES, ROWS_A_FILE = 8, 250_000
 FEW_ROWS_A_FILE = 10

@@ -15,28 +15,28 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pyspark_commitlog import storage
-from pyspark_commitlog.cli.kafka_flags import KafkaCommand
+from .. import storage
+from .kafka_flags import KafkaCommand
 
-COMMANDS = (
-    "topics",
-    "configs",
-    "offsets",
-    "delete-records",
-    "describe",
-    "cat",
-    "produce",
-    "verify",
-    "rebuild-index",
-    "recover",
-    "snapshot",
-    "restore",
-    "fs-check",
-    "groups",
-    "transactions",
-    "metrics",
-    "dump-log",
-)
+COMMANDS = {  # and the module of each
+    "topics": ".admin.topics",
+    "configs": ".admin.configs",
+    "offsets": ".reading.offsets",
+    "delete-records": ".admin.delete_records",
+    "describe": ".reading.describe",
+    "cat": ".reading.cat",
+    "produce": ".produce",
+    "verify": ".reading.verify",
+    "rebuild-index": ".maintenance.rebuild_index",
+    "recover": ".maintenance.recover",
+    "snapshot": ".maintenance.snapshot",
+    "restore": ".maintenance.restore",
+    "fs-check": ".maintenance.fs_check",
+    "groups": ".admin.groups",
+    "transactions": ".admin.transactions",
+    "metrics": ".metrics",
+    "dump-log": ".reading.dump_log",
+}
 
 # Boxes and colours only on a terminal: programs read plain text.
 _LOOKS: Mapping[str, Any] = {
@@ -57,9 +57,8 @@ class _Commands(Mapping[str, TyperCommand]):
     def __getitem__(self, name: str) -> TyperCommand:
         if name not in COMMANDS:
             raise KeyError(name)
-        function = name.replace("-", "_")
         one = typer.Typer(add_completion=False, **_LOOKS)
-        one.command(name, cls=KafkaCommand)(getattr(import_module(f"pyspark_commitlog.cli.{function}"), function))
+        one.command(name, cls=KafkaCommand)(getattr(import_module(COMMANDS[name], __name__), name.replace("-", "_")))
         command = typer.main.get_command(one)
         assert isinstance(command, TyperCommand)
         return command

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import typer
 
-from pyspark_commitlog import storage
+from .. import storage
 
 
 def parse_instant(flag: str, text: str) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_commitlog import storage
+from .. import storage
 
 
 def flag(name: str) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pyspark_commitlog import storage
-from pyspark_commitlog.cli.flags import LogDir
-from pyspark_commitlog.cli.output import fail
+from .. import storage
+from .flags import LogDir
+from .output import fail
 
 PORT = 9308
 
@@ -32,7 +32,7 @@ def metrics(
     """
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server  # noqa: PLC0415  late, like pipeline
 
-    from pyspark_commitlog.pipeline.exposition import DirectoryMetrics  # noqa: PLC0415
+    from ..pipeline.metrics.directory import DirectoryMetrics  # noqa: PLC0415
 
     storage.LogManager.open(log_dir).close()  # reports a mistyped path now instead of in a metric
     registry = CollectorRegistry()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from pyspark_commitlog import storage
+from .. import storage
 
 if TYPE_CHECKING:
     from rich.console import Console

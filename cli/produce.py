@@ -10,10 +10,10 @@ from typing import Annotated, Protocol, cast
 
 import typer
 
-from pyspark_commitlog import storage
-from pyspark_commitlog.cli.flags import LogDir, complete_topic
-from pyspark_commitlog.cli.output import fail, print_json
-from pyspark_commitlog.cli.record_text import escaped
+from .. import storage
+from .flags import LogDir, complete_topic
+from .output import fail, print_json
+from .reading.record_text import escaped
 
 READ_BYTES = 1024 * 1024  # the most that is appended and synced at once
 LINE_BYTES_MAX = 1024 * 1024 * 1024  # the limit of a column of records; more than a topic accepts

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import typer
 
-from pyspark_commitlog import storage
-from pyspark_commitlog.cli.output import fail, nearest_or_all
+from .. import storage
+from .output import fail, nearest_or_all
 
 _RULE = re.compile(r"([^:]*)(?::(?:(\d+)|(\d*)-(\d*))?)?")
 

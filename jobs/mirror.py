@@ -16,7 +16,7 @@ import time
 from pyspark import SparkConf, SparkContext
 
 from pyspark_commitlog.pipeline.maintenance import SparkTasks, errors_apart
-from pyspark_commitlog.pipeline.mirror.arguments import ROUNDS, parser
+from pyspark_commitlog.pipeline.mirror.command_line import ROUNDS, parser
 from pyspark_commitlog.storage import LogStoreError, parse_names
 
 

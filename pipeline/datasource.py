@@ -14,10 +14,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.batch_reader import batch_reader
-from pyspark_commitlog.pipeline.garbage import freeze_worker_imports
-from pyspark_commitlog.pipeline.options import Columns, ReadOptions, Use
-from pyspark_commitlog.pipeline.stream_reader import CommitLogStreamReader
+from .read.batch import batch_reader
+from .read.options import Columns, ReadOptions, Use
+from .read.stream import CommitLogStreamReader
+from .workers.memory import freeze_worker_imports
 
 
 class CommitLogDataSource(DataSource):
@@ -64,7 +64,7 @@ def _load_writing() -> ModuleType:
 
     A process that plans reads needs neither, and each streaming query starts one.
     """
-    return import_module("pyspark_commitlog.pipeline.batch_writer")
+    return import_module("pyspark_commitlog.pipeline.write.dataframe")
 
 
 DefaultSource = CommitLogDataSource

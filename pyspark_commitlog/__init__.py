@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.datasource import CommitLogDataSource, DefaultSource
-    from pyspark_commitlog.pipeline.metrics import CommitLogMetrics
-    from pyspark_commitlog.pipeline.read_table import read_table, tail
-    from pyspark_commitlog.pipeline.sink import commitlog_sink
-    from pyspark_commitlog.pipeline.tables import changes_to_records, table_sink
+    from pyspark_commitlog.pipeline.delta.tables import changes_to_records, table_sink
+    from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics
+    from pyspark_commitlog.pipeline.read.table import read_table, tail
+    from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
 
 __all__ = [
     "CommitLogDataSource",
@@ -30,13 +30,13 @@ __all__ = [
 
 _HOMES = {
     "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
-    "CommitLogMetrics": "pyspark_commitlog.pipeline.metrics",
+    "CommitLogMetrics": "pyspark_commitlog.pipeline.metrics.queries",
     "DefaultSource": "pyspark_commitlog.pipeline.datasource",
-    "changes_to_records": "pyspark_commitlog.pipeline.tables",
-    "commitlog_sink": "pyspark_commitlog.pipeline.sink",
-    "read_table": "pyspark_commitlog.pipeline.read_table",
-    "table_sink": "pyspark_commitlog.pipeline.tables",
-    "tail": "pyspark_commitlog.pipeline.read_table",
+    "changes_to_records": "pyspark_commitlog.pipeline.delta.tables",
+    "commitlog_sink": "pyspark_commitlog.pipeline.write.foreach_batch",
+    "read_table": "pyspark_commitlog.pipeline.read.table",
+    "table_sink": "pyspark_commitlog.pipeline.delta.tables",
+    "tail": "pyspark_commitlog.pipeline.read.table",
 }
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol, Self
 
-from pyspark_commitlog.storage.errors import InvalidConfigError, nearest
+from .errors import InvalidConfigError, nearest
 
 INT64_MAX = 2**63 - 1  # how Kafka expresses "never" and "no limit" for keys without -1
 # Limit for the decompressed size of one batch. gzip, the codec of old Kafka with the weakest bound, expands at most

@@ -28,8 +28,8 @@ from weakref import ref
 
 import numpy as np
 
-from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError
-from pyspark_commitlog.storage.open_files import OPEN_FILES, TOO_MANY, advice
+from .errors import CorruptionError, NotALogDirError
+from .open_files import OPEN_FILES, TOO_MANY, advice
 
 Buffer = bytes | bytearray | memoryview
 OpenMode = Literal["read", "write", "create"]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 from weakref import ref
 
-from pyspark_commitlog.storage.errors import StorageError
+from .errors import StorageError
 
 FILES_MIN = 8  # kept open whatever the limit, so that not every read opens a file
 CLOSED_AT_ONCE = 32  # of those opened first

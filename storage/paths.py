@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from pyspark_commitlog.storage.errors import InvalidConfigError
+from .errors import InvalidConfigError
 
 _URI = re.compile(r"([^/:]+):(?://([^/]*))?(.*)", re.DOTALL)  # scheme, authority, path
 _USER = re.compile(r"//[^/]*@")

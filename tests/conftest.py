@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import spark_jvm
+from tests.support.spark import spark_jvm
 
 # No test asserts a time: a kernel that compiles, or a busy machine, would fail it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

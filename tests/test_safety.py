@@ -12,15 +12,12 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage.directory.admin import delete_topic
+from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
-from pyspark_commitlog.storage.errors import (
-    CorruptionError,
-    InvalidTopicError,
-    LogStoreError,
-    NotALogDirError,
-)
+from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError, LogStoreError, NotALogDirError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.maintenance import (
     ConfigOverrides,
@@ -33,11 +30,9 @@ from pyspark_commitlog.storage.maintenance import (
     select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.salvage import salvaged_records
-from pyspark_commitlog.storage.topics import delete_topic
-from pyspark_commitlog.storage.topics_file import decode_topics
-from tests.support.logs import append, records, rows
-from tests.torture.damaging import damage, sign_batches
+from pyspark_commitlog.storage.reading.damaged import salvaged_records
+from tests.support.logs.building import append, records, rows
+from tests.torture.damage.damaging import damage, sign_batches
 from tests.torture.suite import Run
 
 ROOT = Path(__file__).parents[1]

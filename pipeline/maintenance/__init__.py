@@ -14,18 +14,10 @@ from typing import Protocol
 
 from pyspark import SparkConf, SparkContext
 
-from pyspark_commitlog.pipeline.maintenance.arguments import arguments, to_run
-from pyspark_commitlog.pipeline.maintenance.output import errors_apart
-from pyspark_commitlog.pipeline.maintenance.tasks import SparkTasks
-from pyspark_commitlog.storage import (
-    LogStoreError,
-    MaintenanceRun,
-    PartitionOutcome,
-    Runner,
-    Selection,
-    Tally,
-    select_partitions,
-)
+from ...storage import LogStoreError, MaintenanceRun, PartitionOutcome, Runner, Selection, Tally, select_partitions
+from ..job.command_line import arguments, to_run
+from ..job.stderr import errors_apart
+from .spark_tasks import SparkTasks
 
 __all__ = ["SparkTasks", "arguments", "errors_apart", "maintain", "show"]
 

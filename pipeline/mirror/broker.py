@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from pyspark_commitlog.storage import InvalidConfigError, LogConfig, LogStoreError, did_you_mean, is_secret, masked
+from ...storage import InvalidConfigError, LogConfig, LogStoreError, did_you_mean, is_secret, masked
 
 try:
     from kafka import KafkaAdminClient

@@ -11,27 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark_commitlog.pipeline.mirror import Mirrored
-from pyspark_commitlog.pipeline.mirror.broker import (
-    FETCH_BYTES,
-    NO_EPOCH,
-    Admin,
-    Cluster,
-    KafkaTopic,
-    MirrorError,
-    OutsideLogError,
-    PartitionLeader,
-)
-from pyspark_commitlog.storage import (
-    Log,
-    LogManager,
-    LogStoreError,
-    Runner,
-    add_partitions,
-    append_fetched,
-    begin_at,
-    topic_id,
-)
+from ...storage import Log, LogManager, LogStoreError, Runner, add_partitions, append_fetched, begin_at, topic_id
+from . import Mirrored
+from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, MirrorError, OutsideLogError, PartitionLeader
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from pyspark_commitlog.pipeline.mirror import Mirrored
-from pyspark_commitlog.pipeline.mirror.broker import (
-    FETCH_BYTES,
-    NO_EPOCH,
-    Admin,
-    Cluster,
-    MirrorError,
-    PartitionLeader,
-)
-from pyspark_commitlog.storage import (
+from ...storage import (
     BatchFields,
     CommittedOffset,
     Compression,
@@ -41,6 +32,8 @@ from pyspark_commitlog.storage import (
     fetched_records,
     producer_batches,
 )
+from . import Mirrored
+from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, MirrorError, PartitionLeader
 
 BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes and segment.bytes may allow less
 _TIME_TYPE = "message.timestamp.type"

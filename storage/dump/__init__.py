@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pyspark_commitlog.storage.dump.indexes import IndexDump, dump_snapshot, dump_txn_index
-from pyspark_commitlog.storage.dump.layouts import LAYOUTS
-from pyspark_commitlog.storage.dump.log import LogDump
-from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions, PayloadDecoder
-from pyspark_commitlog.storage.errors import CorruptSnapshotError
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
-from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.paths import local_path
+from ..errors import CorruptSnapshotError
+from ..filesystem import FileSystem, LocalFileSystem
+from ..format.files import file_names
+from ..paths import local_path
+from .indexes import IndexDump, dump_snapshot, dump_txn_index
+from .layouts import LAYOUTS
+from .log import LogDump
+from .options import DumpFindings, DumpOptions, PayloadDecoder
 
 __all__ = ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"]
 
@@ -72,10 +72,10 @@ def _snapshot(path: str, options: DumpOptions, findings: DumpFindings, filesyste
 
 
 DUMPS: dict[str, Dump] = {
-    names.LOG: _log,
+    file_names.LOG: _log,
     ".checkpoint": _log,
-    names.INDEX: _offset_index,
-    names.TIME_INDEX: _time_index,
-    names.TXN_INDEX: _txn_index,
-    names.SNAPSHOT: _snapshot,
+    file_names.INDEX: _offset_index,
+    file_names.TIME_INDEX: _time_index,
+    file_names.TXN_INDEX: _txn_index,
+    file_names.SNAPSHOT: _snapshot,
 }

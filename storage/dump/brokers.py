@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark_commitlog.storage.dump.jackson import json_text
-from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format.messages import Message, Messages
+from ..errors import InvalidRecordError
+from ..format.messages import Message, Messages
+from .jackson import json_text
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SEGMENT_STATES = (

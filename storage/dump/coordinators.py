@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_commitlog.storage.dump.jackson import json_text
-from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format.internal import CONSUMER, GROUP_METADATA
-from pyspark_commitlog.storage.format.messages import Messages
-from pyspark_commitlog.storage.format.schema import INT32, Array, Bytes, Field, Reader, String, Struct
+from ..errors import InvalidRecordError
+from ..format.internal.internal_topics import CONSUMER, GROUP_METADATA
+from ..format.internal.message_schema import INT32, Array, Bytes, Field, Reader, String, Struct
+from ..format.messages import Messages
+from .jackson import json_text
 
 DELETED = "<DELETE>"  # in place of a null value: a tombstone
 

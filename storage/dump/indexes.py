@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_commitlog.storage.dump.damage import records_of
-from pyspark_commitlog.storage.dump.layouts import Columns, Layout
-from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions, Pairs
-from pyspark_commitlog.storage.dump.reading import BatchAt, base_offset_of, batches_from, opened, sibling
-from pyspark_commitlog.storage.errors import CorruptIndexError, CorruptionError
-from pyspark_commitlog.storage.filesystem import File, FileSystem
-from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.checkpoints import ProducerEntry, decode_snapshot
-from pyspark_commitlog.storage.format.fields import NO_SEQUENCE, NO_TIMESTAMP
-from pyspark_commitlog.storage.format.index_entries import (
+from ..errors import CorruptIndexError, CorruptionError
+from ..filesystem import File, FileSystem
+from ..format.constants import NO_SEQUENCE, NO_TIMESTAMP
+from ..format.files import file_names
+from ..format.files.checkpoints import ProducerEntry, decode_snapshot
+from ..format.files.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     TXN_VERSION,
@@ -25,7 +21,11 @@ from pyspark_commitlog.storage.format.index_entries import (
     decode_offset_entries,
     decode_time_entries,
 )
-from pyspark_commitlog.storage.format.tables import Int64s
+from ..format.tables import Int64s
+from .damaged_batches import records_of
+from .files import BatchAt, base_offset_of, batches_from, opened, sibling
+from .layouts import Columns, Layout
+from .options import DumpFindings, DumpOptions, Pairs
 
 WARM_ENTRIES = 8192 // OFFSET_ENTRY.itemsize  # at the end of an offset index; most lookups end there
 
@@ -42,7 +42,7 @@ class IndexDump:
 
     def offset_index(self, findings: DumpFindings) -> Iterator[list[str]]:
         """Lines of a ``.index``: each entry must contain the last offset of the batch that it points at."""
-        with opened(self.filesystem, sibling(self.path, names.LOG)) as log:
+        with opened(self.filesystem, sibling(self.path, file_names.LOG)) as log:
             size, offsets, positions = self._offset_entries(self.path)
             if not len(offsets):
                 yield [self.layout.note(f"{self.path} is empty.")]
@@ -62,8 +62,8 @@ class IndexDump:
 
     def time_index(self, findings: DumpFindings) -> Iterator[list[str]]:
         """Lines of a ``.timeindex``: each entry must be the last offset of a batch and its largest timestamp."""
-        with opened(self.filesystem, sibling(self.path, names.LOG)) as log:
-            _, offsets, positions = self._offset_entries(sibling(self.path, names.INDEX))
+        with opened(self.filesystem, sibling(self.path, file_names.LOG)) as log:
+            _, offsets, positions = self._offset_entries(sibling(self.path, file_names.INDEX))
             size, timestamps, time_offsets = self._time_entries()
             if self.options.index_sanity_check:
                 self._check(size, TIME_ENTRY.itemsize, time_offsets, timestamps)
@@ -136,7 +136,7 @@ class IndexDump:
         return self.layout.note(f"{self.path} passed sanity check.")
 
     def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:
-        entry_bytes = TIME_ENTRY.itemsize if self.path.endswith(names.TIME_INDEX) else OFFSET_ENTRY.itemsize
+        entry_bytes = TIME_ENTRY.itemsize if self.path.endswith(file_names.TIME_INDEX) else OFFSET_ENTRY.itemsize
         return CorruptIndexError(reason, path=self.path, position=max(entry, 0) * entry_bytes)
 
 

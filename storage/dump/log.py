@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.ahead import one_ahead
-from pyspark_commitlog.storage.dump import reading
-from pyspark_commitlog.storage.dump.damage import message_checksums, salvage
-from pyspark_commitlog.storage.dump.layouts import Layout
-from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
-from pyspark_commitlog.storage.dump.payloads import DECODERS, Contents, as_text
-from pyspark_commitlog.storage.dump.reading import Window, base_offset_of, end_of, opened, windows
-from pyspark_commitlog.storage.errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
-from pyspark_commitlog.storage.filesystem import FileSystem
-from pyspark_commitlog.storage.format.columns import ALL_COLUMNS
-from pyspark_commitlog.storage.format.control import parse
-from pyspark_commitlog.storage.format.fields import INT32_MAX, NO_SEQUENCE, Codec
-from pyspark_commitlog.storage.format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
+from .. import format as formats
+from ..errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
+from ..filesystem import FileSystem
+from ..format.constants import INT32_MAX, NO_SEQUENCE, Codec
+from ..format.internal.control_records import parse
+from ..format.record_columns import ALL_COLUMNS
+from ..format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
+from ..prefetch import one_ahead
+from . import files
+from .damaged_batches import message_checksums, salvage
+from .files import Window, base_offset_of, end_of, opened, windows
+from .layouts import Layout
+from .options import DumpFindings, DumpOptions
+from .payloads import DECODERS, Contents, as_text
 
 COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: decompressed, they may be a hundred times as large
 
@@ -53,7 +53,7 @@ class LogDump:
         yield [self._start()]
         with opened(filesystem, self.path) as file:
             end = end_of(file, self.options.max_bytes)
-            window_bytes = reading.WINDOW_BYTES if self.options.prints_records else reading.HEADERS_WINDOW_BYTES
+            window_bytes = files.WINDOW_BYTES if self.options.prints_records else files.HEADERS_WINDOW_BYTES
             with closing(one_ahead(windows(file, end, window_bytes))) as read:
                 for window in read:
                     for rows in _runs(window.headers):

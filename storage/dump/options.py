@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.format.tables import Int64s
+from ..format.constants import INT32_MAX
+from ..format.tables import Int64s
 
 PayloadDecoder = Literal[
     "string", "offsets", "transaction-log", "share-group-state", "cluster-metadata", "remote-log-metadata"

@@ -7,15 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.dump.brokers import parse_cluster_metadata, parse_remote_log_metadata
-from pyspark_commitlog.storage.dump.coordinators import DELETED, CoordinatorRecords, version_of
-from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format.internal import (
-    TransactionLogValue,
-    TransactionState,
-    decode_transaction_key,
-)
-from pyspark_commitlog.storage.format.tables import BinaryColumn, Bools, Records
+from ..errors import InvalidRecordError
+from ..format.internal.internal_topics import TransactionLogValue, TransactionState, decode_transaction_key
+from ..format.tables import BinaryColumn, Bools, Records
+from .brokers import parse_cluster_metadata, parse_remote_log_metadata
+from .coordinators import DELETED, CoordinatorRecords, version_of
 
 Texts = Sequence[str | None]
 

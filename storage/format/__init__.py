@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
-from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
-from pyspark_commitlog.storage.format import v0, v1, v2
-from pyspark_commitlog.storage.format.columns import ALL_COLUMNS, Part, fill
-from pyspark_commitlog.storage.format.fields import Codec
-from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
-from pyspark_commitlog.storage.format.walking import Walk, Walker
-from pyspark_commitlog.storage.kernels import frozen, stops
+from ..config import DECOMPRESSED_BYTES_MAX
+from ..errors import CorruptRecordError, UnsupportedCompressionTypeError, UnsupportedMagicError
+from ..kernels import frozen, stop_reasons
+from . import v2
+from .batch_scan import Walk, Walker
+from .constants import Codec
+from .legacy import v0, v1
+from .record_columns import ALL_COLUMNS, Part, fill
+from .tables import HEADERS, BatchHeaders, Bools, Bytes, Decoded, Int64s
 
 __all__ = [
     "ALL_COLUMNS",
@@ -42,12 +43,12 @@ _WALKER = Walker()
 class StopReason(IntEnum):
     """Why a walk over batches stopped."""
 
-    END = stops.END  # exactly after the last batch
-    TRUNCATED = stops.TRUNCATED  # what remains is shorter than a header, or than the batch that begins there
-    BAD_SIZE = stops.BAD_SIZE
-    BAD_MAGIC = stops.BAD_MAGIC
-    UNKNOWN_MAGIC = stops.UNKNOWN_MAGIC
-    FULL = stops.FULL  # as many batches as were asked for
+    END = stop_reasons.END  # exactly after the last batch
+    TRUNCATED = stop_reasons.TRUNCATED  # what remains is shorter than a header, or than the batch that begins there
+    BAD_SIZE = stop_reasons.BAD_SIZE
+    BAD_MAGIC = stop_reasons.BAD_MAGIC
+    UNKNOWN_MAGIC = stop_reasons.UNKNOWN_MAGIC
+    FULL = stop_reasons.FULL  # as many batches as were asked for
 
 
 class Scan(NamedTuple):

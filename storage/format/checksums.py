@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastcrc.crc32 import iscsi as crc32c
 from fastcrc.crc32 import iso_hdlc as crc32
 
-from pyspark_commitlog.storage.format.tables import Bytes, Int64s
+from .tables import Bytes, Int64s
 
 __all__ = ["crc32", "crc32c", "of_parts"]
 

@@ -22,11 +22,11 @@ import lz4.frame
 import numpy as np
 import zstandard
 
-from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
-from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
-from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec
-from pyspark_commitlog.storage.format.tables import Bytes
-from pyspark_commitlog.storage.kernels import streams
+from ..config import DECOMPRESSED_BYTES_MAX
+from ..errors import InvalidRecordError, UnsupportedCompressionTypeError
+from ..kernels import streams
+from .constants import INT32_MAX, Codec
+from .tables import Bytes
 
 _libraries = threading.local()  # (de)compressor objects: expensive to create, and not shareable between threads
 

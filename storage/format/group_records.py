@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.storage.filesystem import Buffer
-from pyspark_commitlog.storage.format.messages import Messages
-from pyspark_commitlog.storage.format.schema import String, Writer
+from ..filesystem import Buffer
+from .internal.message_schema import String, Writer
+from .messages import Messages
 
 MESSAGES = Messages("groups")
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.format.fields import (
+from ..kernels import memory
+from .constants import (
     CODEC_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -19,7 +20,6 @@ from pyspark_commitlog.storage.format.fields import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
-from pyspark_commitlog.storage.kernels import memory
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

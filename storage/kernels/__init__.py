@@ -1,7 +1,7 @@
 """Compiled loops over uint8 buffers that fill native arrays.
 
 A kernel does no I/O and raises nothing: it returns how far it got and why it stopped, and the calling format module
-turns that into an error with a position. Every kernel has a slow twin in ``tests/support/reference.py``.
+turns that into an error with a position. Every kernel has a slow twin in ``tests/support/logs/reference.py``.
 
 ``NUMBA_DISABLE_JIT=1`` runs the same bodies as plain Python, so they must be correct under both rules of arithmetic:
 widen bytes with ``np.int64(...)`` (64 bits, wrapping) before shifting them, or with ``int(...)`` where products are
@@ -36,18 +36,18 @@ class _OnUse(ModuleType):
 
 
 if TYPE_CHECKING:
-    from pyspark_commitlog.storage.kernels import canonical as canonical
-    from pyspark_commitlog.storage.kernels import keyed as keyed
-    from pyspark_commitlog.storage.kernels import memory as memory
-    from pyspark_commitlog.storage.kernels import murmur2 as murmur2
-    from pyspark_commitlog.storage.kernels import offset_map as offset_map
-    from pyspark_commitlog.storage.kernels import records as records
-    from pyspark_commitlog.storage.kernels import scan as scan
-    from pyspark_commitlog.storage.kernels import streams as streams
-    from pyspark_commitlog.storage.kernels import varint as varint
-    from pyspark_commitlog.storage.kernels import writing as writing
+    from . import canonical as canonical
+    from . import compaction_keys as compaction_keys
+    from . import memory as memory
+    from . import murmur2 as murmur2
+    from . import offset_map as offset_map
+    from . import records as records
+    from . import scan as scan
+    from . import streams as streams
+    from . import varint as varint
+    from . import writing as writing
 else:
-    _MODULES = "canonical keyed memory murmur2 offset_map records scan streams varint writing"
+    _MODULES = "canonical compaction_keys memory murmur2 offset_map records scan streams varint writing"
     globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
 
 

@@ -11,18 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
-from pyspark_commitlog.storage.kernels.records import (
-    BASE_OFFSET,
-    BASE_TIMESTAMP,
-    COUNT,
-    FIXED_TIMESTAMP,
-    START,
-    STOP,
-    TIMESTAMP_TYPE,
-)
-from pyspark_commitlog.storage.kernels.varint import bytes_behind, read_varint, read_varlong
+from . import Bytes
+from .compiling import jit
+from .records import BASE_OFFSET, BASE_TIMESTAMP, COUNT, FIXED_TIMESTAMP, START, STOP, TIMESTAMP_TYPE
+from .varint import bytes_behind, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 

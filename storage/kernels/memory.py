@@ -11,8 +11,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
+from . import Bytes
+from .compiling import jit
 
 BLOCK_BYTES = 32  # most keys fit one block; smaller blocks take longer, larger ones no less time
 

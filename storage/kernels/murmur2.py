@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, frozen
-from pyspark_commitlog.storage.kernels.compiling import jit
+from . import Bytes, frozen
+from .compiling import jit
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995

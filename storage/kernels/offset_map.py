@@ -14,10 +14,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes, frozen
-from pyspark_commitlog.storage.kernels.compiling import jit
-from pyspark_commitlog.storage.kernels.memory import prefetch
-from pyspark_commitlog.storage.kernels.murmur2 import BinaryStrings
+from . import Bytes, frozen
+from .compiling import jit
+from .memory import prefetch
+from .murmur2 import BinaryStrings
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]

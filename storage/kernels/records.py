@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.memory import BLOCK_BYTES, append_blocks, copy_bytes
-from pyspark_commitlog.storage.kernels.scan import read_i32, read_i64
-from pyspark_commitlog.storage.kernels.varint import TOO_LONG, bytes_behind, read_varint, read_varlong
+from . import Bytes
+from .compiling import inlined, jit
+from .memory import BLOCK_BYTES, append_blocks, copy_bytes
+from .scan import read_i32, read_i64
+from .varint import TOO_LONG, bytes_behind, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

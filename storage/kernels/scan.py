@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
-from pyspark_commitlog.storage.kernels.stops import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
+from . import Bytes
+from .compiling import jit
+from .stop_reasons import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
 
 _OVERHEAD = 12  # offset and length
 _HEADER_UP_TO_MAGIC = 17

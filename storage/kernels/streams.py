@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
+from . import Bytes
+from .compiling import jit
 
 Int64s = npt.NDArray[np.int64]
 

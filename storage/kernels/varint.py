@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import jit
+from . import Bytes
+from .compiling import jit
 
 CUT = -1  # the bytes end inside the number
 TOO_LONG = -2  # a continuation bit on the last byte allowed

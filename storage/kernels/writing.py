@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_commitlog.storage.kernels import Bytes
-from pyspark_commitlog.storage.kernels.compiling import inlined, jit
-from pyspark_commitlog.storage.kernels.memory import BLOCK_BYTES, append_blocks, copy_bytes
-from pyspark_commitlog.storage.kernels.varint import size_of, write
+from . import Bytes
+from .compiling import inlined, jit
+from .memory import BLOCK_BYTES, append_blocks, copy_bytes
+from .varint import size_of, write
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

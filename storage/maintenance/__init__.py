@@ -9,7 +9,8 @@ A problem with one partition is reported and does not affect the others.
 :mod:`.recovering` and :mod:`.verifying`; :mod:`.transactions` is the first step of retention.
 """
 
-from pyspark_commitlog.storage.maintenance.directory import (
+from .outcome import OutcomeStatus, PartitionOutcome, Tally
+from .partitions import (
     Runner,
     compact_partitions,
     in_this_process,
@@ -18,14 +19,8 @@ from pyspark_commitlog.storage.maintenance.directory import (
     retain_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome, Tally
-from pyspark_commitlog.storage.maintenance.selecting import Selection, select_partitions
-from pyspark_commitlog.storage.maintenance.settings import (
-    ConfigOverrides,
-    MaintenanceRun,
-    Partition,
-    work_of,
-)
+from .run import ConfigOverrides, MaintenanceRun, Partition, work_of
+from .selecting import Selection, select_partitions
 
 __all__ = [
     "ConfigOverrides",

@@ -8,15 +8,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_commitlog.storage.errors import LogDirLockedError
-from pyspark_commitlog.storage.filesystem import Lock
-from pyspark_commitlog.storage.partition_locks import (
-    MAINTENANCE_LOCK_FILE,
-    take_maintenance_lock,
-    tell_work,
-    wait_for_lock,
-)
-from pyspark_commitlog.storage.segment_reader import LogContext
+from ..errors import LogDirLockedError
+from ..filesystem import Lock
+from ..segment.reader import LogContext
+from ..writing.locks import MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
 
 logger = logging.getLogger(__name__)
 

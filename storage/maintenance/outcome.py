@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from pyspark_commitlog.storage.errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.maintenance.settings import MaintenanceRun, Partition
+from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
+from ..writing.log import Log
+from .run import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)
 

@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pyspark_commitlog.storage.arguments import parse_names
-from pyspark_commitlog.storage.broker_settings import FoundSettings, read_metadata_log
-from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
-from pyspark_commitlog.storage.filesystem import read_file
-from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.given_settings import completed, ungiven
-from pyspark_commitlog.storage.internal_topics import POLICY_KEY, check_stays_compacted
-from pyspark_commitlog.storage.maintenance.settings import Chosen, ConfigOverrides, Partition
-from pyspark_commitlog.storage.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
-from pyspark_commitlog.storage.topics_file import Known, TopicDescription
-from pyspark_commitlog.storage.verify import CheckpointedOffsets
+from ..directory.found_settings import FoundSettings
+from ..directory.given_settings import completed, ungiven
+from ..directory.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
+from ..directory.metadata_log import read_metadata_log
+from ..directory.protected_topics import POLICY_KEY, check_stays_compacted
+from ..directory.topics_file import Known, TopicDescription
+from ..errors import CorruptionError, InvalidConfigError
+from ..filesystem import read_file
+from ..format.files import checkpoints, file_names
+from ..text import parse_names
+from ..verify import CheckpointedOffsets
+from .run import Chosen, ConfigOverrides, Partition
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _choose(manager: LogManager, topics: Mapping[str, TopicDescription], asked: 
 def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wanted: str) -> list[str]:
     if wanted in topics:
         return [wanted]
-    if names.is_topic_name(wanted):
+    if file_names.is_topic_name(wanted):
         return [manager.topic(wanted).name]  # raises
     try:
         pattern = re.compile(wanted)
@@ -125,7 +126,7 @@ def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]],
     """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one counts as empty."""
     told: list[dict[TopicPartition, int]] = []
     damage: list[CorruptionError] = []
-    for name in names.OFFSET_CHECKPOINTS:
+    for name in file_names.OFFSET_CHECKPOINTS:
         path = manager.path(name)
         try:
             told.append(checkpoints.decode_offsets(read_file(manager.filesystem, path, ROOT_FILE_BYTES_MAX)))

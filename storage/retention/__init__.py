@@ -16,16 +16,9 @@ If ``cleanup.policy`` has no ``delete``, only the first rule applies. Whatever t
 unless it is wholly below the last stable offset and has been read by every group named in ``keep_for_groups``.
 """
 
-from pyspark_commitlog.storage.retention.applying import apply, preview_retention, remove_deleted_files, retain
-from pyspark_commitlog.storage.retention.facts import DeletedFile, LogFacts, SegmentFacts, survey
-from pyspark_commitlog.storage.retention.planning import (
-    CHECK_INTERVAL_MS,
-    RetentionOptions,
-    RetentionPlan,
-    SegmentFate,
-    plan,
-)
-from pyspark_commitlog.storage.retention.policies import (
+from .apply import apply, preview_retention, remove_deleted_files, retain
+from .plan import CHECK_INTERVAL_MS, RetentionOptions, RetentionPlan, SegmentFate, plan
+from .policies import (
     LogStartRetention,
     RetentionPolicy,
     Situation,
@@ -35,7 +28,8 @@ from pyspark_commitlog.storage.retention.policies import (
     Verdict,
     kafka_policies,
 )
-from pyspark_commitlog.storage.retention.report import RetentionReport
+from .report import RetentionReport
+from .survey import DeletedFile, LogFacts, SegmentFacts, survey
 
 __all__ = [
     "CHECK_INTERVAL_MS",

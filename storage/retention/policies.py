@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from pyspark_commitlog.storage.clock import instant
-from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.retention.facts import SegmentFacts
-from pyspark_commitlog.storage.retention.wording import duration
+from ..clock import instant
+from ..config import LogConfig
+from .survey import SegmentFacts
+from .wording import duration
 
 
 class Situation(NamedTuple):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pyspark_commitlog.storage.clock import instant
-from pyspark_commitlog.storage.retention.facts import DeletedFile
-from pyspark_commitlog.storage.retention.planning import RetentionPlan, SegmentFate
-from pyspark_commitlog.storage.retention.wording import counted, duration
+from ..clock import instant
+from .plan import RetentionPlan, SegmentFate
+from .survey import DeletedFile
+from .wording import counted, duration
 
 SEGMENTS_SHOWN = 3  # of the kept ones: the oldest, which are next in line
 

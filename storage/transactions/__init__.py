@@ -1,12 +1,6 @@
 """Transactions over ``__transaction_state``: a coordinator in the driver, writers in tasks (docs/exactly_once.md)."""
 
-from pyspark_commitlog.storage.transactions.coordinator import (
-    NO_OFFSETS,
-    TRANSACTION_TIMEOUT_MS,
-    TransactionCoordinator,
-    check_transactional_id,
-)
-from pyspark_commitlog.storage.transactions.dead import (
+from .abandoned import (
     OpenPartition,
     OpenTransaction,
     Resolution,
@@ -15,16 +9,12 @@ from pyspark_commitlog.storage.transactions.dead import (
     open_transactions,
     resolve_dead_transactions,
 )
-from pyspark_commitlog.storage.transactions.hanging import (
-    HoldingTransaction,
-    abort_transaction,
-    find_hanging,
-    holding_transaction,
-)
-from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
-from pyspark_commitlog.storage.transactions.states import TransactionStates
-from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
-from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
+from .coordinator import NO_OFFSETS, TRANSACTION_TIMEOUT_MS, TransactionCoordinator, check_transactional_id
+from .hanging import HoldingTransaction, abort_transaction, find_hanging, holding_transaction
+from .idempotent import IdempotentProducer
+from .states import TransactionStates
+from .transaction import Transaction, TransactionPart
+from .writer import TransactionalWriter
 
 __all__ = [
     "NO_OFFSETS",

@@ -26,7 +26,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from typing import Self
 
-from pyspark_commitlog.storage.errors import (
+from ..directory.manager import LogManager, TopicPartition
+from ..errors import (
     AppendError,
     InvalidConfigError,
     LogDirLockedError,
@@ -35,26 +36,19 @@ from pyspark_commitlog.storage.errors import (
     TransactionAbortedError,
     TransactionRefusedError,
 )
-from pyspark_commitlog.storage.filesystem import Lock
-from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
-from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets, commit_batches
-from pyspark_commitlog.storage.log import Log, Producer
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.open_files import OPEN_FILES
-from pyspark_commitlog.storage.transactions.counted import check_counted
-from pyspark_commitlog.storage.transactions.ending import Ending, flush_all, open_logs
-from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id
-from pyspark_commitlog.storage.transactions.states import (
-    LEFT,
-    UNDECIDED,
-    TransactionStates,
-    ongoing,
-    told,
-)
-from pyspark_commitlog.storage.transactions.syncing import BackgroundSync
-from pyspark_commitlog.storage.transactions.ticket import Transaction, TransactionPart
-from pyspark_commitlog.storage.transactions.writer import check_ongoing
+from ..filesystem import Lock
+from ..format.constants import INT32_MAX
+from ..format.internal.internal_topics import TransactionLogValue, TransactionState
+from ..groups.offsets import CommittedOffset, GroupOffsets, commit_batches
+from ..open_files import OPEN_FILES
+from ..writing.log import Log, Producer
+from .background_sync import BackgroundSync
+from .counted import check_counted
+from .ending import Ending, flush_all, open_logs
+from .producer_ids import allot_producer_id
+from .states import LEFT, UNDECIDED, TransactionStates, ongoing, told
+from .transaction import Transaction, TransactionPart
+from .writer import check_ongoing
 
 TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over transactions we leave open
 EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then another producer id follows

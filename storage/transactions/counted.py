@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pyspark_commitlog.storage.errors import LogStoreError, ProgressMismatchError
-from pyspark_commitlog.storage.format.internal import TransactionLogValue
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.manager import TopicPartition
-from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
-from pyspark_commitlog.storage.transactions.states import TransactionStates, told
+from ..errors import LogStoreError, ProgressMismatchError
+from ..format.internal.internal_topics import TransactionLogValue
+from ..writing.log import Log
+from ..directory.manager import TopicPartition
+from .producer_ids import FIRST_PRODUCER_ID
+from .states import TransactionStates, told
 
 LOOK_BYTES = 1 << 20  # behind the counted records of a partition that has forgotten the producer
 UNKNOWN = -1

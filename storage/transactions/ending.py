@@ -9,18 +9,11 @@ import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from pyspark_commitlog.storage.errors import ProducerFencedError, UnknownTopicOrPartitionError
-from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
-from pyspark_commitlog.storage.log import Log, Producer
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.states import (
-    PREPARED,
-    UNDECIDED,
-    TransactionStates,
-    completed,
-    prepared,
-    ungrouped,
-)
+from ..directory.manager import LogManager, TopicPartition
+from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
+from ..format.internal.internal_topics import TransactionLogValue, TransactionState
+from ..writing.log import Log, Producer
+from .states import PREPARED, UNDECIDED, TransactionStates, completed, prepared, ungrouped
 
 logger = logging.getLogger(__name__)
 

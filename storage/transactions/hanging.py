@@ -10,20 +10,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.clock import instant
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
-from pyspark_commitlog.storage.format.internal import TransactionLogValue
-from pyspark_commitlog.storage.log import Producer
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.reader import LogReader
-from pyspark_commitlog.storage.transactions.coordinator import TRANSACTION_TIMEOUT_MS, TransactionalIdLock
-from pyspark_commitlog.storage.transactions.dead import (
-    OpenPartition,
-    OpenTransaction,
-    epoch_of_records,
-    open_transactions,
-)
-from pyspark_commitlog.storage.transactions.states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
+from ..clock import instant
+from ..directory.manager import LogManager, TopicPartition
+from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
+from ..format.internal.internal_topics import TransactionLogValue
+from ..reading.reader import LogReader
+from ..writing.log import Producer
+from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
+from .coordinator import TRANSACTION_TIMEOUT_MS, TransactionalIdLock
+from .states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
 
 
 class HoldingTransaction(NamedTuple):

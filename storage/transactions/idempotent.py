@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.format.v2 import BatchFields
-from pyspark_commitlog.storage.internal_topics import check_takes_records
-from pyspark_commitlog.storage.log import AppendInfo, Log, Producer
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.producer_ids import allot_producer_id, is_known
-from pyspark_commitlog.storage.transactions.states import TransactionStates
+from ..directory.manager import LogManager, TopicPartition
+from ..directory.protected_topics import check_takes_records
+from ..errors import StorageError
+from ..format.tables import Records
+from ..format.v2 import BatchFields
+from ..writing.log import AppendInfo, Log, Producer
+from .producer_ids import allot_producer_id, is_known
+from .states import TransactionStates
 
 TRIES = 3  # of an append: a disk that fails this often will not recover soon
 

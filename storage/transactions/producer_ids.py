@@ -11,11 +11,11 @@ import json
 import logging
 from collections.abc import Collection
 
-from pyspark_commitlog.storage.config import INT64_MAX
-from pyspark_commitlog.storage.errors import CorruptionError, LogStoreError
-from pyspark_commitlog.storage.filesystem import read_file, write_atomically
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.transactions.states import TransactionStates
+from ..config import INT64_MAX
+from ..errors import CorruptionError, LogStoreError
+from ..filesystem import read_file, write_atomically
+from ..writing.log import Log
+from .states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"
 FILE_BYTES_MAX = 1000

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from pyspark_commitlog.storage.coordinator_logs import CoordinatorLogs
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
-from pyspark_commitlog.storage.format.internal import (
+from ..directory.manager import LogManager, TopicPartition
+from ..directory.topics_file import TopicDescription
+from ..errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
+from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
     TopicPartitions,
     TransactionLogKey,
@@ -21,11 +22,10 @@ from pyspark_commitlog.storage.format.internal import (
     TransactionState,
     decode_transaction_key,
 )
-from pyspark_commitlog.storage.groups import keyed_batches
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.topics_file import TopicDescription
-from pyspark_commitlog.storage.transactions.ticket import Transaction
+from ..groups.coordinator_logs import CoordinatorLogs
+from ..groups.offsets import keyed_batches
+from ..writing.log import Log
+from .transaction import Transaction
 
 # Which states may follow which (Kafka's TransactionState.validPreviousStates, without what only its clients request).
 LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {

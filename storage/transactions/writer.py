@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyspark_commitlog.storage.errors import TransactionRefusedError
-from pyspark_commitlog.storage.format.internal import TransactionLogValue, TransactionState
-from pyspark_commitlog.storage.format.v2 import EncodedBatches
-from pyspark_commitlog.storage.log import AppendInfo, Log
-from pyspark_commitlog.storage.manager import LogManager, TopicPartition
-from pyspark_commitlog.storage.transactions.states import TransactionStates, told
-from pyspark_commitlog.storage.transactions.ticket import Transaction
+from ..directory.manager import LogManager, TopicPartition
+from ..errors import TransactionRefusedError
+from ..format.internal.internal_topics import TransactionLogValue, TransactionState
+from ..format.v2 import EncodedBatches
+from ..writing.log import AppendInfo, Log
+from .states import TransactionStates, told
+from .transaction import Transaction
 
 NOTHING_LEFT: Mapping[TopicPartition, int] = MappingProxyType({})
 WRITE_BACK_BYTES = 1 << 18  # of an append: smaller ones are written out once, by the sync at the end

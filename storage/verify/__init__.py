@@ -10,16 +10,9 @@ be damaged.
 
 from __future__ import annotations
 
-from pyspark_commitlog.storage.verify.findings import Finding, Kind, Severity
-from pyspark_commitlog.storage.verify.log import (
-    CheckpointedOffsets,
-    LogFindings,
-    join,
-    plan_verification,
-    read_checkpoints,
-    verify_log,
-)
-from pyspark_commitlog.storage.verify.segment import SegmentFindings, SegmentToVerify, verify_segment
+from .findings import Finding, Kind, Severity
+from .log import CheckpointedOffsets, LogFindings, join, plan_verification, read_checkpoints, verify_log
+from .segment import SegmentFindings, SegmentToVerify, verify_segment
 
 __all__ = [
     "CheckpointedOffsets",

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.errors import CorruptionError, UnsupportedCompressionTypeError
-from pyspark_commitlog.storage.format.columns import Part, fill
-from pyspark_commitlog.storage.format.control import ControlType, parse
-from pyspark_commitlog.storage.format.fields import INT32_MAX, Codec, TimestampType
-from pyspark_commitlog.storage.format.tables import BatchHeaders, Bools, Int64s, Records
-from pyspark_commitlog.storage.kernels import canonical, frozen
-from pyspark_commitlog.storage.kernels import records as reading
-from pyspark_commitlog.storage.segment_reader import Window
-from pyspark_commitlog.storage.verify.findings import Findings, Kind
+from .. import format as formats
+from ..errors import CorruptionError, UnsupportedCompressionTypeError
+from ..format.constants import INT32_MAX, Codec, TimestampType
+from ..format.internal.control_records import ControlType, parse
+from ..format.record_columns import Part, fill
+from ..format.tables import BatchHeaders, Bools, Int64s, Records
+from ..kernels import canonical, frozen
+from ..kernels import records as reading
+from ..segment.reader import Window
+from .findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
 DECODED_BATCHES = 256  # at a time, so that the offsets and timestamps of their records fit the cache

@@ -11,16 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_commitlog.storage.filesystem import FileSystem
-from pyspark_commitlog.storage.format.index_entries import (
-    OFFSET_ENTRY,
-    TIME_ENTRY,
-    decode_offset_entries,
-    decode_time_entries,
-)
-from pyspark_commitlog.storage.format.tables import Bools, Int64s
-from pyspark_commitlog.storage.segment_reader import Window
-from pyspark_commitlog.storage.verify.findings import Findings, Kind
+from ..filesystem import FileSystem
+from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, decode_offset_entries, decode_time_entries
+from ..format.tables import Bools, Int64s
+from ..segment.reader import Window
+from .findings import Findings, Kind
 
 INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB by default; a far larger file is no index
 

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pyspark_commitlog.storage.epochs import LeaderEpochCache
-from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.filesystem import read_file
-from pyspark_commitlog.storage.format import checkpoints, names
-from pyspark_commitlog.storage.format.checkpoints import EpochEntry
-from pyspark_commitlog.storage.format.fields import INT32_MAX
-from pyspark_commitlog.storage.segment_reader import FILE_KINDS, LogContext, swap_plan
-from pyspark_commitlog.storage.swaps import SwapPlan
-from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind, Severity
-from pyspark_commitlog.storage.verify.segment import SegmentFindings, SegmentToVerify, verify_segment
-from pyspark_commitlog.storage.verify.transactions import tell_missing
+from ..errors import CorruptionError
+from ..filesystem import read_file
+from ..format.constants import INT32_MAX
+from ..format.files import checkpoints, file_names
+from ..format.files.checkpoints import EpochEntry
+from ..recovery.leader_epochs import LeaderEpochCache
+from ..segment.reader import FILE_KINDS, LogContext, swap_plan
+from ..segment.swap import SwapPlan
+from .findings import Finding, Findings, Kind, Severity
+from .producer_state import tell_missing
+from .segment import SegmentFindings, SegmentToVerify, verify_segment
 
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
@@ -60,9 +60,9 @@ def plan_verification(
         what = f"an unfinished compaction or split: {', '.join(unfinished)}"
         findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
     for name in plan.left:
-        if name.endswith(FILE_KINDS[1:]) and names.base_offset_of(name) not in suffixes:
-            findings.add(Kind.ORPHAN_INDEX, names.join(context.directory, name), "its .log file is missing")
-    snapshots = sorted(plan.left_by_suffix[names.SNAPSHOT])
+        if name.endswith(FILE_KINDS[1:]) and file_names.base_offset_of(name) not in suffixes:
+            findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
+    snapshots = sorted(plan.left_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)
     told = checkpointed or CheckpointedOffsets()
     segments = [
@@ -70,7 +70,7 @@ def plan_verification(
             base,
             following,
             swapped=tuple(
-                kind for kind in FILE_KINDS if names.segment_file(base, kind) + names.SWAP in plan.swapped_in
+                kind for kind in FILE_KINDS if file_names.segment_file(base, kind) + file_names.SWAP in plan.swapped_in
             ),
             snapshots=tuple(n for n in snapshots if base < n and (following is None or n <= following)),
             recovery_point=told.recovery_point or 0,
@@ -133,9 +133,9 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
     """Names that end with ``.cleaned`` or ``.swap``, by base offset."""
     found: dict[int, list[str]] = {}
     for name in sorted(
-        {*plan.undone, *plan.swapped_in, *(each for each in plan.deleted if each.endswith(names.CLEANED))}
+        {*plan.undone, *plan.swapped_in, *(each for each in plan.deleted if each.endswith(file_names.CLEANED))}
     ):
-        found.setdefault(names.offset_in(name), []).append(name)
+        found.setdefault(file_names.offset_in(name), []).append(name)
     return found
 
 
@@ -151,7 +151,7 @@ def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> S
 
 
 def _log_path(context: LogContext, result: SegmentFindings) -> str:
-    return result.segment.path(context.directory, names.LOG)
+    return result.segment.path(context.directory, file_names.LOG)
 
 
 def _compare_neighbours(
@@ -180,7 +180,7 @@ def _tell_missing_aborts(context: LogContext, results: Iterable[SegmentFindings]
     for result in results:
         for aborted in result.without_entry:
             if undecided.get(aborted.producer_id, -1) >= aborted.first_offset:
-                tell_missing(aborted, result.segment.path(context.directory, names.TXN_INDEX), findings)
+                tell_missing(aborted, result.segment.path(context.directory, file_names.TXN_INDEX), findings)
         undecided.update(result.undecided)
 
 
@@ -191,7 +191,7 @@ def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFinding
     base = results[-1].segment.base_offset
     if results[-1].segment.snapshots or base in results[-2].segment.snapshots:
         return
-    path = names.join(context.directory, names.segment_file(base, names.SNAPSHOT))
+    path = file_names.join(context.directory, file_names.segment_file(base, file_names.SNAPSHOT))
     findings.add(Kind.MISSING_SNAPSHOT, path, "no snapshot contains the producers that wrote", offset=base)
 
 
@@ -226,7 +226,7 @@ def _check_checkpoints(
 
 def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings) -> None:
     """``leader-epoch-checkpoint`` must be readable, ascend, begin no epoch above the log end, and match the batches."""
-    path = names.join(context.directory, names.LEADER_EPOCH_CHECKPOINT)
+    path = file_names.join(context.directory, file_names.LEADER_EPOCH_CHECKPOINT)
     in_log = _epochs_in_log(results)
     try:
         entries = checkpoints.decode_leader_epochs(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
@@ -259,7 +259,7 @@ def _epochs_in_log(results: Iterable[SegmentFindings]) -> list[EpochEntry]:
 
 def _check_metadata(context: LogContext, findings: Findings) -> None:
     """Check ``partition.metadata``, which brokers before 2.8 did not write."""
-    path = names.join(context.directory, names.PARTITION_METADATA_FILE)
+    path = file_names.join(context.directory, file_names.PARTITION_METADATA_FILE)
     try:
         checkpoints.decode_partition_metadata(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
     except FileNotFoundError:
@@ -274,8 +274,8 @@ def read_checkpoints(
     """A partition's offsets in the checkpoints of a log directory, and a finding for each unreadable checkpoint."""
     findings = Findings()
     offsets: list[int | None] = []
-    for name in names.OFFSET_CHECKPOINTS:
-        path = names.join(directory, name)
+    for name in file_names.OFFSET_CHECKPOINTS:
+        path = file_names.join(directory, name)
         try:
             told = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
             offsets.append({tuple(key): value for key, value in told.items()}.get((topic, partition)))

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyspark_commitlog.storage.filesystem import File
-from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.checkpoints import EpochEntry, ProducerEntry
-from pyspark_commitlog.storage.format.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
-from pyspark_commitlog.storage.segment_reader import WINDOW_BYTES, LogContext, Window
-from pyspark_commitlog.storage.verify.batches import BatchOrder, Place, RecordChecks, check_headers
-from pyspark_commitlog.storage.verify.findings import Finding, Findings, Kind
-from pyspark_commitlog.storage.verify.indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
-from pyspark_commitlog.storage.verify.transactions import ProducerCheck, Snapshot, read_snapshot
-from pyspark_commitlog.storage.verify.walk import Damage, Tail, Walk
+from ..filesystem import File
+from ..format.files import file_names
+from ..format.files.checkpoints import EpochEntry, ProducerEntry
+from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
+from ..segment.reader import WINDOW_BYTES, LogContext, Window
+from .batches import BatchOrder, Place, RecordChecks, check_headers
+from .findings import Finding, Findings, Kind
+from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
+from .producer_state import ProducerCheck, Snapshot, read_snapshot
+from .resync import Damage, Tail, Walk
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class SegmentToVerify:
 
     def path(self, directory: str, kind: str) -> str:
         """The path of the segment's file with a suffix such as ``.log``."""
-        suffix = names.SWAP if kind in self.swapped else ""
-        return names.join(directory, names.segment_file(self.base_offset, kind) + suffix)
+        suffix = file_names.SWAP if kind in self.swapped else ""
+        return file_names.join(directory, file_names.segment_file(self.base_offset, kind) + suffix)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _SegmentCheck:
     def __init__(self, context: LogContext, segment: SegmentToVerify, deep: bool) -> None:
         self.context, self.segment = context, segment
         self.findings = Findings()
-        self.log_path = self._path(names.LOG)
+        self.log_path = self._path(file_names.LOG)
         place = Place(self.findings, self.log_path)
         self._place = place
         self._order = BatchOrder(place, segment.base_offset)
@@ -108,9 +108,9 @@ class _SegmentCheck:
 
     def run(self) -> SegmentFindings:
         base_offset = self.segment.base_offset
-        offset_file = self._index(names.INDEX, Kind.BAD_OFFSET_INDEX, OFFSET_ENTRY.itemsize)
-        time_file = self._index(names.TIME_INDEX, Kind.BAD_TIME_INDEX, TIME_ENTRY.itemsize)
-        txn_file = self._index(names.TXN_INDEX, Kind.BAD_TXN_INDEX, TXN_ENTRY.itemsize)
+        offset_file = self._index(file_names.INDEX, Kind.BAD_OFFSET_INDEX, OFFSET_ENTRY.itemsize)
+        time_file = self._index(file_names.TIME_INDEX, Kind.BAD_TIME_INDEX, TIME_ENTRY.itemsize)
+        txn_file = self._index(file_names.TXN_INDEX, Kind.BAD_TXN_INDEX, TXN_ENTRY.itemsize)
         self._offset_index = OffsetIndexCheck(offset_file, base_offset, self.findings)
         self._time_index = TimeIndexCheck(time_file, base_offset, self.findings)
         self._snapshots = self._read_snapshots()
@@ -136,7 +136,7 @@ class _SegmentCheck:
         return [found for offset in self.segment.snapshots if (found := self._snapshot(offset, self.findings))]
 
     def _snapshot(self, offset: int, findings: Findings) -> Snapshot | None:
-        path = names.join(self.context.directory, names.segment_file(offset, names.SNAPSHOT))
+        path = file_names.join(self.context.directory, file_names.segment_file(offset, file_names.SNAPSHOT))
         return read_snapshot(self.context.filesystem, path, offset, findings)
 
     def _opening(self) -> Iterable[ProducerEntry] | None:

@@ -8,9 +8,18 @@ from pathlib import Path
 
 from pyspark_commitlog.storage import INTERNAL_TOPICS
 from tests.cli.in_process import commitlog
-from tests.support.kafka import Broker, ProducerRecord, Step, Topic, create_topics, java_consume, java_produce, mount
-from tests.support.kafka_admin import committed_offsets
-from tests.support.kafka_jvm import run_main
+from tests.support.kafka.admin import committed_offsets
+from tests.support.kafka.broker import (
+    Broker,
+    ProducerRecord,
+    Step,
+    Topic,
+    create_topics,
+    java_consume,
+    java_produce,
+    mount,
+)
+from tests.support.kafka.kafka_jvm import run_main
 
 GROUPS = Path(__file__).parents[1] / "golden" / "groups" / "kafka-4.tar.xz"
 

@@ -9,8 +9,8 @@ import pytest
 
 from pyspark_commitlog.storage import INTERNAL_TOPICS, LogManager, Marks
 from tests.cli.in_process import commitlog
-from tests.support.log_directories import directory_with_internal_topics
-from tests.support.logs import records
+from tests.support.logs.building import records
+from tests.support.logs.directories import directory_with_internal_topics
 
 
 @pytest.fixture

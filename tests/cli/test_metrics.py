@@ -16,8 +16,8 @@ import pytest
 
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
 from tests.cli.in_process import commitlog
-from tests.support.log_directories import directory_with_internal_topics
-from tests.support.logs import append
+from tests.support.logs.building import append
+from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.prometheus import Page
 
 

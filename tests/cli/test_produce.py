@@ -13,7 +13,7 @@ from kafka.partitioner.default import murmur2  # type: ignore[import-untyped]
 from pyspark_commitlog.cli.produce import _Reading
 from pyspark_commitlog.storage import LogManager
 from tests.cli.in_process import commitlog
-from tests.support.kafka import dump_log
+from tests.support.kafka.broker import dump_log
 
 
 @pytest.fixture

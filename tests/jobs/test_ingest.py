@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.pipeline.flights import NAMES
+from pyspark_commitlog.pipeline.demo.flights import NAMES
 from pyspark_commitlog.storage import DumpFindings, DumpOptions, GroupOffsets, Isolation, LogManager, dump_file
-from tests.support.kafka import dump_log
-from tests.torture.ingest import DONE, Job
+from tests.support.kafka.broker import dump_log
+from tests.torture.kills.ingest import DONE, Job
 
 FILES, ROWS = 7, 200  # each of two runs is stopped after a file or two
 pytestmark = pytest.mark.slow
@@ -128,7 +128,7 @@ def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
 def test_job_resumes_where_sigterm_and_ctrl_c_stopped_it_and_another_run_adds_nothing(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One test, since each start of spark-submit takes its time. For kills, see tests/torture/test_kills.py."""
+    """One test, since each start of spark-submit takes its time. For kills, see tests/torture/kills/test_engine.py."""
     with monkeypatch.context() as patch:
         speaks_late(work, patch)
         assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)

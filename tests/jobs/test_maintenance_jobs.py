@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogManager
-from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.format.checkpoints import encode_snapshot
-from tests.support import spark_jvm
-from tests.support.compaction import Pass, batches
-from tests.support.logs import records
-from tests.support.maintenance import EXACT, lay_out_directory, left_by, segment_files, topic_of, tree
+from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.files.checkpoints import encode_snapshot
+from tests.support.logs.building import records
+from tests.support.logs.compaction import Pass, batches
+from tests.support.logs.maintenance import EXACT, lay_out_directory, left_by, segment_files, topic_of, tree
+from tests.support.spark import spark_jvm
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_the_program_produces_what_the_real_cleaner_produced(name: str, tmp_path
     found = segment_files(tmp_path / "log" / each.partition)
     left = left_by(each)
     assert batches(found) == batches(left)
-    newest = max(name for name in left if name.endswith(names.SNAPSHOT))
+    newest = max(name for name in left if name.endswith(file_names.SNAPSHOT))
     # The program lives today: it forgot the producers, which have all been idle for more than a day.
     assert found == left | {newest: encode_snapshot(())}
     (line,) = done.stdout.splitlines()

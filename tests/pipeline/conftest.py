@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.session import spark_session
-from tests.pipeline.kafka_sources import Sources
-from tests.support import spark_jvm
-from tests.support.kafka import Broker
-from tests.support.spark_connector import connector_jars
-from tests.support.spark_kafka import PROMPT, fill
-from tests.support.spark_settings import settings
+from pyspark_commitlog.pipeline.job.session import spark_session
+from tests.pipeline.read.kafka_sources import Sources
+from tests.support.kafka.broker import Broker
+from tests.support.spark import spark_jvm
+from tests.support.spark.connector import connector_jars
+from tests.support.spark.kafka_source import PROMPT, fill
+from tests.support.spark.settings import settings
 
 ROOT = Path(__file__).parents[2]
 

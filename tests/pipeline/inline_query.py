@@ -16,11 +16,11 @@ from unittest import mock
 
 import pyarrow as pa
 
-from pyspark_commitlog.pipeline import checkpoint as checkpoints
-from pyspark_commitlog.pipeline import classic
-from pyspark_commitlog.pipeline.checkpoint import LocalCheckpoint
-from pyspark_commitlog.pipeline.coordination import release_run
-from pyspark_commitlog.pipeline.sink import CommitLogSink
+from pyspark_commitlog.pipeline.write import classic_session
+from pyspark_commitlog.pipeline.write.exactly_once import checkpoint as checkpoints
+from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import LocalCheckpoint
+from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink
+from pyspark_commitlog.pipeline.write.kept_writers import release_run
 from pyspark_commitlog.storage import FileSystem
 from tests.pipeline.inline_spark import Driver, InlineFrame
 
@@ -212,7 +212,7 @@ class InlineQuery:
 
         with (
             self.driver.running() as sink,
-            mock.patch.object(classic, "watch", return_value=known),
+            mock.patch.object(classic_session, "watch", return_value=known),
             mock.patch.object(checkpoints, "ThreadPoolExecutor", _Here),
         ):
             yield sink, frame

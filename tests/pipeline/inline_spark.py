@@ -17,19 +17,13 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_commitlog.pipeline import classic, coordination, topics, writer
-from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
-from pyspark_commitlog.pipeline.writer import Written
-from pyspark_commitlog.storage import (
-    BinaryColumn,
-    FileSystem,
-    Isolation,
-    LocalFileSystem,
-    LogManager,
-    partitions_of,
-)
-from pyspark_commitlog.storage.transactions import syncing
-from tests.support.faulty_filesystem import FaultyFile, FaultyFileSystem
+from pyspark_commitlog.pipeline.write import classic_session, kept_writers, targets
+from pyspark_commitlog.pipeline.write import task as writer
+from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
+from pyspark_commitlog.pipeline.write.task import Written
+from pyspark_commitlog.storage import BinaryColumn, FileSystem, Isolation, LocalFileSystem, LogManager, partitions_of
+from pyspark_commitlog.storage.transactions import background_sync
+from tests.support.disk.faulty_filesystem import FaultyFile, FaultyFileSystem
 
 TOPIC = "t"
 PARTITIONS = 2
@@ -120,14 +114,14 @@ class Driver:
 
         with (
             mock.patch.object(LogManager, "open", classmethod(opened)),
-            mock.patch.object(coordination, "_table", self.kept),
+            mock.patch.object(kept_writers, "_table", self.kept),
             # Each batch by itself: more steps to fail at.
             mock.patch.object(writer, "table_bytes", return_value=(1, 1)),
             # In this thread, so that a disk which fails, fails at the same step each time.
-            mock.patch.object(coordination._Kept, "checkpoint_later", coordination._Kept._checkpoint),
-            mock.patch.object(syncing, "PAUSE_S", 3600),
-            mock.patch.object(topics, "_shared_manager", manager_for),
-            mock.patch.object(classic, "watch"),
+            mock.patch.object(kept_writers._Kept, "checkpoint_later", kept_writers._Kept._checkpoint),
+            mock.patch.object(background_sync, "PAUSE_S", 3600),
+            mock.patch.object(targets, "_shared_manager", manager_for),
+            mock.patch.object(classic_session, "watch"),
         ):
             yield commitlog_sink(topic=TOPIC, log_dir=self.log_dir, txnAppId=self.app_id, partitions=PARTITIONS)
 

@@ -6,7 +6,7 @@ Kernels and pandas take two seconds of processor time per process, while a proce
 from __future__ import annotations
 
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC, Driver
-from tests.support.log_directories import memory_disk_with_topics
+from tests.support.logs.directories import memory_disk_with_topics
 
 _driver = Driver("/log", memory_disk_with_topics("/log", TOPIC, PARTITIONS))
 _driver.write(0)

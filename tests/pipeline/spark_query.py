@@ -10,12 +10,12 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_commitlog.pipeline.read_table import read_table
-from pyspark_commitlog.pipeline.session import spark_session
-from pyspark_commitlog.pipeline.sink import CommitLogSink, commitlog_sink
+from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog.pipeline.read.table import read_table
+from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
 from tests.pipeline.inline_query import BeforeBatch, rows_of
 from tests.pipeline.inline_spark import TOPIC
-from tests.support import spark_jvm
+from tests.support.spark import spark_jvm
 
 FIRST_MODIFIED_S = 1_700_000_000
 # What a query may end with: errors of ours, Spark's of an entry without bytes, and that of a plan that is missing.

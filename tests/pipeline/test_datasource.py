@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.sink import commitlog_sink
+from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tests.support import spark_jvm
-from tests.support.log_directories import directory_with_internal_topics
+from tests.support.logs.directories import directory_with_internal_topics
+from tests.support.spark import spark_jvm
 
 pytestmark = pytest.mark.slow
 TOKEN = "of-these-tests"
@@ -49,7 +49,7 @@ ON_A_CLUSTER = """
 import os, signal
 from pyspark.sql import SparkSession
 from pyspark_commitlog import commitlog_sink
-from pyspark_commitlog.pipeline.session import WORKER_SETTINGS
+from pyspark_commitlog.pipeline.job.session import WORKER_SETTINGS
 
 directory = os.getcwd()
 quick = {"spark.ui.enabled": "false", **json.loads(sys.argv[1])}

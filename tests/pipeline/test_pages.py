@@ -26,12 +26,12 @@ from sybil import Document, Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
-from pyspark_commitlog.pipeline import flights
+from pyspark_commitlog.pipeline.demo import flights
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
-from tests.support.delta_jars import small_conf
-from tests.support.log_directories import directory_with_internal_topics
-from tests.support.logs import records
-from tests.torture.ingest import write_input
+from tests.support.logs.building import records
+from tests.support.logs.directories import directory_with_internal_topics
+from tests.support.spark.delta_jars import small_conf
+from tests.torture.kills.ingest import write_input
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

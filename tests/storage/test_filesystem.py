@@ -14,14 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.filesystem import (
-    FileSystem,
-    LocalFileSystem,
-    parent_of,
-    read_file,
-    write_atomically,
-)
-from tests.support.memory_filesystem import MemoryFileSystem
+from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, parent_of, read_file, write_atomically
+from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 
 class Place(NamedTuple):

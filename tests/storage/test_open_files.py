@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import open_files
+from pyspark_commitlog.storage.directory.admin import delete_topic
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.snapshot import take_snapshot
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import File, LocalFileSystem
 from pyspark_commitlog.storage.maintenance import (
@@ -25,14 +28,11 @@ from pyspark_commitlog.storage.maintenance import (
     select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.snapshots import take_snapshot
-from pyspark_commitlog.storage.topics import delete_topic
 from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator, TransactionPart
-from tests.support.log_directories import directory_with_internal_topics
-from tests.support.logs import committed, records
-from tests.support.logs import open_files as open_below
-from tests.support.transactions import encoded
+from tests.support.logs.building import committed, records
+from tests.support.logs.building import open_files as open_below
+from tests.support.logs.directories import directory_with_internal_topics
+from tests.support.logs.transactions import encoded
 
 FEW = 40  # files that a process may have: half of them for logs
 MANY = 100

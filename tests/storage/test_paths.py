@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage.directory.fs_check import check_filesystem
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.fs_check import check_filesystem
 from pyspark_commitlog.storage.maintenance import (
     MaintenanceRun,
     OutcomeStatus,
@@ -21,10 +23,8 @@ from pyspark_commitlog.storage.maintenance import (
     select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.manager import LogManager
 from pyspark_commitlog.storage.paths import local_path
-from pyspark_commitlog.storage.snapshots import read_snapshot, restore_snapshot, take_snapshot
-from tests.support.logs import records
+from tests.support.logs.building import records
 
 OTHERS = (
     "hdfs:/log",

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from tests.support import kafka_jvm, spark_jvm
+from tests.support.kafka import kafka_jvm
+from tests.support.spark import spark_jvm
 
 _PROGRAM = Path(__file__).parent / "java_avro" / "Resolve.java"
 _NUMBERS = ["int", "long", "float", "double"]

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.support import kafka, kafka_jvm, spark_jvm
-from tests.support.delta_jars import delta_jars
-from tests.support.spark_connector import connector_jars
+from tests.support.kafka import broker, kafka_jvm
+from tests.support.spark import spark_jvm
+from tests.support.spark.connector import connector_jars
+from tests.support.spark.delta_jars import delta_jars
 
 
 def prepare() -> None:
-    """Raises as :mod:`tests.support.kafka_jvm` where there is no JDK, or a jar cannot be had."""
+    """Raises as :mod:`tests.support.kafka.kafka_jvm` where there is no JDK, or a jar cannot be had."""
     with ThreadPoolExecutor(max_workers=1) as beside:
         archive = beside.submit(spark_jvm.archive_classes)
         kafka_jvm.classpath()
-        kafka.prepare()  # by this thread: a broker ends with the one that started it
+        broker.prepare()  # by this thread: a broker ends with the one that started it
         connector_jars()
         delta_jars()
         archive.result()

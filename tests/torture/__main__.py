@@ -25,17 +25,17 @@ from tests.torture.suite import Run, Suite
 MODULES = {
     "crash-states": "tests.torture.crash_states",
     "disk-errors": "tests.torture.disk_errors",
-    "damage": "tests.torture.damage",
-    "damaged-queries": "tests.torture.damaged_queries",
+    "damage": "tests.torture.damage.suite",
+    "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
-    "kills": "tests.torture.kills",
+    "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
-    "processes": "tests.torture.processes",
-    "set-back": "tests.torture.set_back",
-    "set-back-spark": "tests.torture.set_back_spark",
-    "spark-kills": "tests.torture.spark_kills",
-    "table-kills": "tests.torture.table_kills",
+    "processes": "tests.torture.kills.processes",
+    "set-back": "tests.torture.set_back.suite",
+    "set-back-spark": "tests.torture.set_back.spark",
+    "spark-kills": "tests.torture.kills.spark",
+    "table-kills": "tests.torture.kills.tables",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar
 Suites = Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"of {', '.join(MODULES)}")]

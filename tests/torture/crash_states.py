@@ -1,8 +1,9 @@
 """Power cuts at every change that every operation makes to the disk, and what the log is afterwards.
 
 A case is one operation, with sizes, keys and settings drawn where that tells more; the power goes at each of its
-changes, or at some of them where it goes twice, and leaves one of the disks that tests/support/disk_model.py allows.
-What must hold then is said beside each check, in tests/storage. Counted are disks that no power cut left before.
+changes, or at some of them where it goes twice, and leaves one of the disks that tests/support/disk/disk_model.py
+allows. What must hold then is said beside each check, in tests/storage. Counted are disks that no power cut left
+before.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from pyspark_commitlog.storage.rebuild import plan_rebuild, rebuild_log
+from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.verify import Severity, verify_log
-from tests.storage import test_cleaner_crash, test_crash_states, test_retention_crashes, test_transactions_crash
-from tests.storage.test_cleaner import Pairs
-from tests.storage.test_crash_states import LAZY, PREALLOCATED, SMALL, Scenario, Steps, Story
-from tests.support.disks import digest_of
-from tests.support.logs import end_transaction, open_log, rows, write_transactional
-from tests.support.memory_filesystem import MemoryFileSystem
-from tests.support.power_cuts import Effort
+from tests.storage.compaction import test_rounds_crash
+from tests.storage.compaction.test_rounds import Pairs
+from tests.storage.recovery import test_loader_crash_states
+from tests.storage.recovery.test_loader_crash_states import LAZY, PREALLOCATED, SMALL, Scenario, Steps, Story
+from tests.storage.retention import test_apply_crash
+from tests.storage.transactions import test_coordinator_crash
+from tests.support.disk.disks import digest_of
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.disk.power_cuts import Effort
+from tests.support.logs.building import end_transaction, open_log, rows, write_transactional
 from tests.torture.suite import Run, Suite, quiet
 
 Check = Callable[[Random, Effort], object]
@@ -53,7 +57,7 @@ def drawn_history(chance: Random, effort: Effort) -> None:
     )
     before, during = ([drawn_step(chance, settings) for _ in range(chance.randint(1, 6))] for _ in range(2))
     scenario = Scenario("drawn", partial(take_steps, before), partial(take_steps, during), settings)
-    test_crash_states.check_scenario(scenario, effort)
+    test_loader_crash_states.check_scenario(scenario, effort)
 
 
 def take_steps(steps: list[Steps], story: Story) -> None:
@@ -100,14 +104,14 @@ def drawn_pairs(chance: Random) -> list[Pairs]:
 
 
 def drawn_compaction(chance: Random, effort: Effort) -> None:
-    settings = test_cleaner_crash.compacted(chance.choice((300, 500, 1 << 20)), chance.choice((0, 60_000)))
-    deque(test_cleaner_crash.check_compaction(settings, drawn_pairs(chance), effort), maxlen=0)
+    settings = test_rounds_crash.compacted(chance.choice((300, 500, 1 << 20)), chance.choice((0, 60_000)))
+    deque(test_rounds_crash.check_compaction(settings, drawn_pairs(chance), effort), maxlen=0)
 
 
 def compaction_cut_twice(chance: Random, effort: Effort) -> None:
-    settings = test_cleaner_crash.compacted(chance.choice((300, 500)), chance.choice((0, 60_000)))
+    settings = test_rounds_crash.compacted(chance.choice((300, 500)), chance.choice((0, 60_000)))
     cuts, again = sometimes(chance, effort, 7), sometimes(chance, effort, 2)
-    test_cleaner_crash.check_crash_after_crash(settings, drawn_pairs(chance), cuts, again)
+    test_rounds_crash.check_crash_after_crash(settings, drawn_pairs(chance), cuts, again)
 
 
 # Indexes and snapshots built again
@@ -157,30 +161,30 @@ def damage_sidecars(chance: Random, disk: MemoryFileSystem) -> None:
 
 
 def drawn_restart(chance: Random, effort: Effort) -> None:
-    scenario = chance.choice(test_transactions_crash.SCENARIOS)
+    scenario = chance.choice(test_coordinator_crash.SCENARIOS)
     kills, cuts = sometimes(chance, effort, 19), sometimes(chance, effort, 5)
-    test_transactions_crash.check_restarts(scenario, kills, cuts)
+    test_coordinator_crash.check_restarts(scenario, kills, cuts)
 
 
 def retention(chance: Random, effort: Effort) -> None:
-    days_later, start = chance.choice([*test_retention_crashes.SITUATIONS.values()])
-    disk = test_retention_crashes.disk_with_days()
-    deque(test_retention_crashes.check_retention(disk, days_later, start, effort), maxlen=0)
+    days_later, start = chance.choice([*test_apply_crash.SITUATIONS.values()])
+    disk = test_apply_crash.disk_with_days()
+    deque(test_apply_crash.check_retention(disk, days_later, start, effort), maxlen=0)
 
 
 CHECKS: dict[str, Check] = {
     **{
-        scenario.name: without_chance(partial(test_crash_states.check_scenario, scenario))
-        for scenario in test_crash_states.SCENARIOS
+        scenario.name: without_chance(partial(test_loader_crash_states.check_scenario, scenario))
+        for scenario in test_loader_crash_states.SCENARIOS
     },
-    "recovery": without_chance(test_crash_states.check_recovery_can_be_interrupted),
-    "a batch sent again": without_chance(partial(test_crash_states.check_retries, {})),
-    "a batch sent again, over segments": without_chance(partial(test_crash_states.check_retries, SMALL)),
-    "transactions of one log": without_chance(partial(test_crash_states.check_transactions, {})),
+    "recovery": without_chance(test_loader_crash_states.check_recovery_can_be_interrupted),
+    "a batch sent again": without_chance(partial(test_loader_crash_states.check_retries, {})),
+    "a batch sent again, over segments": without_chance(partial(test_loader_crash_states.check_retries, SMALL)),
+    "transactions of one log": without_chance(partial(test_loader_crash_states.check_transactions, {})),
     "transactions over segments": without_chance(
-        partial(test_crash_states.check_transactions, {"segment.bytes": "200"})
+        partial(test_loader_crash_states.check_transactions, {"segment.bytes": "200"})
     ),
-    "offsets of a group": without_chance(test_crash_states.check_group_commits),
+    "offsets of a group": without_chance(test_loader_crash_states.check_group_commits),
     "a drawn history": drawn_history,
     "another drawn history": drawn_history,
     "retention": retention,
@@ -188,11 +192,11 @@ CHECKS: dict[str, Check] = {
     "compaction, cut twice": compaction_cut_twice,
     "index rebuild": drawn_rebuild,
     **{
-        f"coordinator: {scenario.name}": without_chance(partial(test_transactions_crash.check_power_cuts, scenario))
-        for scenario in test_transactions_crash.SCENARIOS
+        f"coordinator: {scenario.name}": without_chance(partial(test_coordinator_crash.check_power_cuts, scenario))
+        for scenario in test_coordinator_crash.SCENARIOS
     },
     "coordinator: the next start": drawn_restart,
-    "coordinator: ended by another": without_chance(test_transactions_crash.check_ended_by_others),
+    "coordinator: ended by another": without_chance(test_coordinator_crash.check_ended_by_others),
 }
 
 

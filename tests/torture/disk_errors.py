@@ -23,15 +23,15 @@ import pytest
 
 from pyspark_commitlog.storage import filesystem as storage_filesystem
 from pyspark_commitlog.storage.clock import Clock
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, StorageError
 from pyspark_commitlog.storage.filesystem import Buffer
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.reader import KeptInMemory
-from tests.support.faulty_filesystem import FaultyFileSystem, OperationName, Rule
-from tests.support.logs import append, batch, config, open_log, open_reader, rows
-from tests.support.memory_filesystem import MemoryFileSystem
-from tests.support.power_cuts import Effort, Program
+from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.writing.log import Log
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.disk.power_cuts import Effort, Program
+from tests.support.logs.building import append, batch, config, open_log, open_reader, rows
 from tests.torture.crash_states import CHECKS
 from tests.torture.suite import Run, Suite, quiet
 

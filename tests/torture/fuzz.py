@@ -18,13 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
+from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.format import checkpoints, group_records, internal, v0, v1, v2
+from pyspark_commitlog.storage.format import group_records, v2
+from pyspark_commitlog.storage.format.files import checkpoints
+from pyspark_commitlog.storage.format.internal import internal_topics
+from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.messages import Messages
-from pyspark_commitlog.storage.topics_file import decode_topics
-from tests.support.logs import records
-from tests.torture import damaged_files
-from tests.torture.damaging import sign_batches, sign_messages, sign_snapshot
+from tests.support.logs.building import records
+from tests.torture.damage import files
+from tests.torture.damage.damaging import sign_batches, sign_messages, sign_snapshot
 from tests.torture.suite import Run, Suite
 
 INPUT_BYTES_MAX = 2000
@@ -39,27 +42,27 @@ Decoder = Callable[[bytes], object]
 
 def signed(sign: Callable[[bytes], bytes], read: Callable[[np.ndarray], object]) -> Decoder:
     """A reader of batches that are given right checksums: else nothing behind them would be reached."""
-    return lambda data: read(damaged_files.as_buffer(sign(data)))
+    return lambda data: read(files.as_buffer(sign(data)))
 
 
 DECODERS: dict[str, Decoder] = {
-    "batches": signed(sign_batches, damaged_files.read_columns),
-    "batches, by key": signed(sign_batches, damaged_files.read_keys),
-    "batches, appended": signed(sign_batches, damaged_files.READERS[2]),
-    "messages": signed(sign_messages, damaged_files.read_columns),
-    "messages, by key": signed(sign_messages, damaged_files.read_keys),
-    "messages, appended": signed(sign_messages, damaged_files.READERS[2]),
+    "batches": signed(sign_batches, files.read_columns),
+    "batches, by key": signed(sign_batches, files.read_keys),
+    "batches, appended": signed(sign_batches, files.READERS[2]),
+    "messages": signed(sign_messages, files.read_columns),
+    "messages, by key": signed(sign_messages, files.read_keys),
+    "messages, appended": signed(sign_messages, files.READERS[2]),
     "snapshot": lambda data: checkpoints.decode_snapshot(sign_snapshot(data)),
     "topics.json": decode_topics,
-    **damaged_files.DECODERS,
-    "group key": partial(damaged_files.internal_value, internal.decode_group_key),
-    "offset commit": partial(damaged_files.internal_value, internal.OffsetCommitValue.decode),
-    "group metadata": partial(damaged_files.internal_value, internal.GroupMetadataValue.decode),
-    "group record key": partial(damaged_files.internal_value, group_records.decode_record_key),
+    **files.DECODERS,
+    "group key": partial(files.internal_value, internal_topics.decode_group_key),
+    "offset commit": partial(files.internal_value, internal_topics.OffsetCommitValue.decode),
+    "group metadata": partial(files.internal_value, internal_topics.GroupMetadataValue.decode),
+    "group record key": partial(files.internal_value, group_records.decode_record_key),
     "group record": lambda data: [group_records.decode_record(kind, data) for kind in (5, 7, 8)],
     "metadata record": Messages("metadata").framed,
-    "transaction key": partial(damaged_files.internal_value, internal.decode_transaction_key),
-    "transaction": partial(damaged_files.internal_value, internal.TransactionLogValue.decode),
+    "transaction key": partial(files.internal_value, internal_topics.decode_transaction_key),
+    "transaction": partial(files.internal_value, internal_topics.TransactionLogValue.decode),
 }
 
 

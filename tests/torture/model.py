@@ -1,10 +1,10 @@
-"""Random histories of a log beside a model of plain lists (tests/support/log_model.py): one history a case."""
+"""Random histories of a log beside a model of plain lists (tests/support/logs/model.py): one history a case."""
 
 from __future__ import annotations
 
 from random import Random
 
-from tests.support.log_model import LogModel
+from tests.support.logs.model import LogModel
 from tests.torture.suite import Run, Suite, quiet
 
 STEPS = 200  # of a history: enough for every kind of step to meet every other

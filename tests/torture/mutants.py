@@ -30,39 +30,7 @@ TIME_IS_OVER = 100  # an exit code of no pytest
 PRELOADED = ["numpy", "numba", "pyarrow", "pytest", "hypothesis", "hypothesis.stateful", "fastcrc", "zstandard"]
 CONTROL_EVERY = 25  # mutants: the same tests must pass in the tree as it is
 # Needs a broker, Spark or several processes at once.
-NOT_FOR_MUTANTS = ("tests.support.kafka ", "tests.support.kafka_", "import pyspark", "from pyspark.", "SPAWN.Event")
-# Modules whose tests are not called by their names.
-TESTED_IN = {
-    "__init__": "scan record_sets",
-    "clock": "maintenance retention_plan",
-    "columns": "v2 v2_reading record_sets",
-    "decompressing": "v2_reading streams",
-    "description": "reader verify",
-    "errors": "log salvage refusals",
-    "fields": "v2 legacy",
-    "follower": "groups transactions",
-    "index_entries": "index",
-    "internal": "internal groups transactions",
-    "latest": "latest groups",
-    "loader": "recovery log crash_states swaps",
-    "murmur2": "twins vectors",
-    "outcomes": "reader log fetch",
-    "partition_locks": "cleaner retention maintenance log",
-    "schema": "internal groups transactions",
-    "segment": "log index recovery",
-    "segment_list": "log reader",
-    "segment_reader": "log reader recovery salvage",
-    "shared_log": "log taking_in",
-    "splitting": "recovery_splitting",
-    "topics_file": "manager topics",
-    "varint": "vectors twins bounds",
-    "memory": "twins bounds",
-    "writing": "twins v2_writing",
-    "records": "twins v2",
-    "v0": "legacy",
-    "v1": "legacy",
-    "v2_header": "v2 v2_writing",
-}
+NOT_FOR_MUTANTS = ("tests.support.kafka", "import pyspark", "from pyspark.", "SPAWN.Event")
 
 
 class Site(NamedTuple):
@@ -183,17 +151,14 @@ def _first_line(node: ast.AST) -> str:
 
 
 def own_tests(root: Path, module: Path) -> list[str]:
-    """The test modules of a module, by their names or :data:`TESTED_IN`."""
-    package = module.parent.name
-    is_package = package not in ("storage", "format", "kernels")
-    wanted = [package] if is_package else TESTED_IN.get(module.stem, module.stem).split()
+    """The test modules of a module's room, those named after the module first."""
+    room = root / "tests" / module.parent
     found = [
         str(path.relative_to(root))
-        for path in sorted((root / "tests" / "storage").rglob("test_*.py"))
-        if any(f"_{name}_" in f"_{path.stem}_" for name in wanted)
-        and not any(word in path.read_text() for word in NOT_FOR_MUTANTS)
+        for path in sorted(room.glob("test_*.py") if module.parent.name == "storage" else room.rglob("test_*.py"))
+        if not any(word in path.read_text() for word in NOT_FOR_MUTANTS)
     ]
-    return sorted(found, key=lambda path: f"test_{module.stem}.py" not in path)
+    return sorted(found, key=lambda path: f"/test_{module.stem}" not in path)
 
 
 class _Deadline:

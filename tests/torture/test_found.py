@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.cleaner import Cleaner
+from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     CorruptRecordError,
@@ -18,15 +19,17 @@ from pyspark_commitlog.storage.errors import (
     RecordValidationError,
     SegmentOffsetOverflowError,
 )
-from pyspark_commitlog.storage.format import index_entries, names, v0, v1, v2
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.constants import Codec
+from pyspark_commitlog.storage.format.files import file_names, index_entries
+from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.producers import Origin
-from pyspark_commitlog.storage.reader import Isolation, KeptInMemory
-from tests.support.disks import get, put
-from tests.support.logs import (
+from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory
+from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.writing.log import Log
+from tests.support.disk.disks import get, put
+from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
+from tests.support.logs.building import (
     append,
     batch,
     config,
@@ -37,8 +40,7 @@ from tests.support.logs import (
     rows,
     write_transactional,
 )
-from tests.support.memory_filesystem import MemoryFileSystem, crash_points
-from tests.torture.damaging import sign_batches, sign_messages
+from tests.torture.damage.damaging import sign_batches, sign_messages
 
 FIELDS = {name: (dtype, at) for name, (dtype, at, *_) in (v2.LAYOUT.fields or {}).items()}
 
@@ -153,7 +155,7 @@ def test_compaction_refuses_an_offset_that_no_segment_of_its_name_can_hold() -> 
     with open_log("/t-0", marks, filesystem=disk, cleanup_policy="compact") as log:
         log.append(written)
         log.roll()
-    with disk.open(f"/t-0/{names.segment_file(0, names.LOG)}", "write") as file:
+    with disk.open(f"/t-0/{file_names.segment_file(0, file_names.LOG)}", "write") as file:
         file.write(0, with_field(written, "base_offset", 2**38).data)
     with (
         open_log("/t-0", marks, filesystem=disk, cleanup_policy="compact") as log,
@@ -176,7 +178,7 @@ def test_compaction_ends_where_indexes_have_room_for_no_entry(index_bytes: int) 
 
 # A copied partition: nothing beside it tells how far it once reached
 
-LOG = f"/t-0/{names.segment_file(0, names.LOG)}"
+LOG = f"/t-0/{file_names.segment_file(0, file_names.LOG)}"
 
 
 def harmed(disk: MemoryFileSystem, harm: Callable[[bytes], bytes]) -> MemoryFileSystem:
@@ -279,7 +281,7 @@ def test_a_recovery_point_below_the_only_segment_of_a_cleanly_closed_log_is_an_e
         log.truncate_fully_and_start_at(100)
         append(log, b"1")
     marks.write(marks.read()._replace(recovery_point=7, was_closed_cleanly=True))
-    path = f"/t-0/{names.segment_file(100, names.LOG)}"
+    path = f"/t-0/{file_names.segment_file(100, file_names.LOG)}"
     put(disk, path, bytes(len(get(disk, path) or b"")))
     with pytest.raises(CorruptionError), open_reader("/t-0", marks, filesystem=disk) as reader:
         rows(reader)
@@ -296,7 +298,7 @@ def test_a_lookup_by_time_does_not_pass_over_a_segment_that_lost_its_end(kept: i
             append(log, b"%d" % n, timestamps=1000 + n)
             if n == 2:
                 log.roll()
-    path = f"/logs/t-0/{names.segment_file(0, names.LOG)}"
+    path = f"/logs/t-0/{file_names.segment_file(0, file_names.LOG)}"
     with disk.open(path, "write") as file:
         file.truncate(kept * file.size() // 3)
     with (
@@ -325,7 +327,7 @@ def offsets_read(parts: list[bytes]) -> list[int]:
     disk = MemoryFileSystem()
     with LogManager.open("/logs", create=True, clock=disk.clock, filesystem=disk) as manager:
         manager.create_topic("t", partitions=1)
-    put(disk, f"/logs/t-0/{names.segment_file(0, names.LOG)}", b"".join(parts))
+    put(disk, f"/logs/t-0/{file_names.segment_file(0, file_names.LOG)}", b"".join(parts))
     with LogManager.open("/logs", clock=disk.clock, filesystem=disk) as manager:
         return [offset for offset, _ in rows(manager.open_reader("t", 0))]
 
@@ -354,7 +356,7 @@ def test_an_index_of_old_wrappers_is_not_believed_where_offsets_go_back() -> Non
     disk.make_directory("/t-0")
     put(disk, LOG, b"".join([*parts[:2], parts[0]]))
     entry = index_entries.encode_offset_entries(0, np.array([11]), np.array([sum(map(len, parts[:2]))]))
-    put(disk, LOG.replace(names.LOG, names.INDEX), entry)
+    put(disk, LOG.replace(file_names.LOG, file_names.INDEX), entry)
     with open_reader("/t-0", KeptInMemory(None), filesystem=disk) as reader, pytest.raises(CorruptRecordError):
         rows(reader)
 

@@ -9,17 +9,15 @@ import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.loader import LogLoader
-from pyspark_commitlog.storage.producers import Origin
-from tests.storage import (
-    test_log_appends,
-    test_log_truncation,
-    test_producers,
-    test_verify,
-)
+from pyspark_commitlog.storage.recovery.loader import LogLoader
+from pyspark_commitlog.storage.recovery.producer_state import Origin
 from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
-from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import (
+from tests.storage.recovery import test_producer_state
+from tests.storage.verify import test_log
+from tests.storage.writing import test_log_appends, test_log_truncation
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import (
     append,
     committed,
     end_transaction,
@@ -29,7 +27,6 @@ from tests.support.logs import (
     rows,
     write_transactional,
 )
-from tests.support.memory_filesystem import MemoryFileSystem
 
 
 def a_reader_that_begins_before_a_commit_shows_nothing_aborted(directory: Path) -> None:
@@ -134,25 +131,27 @@ FAULTS = [
         "The append to the transaction index fails after the append to the log; the retry writes the "
         "same records again.",
         in_directory(test_log_appends.test_an_aborted_transaction_is_indexed_before_its_marker_is_written),
-        (Mutation("log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
+        (Mutation("writing.log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
     ),
     Fault(
         30,
         "KAFKA-6492",
         "A log is truncated at an offset in an empty segment: an exception takes the partition offline.",
         in_directory(a_cut_in_an_empty_segment),
-        (Mutation("segment:LogSegment.truncate_to", "if position is not None:", "if True:"),),
+        (Mutation("segment.writer:LogSegment.truncate_to", "if position is not None:", "if True:"),),
     ),
     Fault(
         32,
         "KAFKA-6683",
         "The state of producers changes before the append succeeds; rejected batches count.",
         by_itself(
-            test_producers.test_an_append_that_is_not_applied_leaves_the_state_unchanged, test_producers.Partition, True
+            test_producer_state.test_an_append_that_is_not_applied_leaves_the_state_unchanged,
+            test_producer_state.Partition,
+            True,
         ),
         (
             Mutation(
-                "producers:_Change.__init__",
+                "recovery.producer_state:_Change.__init__",
                 "self.states: dict[int, ProducerState] = {}",
                 "self.states: dict[int, ProducerState] = manager._producers",
             ),
@@ -162,20 +161,20 @@ FAULTS = [
         33,
         "KAFKA-7692",
         "The sequence of a producer wraps from 2^31 - 1 to 0: an exception.",
-        by_itself(test_producers.test_sequences_wrap_within_and_between_batches, test_producers.Partition),
-        (Mutation("producers:ProducerBatch.first_sequence", " % (INT32_MAX + 1)", ""),),
+        by_itself(test_producer_state.test_sequences_wrap_within_and_between_batches, test_producer_state.Partition),
+        (Mutation("recovery.producer_state:ProducerBatch.first_sequence", " % (INT32_MAX + 1)", ""),),
     ),
     Fault(
         34,
         "KAFKA-9144",
         "A producer that is known only by its markers is forgotten too early; its next batch is out of order.",
         by_itself(
-            test_producers.test_a_producer_known_by_its_markers_only_lives_from_the_last_of_them,
-            test_producers.Partition,
+            test_producer_state.test_a_producer_known_by_its_markers_only_lives_from_the_last_of_them,
+            test_producer_state.Partition,
         ),
         (
             Mutation(
-                "producers:ProducerStateManager._is_expired",
+                "recovery.producer_state:ProducerStateManager._is_expired",
                 "state.last_timestamp >=",
                 "(state.last_timestamp if state.batches else 0) >=",
             ),
@@ -187,9 +186,11 @@ FAULTS = [
         "A read determines the last stable offset while a transaction ends; aborted records are returned.",
         in_directory(a_reader_that_begins_before_a_commit_shows_nothing_aborted),
         (
-            Mutation("reader:LogReader.records", "bound = self.end_offset(isolation)", "bound = self.log_end_offset"),
             Mutation(
-                "outcomes:Outcomes._hidden_from_open",
+                "reading.reader:LogReader.records", "bound = self.end_offset(isolation)", "bound = self.log_end_offset"
+            ),
+            Mutation(
+                "reading.aborted:Outcomes._hidden_from_open",
                 "producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX",
                 "INT64_MAX",
             ),
@@ -202,12 +203,12 @@ FAULTS = [
         on_disk(one_partition_fails_and_the_others_go_on),
         (
             Mutation(
-                "shared_log:SharedLog._touching_the_disk",
+                "writing.shared_log:SharedLog._touching_the_disk",
                 "self._failure = str(error)",
                 "self.context.filesystem.is_offline = self._failure = str(error)",
             ),
             Mutation(
-                "shared_log:SharedLog._append_lock",
+                "writing.shared_log:SharedLog._append_lock",
                 "if self._is_locked:",
                 _OFFLINE,
             ),
@@ -228,7 +229,7 @@ FAULTS = [
         "KAFKA-12153",
         "A truncation fails between the log end and the producers' state; the two no longer agree.",
         in_directory(interrupted_in_a_cut),
-        (Mutation("log:Log.truncate_to", "with self._writing(), self._changing():", "with self._writing():"),),
+        (Mutation("writing.log:Log.truncate_to", "with self._writing(), self._changing():", "with self._writing():"),),
     ),
     Fault(
         52,
@@ -237,7 +238,7 @@ FAULTS = [
         in_directory(test_log_truncation.test_a_cut_at_or_above_the_end_only_drops_later_epochs),
         (
             Mutation(
-                "log:Log.truncate_to",
+                "writing.log:Log.truncate_to",
                 "            self.epochs.truncate_from_end(self._log_end_offset)",
                 "            pass",
             ),
@@ -247,7 +248,7 @@ FAULTS = [
         54,
         "KAFKA-7487",
         "The dump tool reports mismatches in a sound compacted log.",
-        by_itself(test_verify.test_a_compacted_log_is_recognized_without_its_config),
+        by_itself(test_log.test_a_compacted_log_is_recognized_without_its_config),
         (
             Mutation(
                 "verify.batches:BatchOrder.check",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark_commitlog.storage.format import names, v2
-from pyspark_commitlog.storage.format.fields import Codec
-from tests.storage import test_cleaner, test_maintenance_faults
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.constants import Codec
+from pyspark_commitlog.storage.format.files import file_names
+from tests.storage.compaction import test_rounds
+from tests.storage.compaction.test_rounds import a_log, clean, compacted_topic, end, pairs, transactional, write
 from tests.storage.faults.fault import Fault, Mutation, on_disk
-from tests.storage.test_cleaner import a_log, clean, compacted_topic, end, pairs, transactional, write
+from tests.storage.maintenance import test_run_faults
 from tests.support.clock import ManualClock
-from tests.support.logs import records
-from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import records
 
 
 def the_last_batch_tells_how_far_the_log_reaches(disk: MemoryFileSystem) -> None:
@@ -32,7 +34,7 @@ def the_log_alone_knows_what_a_producer_wrote_last(disk: MemoryFileSystem) -> No
         write(log, [(b"a", b"1"), (b"b", b"1")], fields=fields)
         write(log, [(b"a", b"2"), (b"b", b"2")])
         clean(log)
-    for name in [name for name in disk.list("/p-0") if name.endswith(names.SNAPSHOT)]:
+    for name in [name for name in disk.list("/p-0") if name.endswith(file_names.SNAPSHOT)]:
         disk.remove(f"/p-0/{name}")
     with a_log(disk) as log:
         assert log.append(v2.encode(records([b"1", b"1"], keys=[b"a", b"b"]), fields)).duplicate
@@ -58,8 +60,8 @@ def compressed_batches_that_lose_nothing_keep_their_bytes(disk: MemoryFileSystem
         assert [bytes(w.buffer) for segment in log.segments for w in segment.batches()] == [b"".join(before)]
 
 
-_KEPT = "cleaner.filtering:Filter._kept"
-_REMEMBERED = "cleaner.filtering:Filter._is_remembered"
+_KEPT = "compaction.filter:Filter._kept"
+_REMEMBERED = "compaction.filter:Filter._is_remembered"
 
 FAULTS = [
     Fault(
@@ -68,21 +70,21 @@ FAULTS = [
         "A compacted segment spans more than 2^31 offsets, and its new files are renamed in an order "
         "that a crash leaves unreadable.",
         on_disk(
-            test_maintenance_faults.test_kafka_6264_records_more_than_an_int_apart_are_compacted_into_segments_that_can_hold_them
+            test_run_faults.test_kafka_6264_records_more_than_an_int_apart_are_compacted_into_segments_that_can_hold_them
         ),
         (
-            Mutation("cleaner.ranges:group_segments", "<= INT32_MAX", "<= 2**62"),
-            Mutation("cleaner.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
+            Mutation("compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
+            Mutation("compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
         ),
     ),
     Fault(
         11,
         "KAFKA-5413",
         "A gap of more than 2^31 offsets within one group of segments stops the cleaner.",
-        on_disk(test_cleaner.test_kafka_5413_a_group_spans_no_more_offsets_than_a_segment_can),
+        on_disk(test_rounds.test_kafka_5413_a_group_spans_no_more_offsets_than_a_segment_can),
         (
-            Mutation("cleaner.ranges:group_segments", "<= INT32_MAX", "<= 2**62"),
-            Mutation("cleaner.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
+            Mutation("compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
+            Mutation("compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
         ),
     ),
     Fault(
@@ -90,12 +92,10 @@ FAULTS = [
         "KAFKA-20036",
         "Compressed again, the output no longer fits one segment; the entries of aborted transactions "
         "move to the wrong one, and aborted records reappear.",
-        on_disk(
-            test_maintenance_faults.test_kafka_20036_aborted_data_stays_away_where_the_output_needs_several_segments
-        ),
+        on_disk(test_run_faults.test_kafka_20036_aborted_data_stays_away_where_the_output_needs_several_segments),
         (
             Mutation(
-                "cleaner.output:Output.append",
+                "compaction.output:Output.append",
                 "while entries and entries[0].last_offset < self._next_offset:",
                 "while entries:",
             ),
@@ -106,19 +106,19 @@ FAULTS = [
         "KAFKA-8351",
         "A transaction is spread over several groups of segments; its marker is removed with the first group.",
         on_disk(
-            test_maintenance_faults.test_kafka_8351_a_marker_stays_as_long_as_data_of_its_transaction_in_another_group,
+            test_run_faults.test_kafka_8351_a_marker_stays_as_long_as_data_of_its_transaction_in_another_group,
             commit=False,
         ),
-        (Mutation("cleaner.cleaning:_Round.run", "rules, transactions)", "rules, Transactions(self.log))"),),
+        (Mutation("compaction.rounds:_Round.run", "rules, transactions)", "rules, Transactions(self.log))"),),
     ),
     Fault(
         17,
         "KAFKA-13727",
         "A round that ends early forgets which transactions were aborted; their records reappear.",
-        on_disk(test_maintenance_faults.test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back, 3),
+        on_disk(test_run_faults.test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back, 3),
         (
             Mutation(
-                "cleaner.transactions:Transactions.discardable",
+                "compaction.markers:Transactions.discardable",
                 "found |= self._log.hidden_rows(segment, window, markers)",
                 "pass",
             ),
@@ -128,7 +128,7 @@ FAULTS = [
         18,
         "KAFKA-14055",
         "A record whose key equals that of a marker supersedes the marker.",
-        on_disk(test_cleaner.test_kafka_14055_a_user_key_like_a_markers_key_deletes_no_marker),
+        on_disk(test_rounds.test_kafka_14055_a_user_key_like_a_markers_key_deletes_no_marker),
         (Mutation(_KEPT, " | np.repeat(headers.is_control, counts)", ""),),
     ),
     Fault(
@@ -142,14 +142,14 @@ FAULTS = [
         20,
         "KAFKA-13194",
         "Records of an open transaction are compacted.",
-        on_disk(test_cleaner.test_kafka_13194_nothing_undecided_is_cleaned),
-        (Mutation("cleaner.ranges:_bounds", "yield log.last_stable_offset,", "yield log.log_end_offset,"),),
+        on_disk(test_rounds.test_kafka_13194_nothing_undecided_is_cleaned),
+        (Mutation("compaction.dirty:_bounds", "yield log.last_stable_offset,", "yield log.log_end_offset,"),),
     ),
     Fault(
         21,
         "KAFKA-8335",
         "Every batch of a producer that was ever emptied is kept; the log grows forever.",
-        on_disk(test_maintenance_faults.test_kafka_8335_emptied_batches_of_a_producer_do_not_pile_up),
+        on_disk(test_run_faults.test_kafka_8335_emptied_batches_of_a_producer_do_not_pile_up),
         (
             Mutation(
                 _REMEMBERED,
@@ -169,10 +169,10 @@ FAULTS = [
         23,
         "KAFKA-7385",
         "Only empty batches remain; the cleaner takes the largest offset of an empty set.",
-        on_disk(test_cleaner.test_kafka_7385_a_segment_of_empty_batches_only_is_read_and_cleaned_again),
+        on_disk(test_rounds.test_kafka_7385_a_segment_of_empty_batches_only_is_read_and_cleaned_again),
         (
             Mutation(
-                "cleaner.output:Output.append",
+                "compaction.output:Output.append",
                 "fitting.next_offset",
                 'int(fitting.table["last_offset"][fitting.table["count"] > 0].max()) + 1',
             ),
@@ -184,9 +184,9 @@ FAULTS = [
         "The dirty part begins with a gap; the cleaner ends every round where it began.",
         on_disk(a_dirty_part_without_a_record_that_counts_is_passed),
         (
-            Mutation("cleaner.cleaning:_Round._note_read", "if len(last_offsets) and", "if False and"),
+            Mutation("compaction.rounds:_Round._note_read", "if len(last_offsets) and", "if False and"),
             Mutation(
-                "cleaner.cleaning:_Round._build_map",
+                "compaction.rounds:_Round._build_map",
                 "(end if behind is None else behind.base_offset) - 1",
                 "self.offset_map.latest_offset",
             ),
@@ -196,17 +196,17 @@ FAULTS = [
         25,
         "KAFKA-9826",
         "The first dirty offset is outside the log; the cleaner keeps using it forever.",
-        on_disk(test_cleaner.test_kafka_9826_a_checkpoint_outside_the_log_makes_all_of_it_dirty, 99),
-        (Mutation("cleaner.ranges:cleanable", " or not start <= checkpointed <= log.log_end_offset", ""),),
+        on_disk(test_rounds.test_kafka_9826_a_checkpoint_outside_the_log_makes_all_of_it_dirty, 99),
+        (Mutation("compaction.dirty:cleanable", " or not start <= checkpointed <= log.log_end_offset", ""),),
     ),
     Fault(
         26,
         "KAFKA-6834",
         "A batch larger than the read buffer stops the cleaner.",
-        on_disk(test_cleaner.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
+        on_disk(test_rounds.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
         (
             Mutation(
-                "segment_reader:SegmentReader.walk",
+                "segment.reader:SegmentReader.walk",
                 "(wanted := max(wanted + 1, size_at_start(buffer))) > end - position",
                 "not scan.end",
             ),
@@ -217,11 +217,11 @@ FAULTS = [
         "KAFKA-6854",
         "A batch in the middle of a buffer with transactions is removed; what follows is copied wrongly.",
         on_disk(
-            test_maintenance_faults.test_kafka_6854_a_batch_that_goes_between_others_of_one_buffer_takes_none_of_them_along
+            test_run_faults.test_kafka_6854_a_batch_that_goes_between_others_of_one_buffer_takes_none_of_them_along
         ),
         (
             Mutation(
-                "cleaner.filtering:_written",
+                "compaction.filter:_written",
                 "(np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])",
                 "np.diff(fates[left]) != 0",
             ),
@@ -232,16 +232,16 @@ FAULTS = [
         "KAFKA-4298",
         "Compressed batches that lose no record are rewritten, and wrongly.",
         on_disk(compressed_batches_that_lose_nothing_keep_their_bytes),
-        (Mutation("cleaner.filtering:Filter._decide", "= Fate.COPIED", "= Fate.REBUILT"),),
+        (Mutation("compaction.filter:Filter._decide", "= Fate.COPIED", "= Fate.REBUILT"),),
     ),
     Fault(
         38,
         "KAFKA-9133",
         "The log start offset is above the base offset of the active segment; the cleaner throws, for all logs.",
-        on_disk(test_cleaner.test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean),
+        on_disk(test_rounds.test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean),
         (
             Mutation(
-                "cleaner.ranges:Cleanable.has_work",
+                "compaction.dirty:Cleanable.has_work",
                 "self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0",
                 "self.first_uncleanable_offset != self.first_dirty_offset",
             ),
@@ -251,21 +251,25 @@ FAULTS = [
         40,
         "KAFKA-12840",
         "Compaction is removed from the policy while it runs; half of a cleaned log is swapped in.",
-        on_disk(test_cleaner.test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was),
-        (Mutation("cleaner.cleaning:_Round._clean_group", "self.check()", "pass"),),
+        on_disk(test_rounds.test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was),
+        (Mutation("compaction.rounds:_Round._clean_group", "self.check()", "pass"),),
     ),
     Fault(
         41,
         "KAFKA-7322",
         "Retention deletes segments while the cleaner works on them.",
-        on_disk(test_cleaner.test_kafka_7322_two_maintenance_jobs_never_work_on_one_log),
-        (Mutation("shared_log:SharedLog.maintaining", "with take_maintenance_lock(self.context):", "if True:"),),
+        on_disk(test_rounds.test_kafka_7322_two_maintenance_jobs_never_work_on_one_log),
+        (
+            Mutation(
+                "writing.shared_log:SharedLog.maintaining", "with take_maintenance_lock(self.context):", "if True:"
+            ),
+        ),
     ),
     Fault(
         53,
         "KAFKA-5431",
         "Preallocated segments keep their zeros when they are cleaned, and cannot be read.",
-        on_disk(test_cleaner.test_kafka_5431_preallocated_segments_end_with_their_last_batch),
-        (Mutation("segment:LogSegment.trim", "self._file.truncate(self.size)", "pass"),),
+        on_disk(test_rounds.test_kafka_5431_preallocated_segments_end_with_their_last_batch),
+        (Mutation("segment.writer:LogSegment.trim", "self._file.truncate(self.size)", "pass"),),
     ),
 ]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import ManualClock
-from tests.support.memory_filesystem import MemoryFileSystem
+from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 PACKAGE = "pyspark_commitlog.storage"
 Scenario = Callable[[Path], object]  # is given an empty directory; raises where the fault shows
@@ -26,7 +26,7 @@ Scenario = Callable[[Path], object]  # is given an empty directory; raises where
 class Mutation:
     """One function of the engine with a fault put in: ``correct``, which it contains once, replaced by ``faulty``."""
 
-    function: str  # module below storage, a colon, name: "cleaner.ranges:_bounds", "segment:LogSegment.trim"
+    function: str  # module below storage, a colon, name: "compaction.dirty:_bounds", "segment.writer:LogSegment.trim"
     correct: str
     faulty: str
 

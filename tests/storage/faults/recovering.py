@@ -7,23 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
-from pyspark_commitlog.storage.format import names
-from pyspark_commitlog.storage.log import Log
-from pyspark_commitlog.storage.manager import LogManager
-from pyspark_commitlog.storage.reader import KeptInMemory
-from tests.storage import (
-    test_log_appends,
-    test_log_rolls,
-    test_maintenance_faults,
-    test_manager,
-    test_swaps,
-)
+from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.writing.log import Log
+from tests.storage.compaction.test_rounds import clean, write
+from tests.storage.directory import test_manager
 from tests.storage.faults.fault import Fault, Mutation, in_directory, on_disk
-from tests.storage.test_cleaner import clean, write
-from tests.support.faulty_filesystem import FaultyFileSystem, fail
-from tests.support.logs import append, batch, config, open_log, rows
-from tests.support.memory_filesystem import MemoryFileSystem
+from tests.storage.maintenance import test_run_faults
+from tests.storage.segment import test_swap
+from tests.storage.writing import test_log_appends, test_log_rolls
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import append, batch, config, open_log, rows
 
 DIRECTORY = "/log"
 SMALL = {"segment_index_bytes": 1000}
@@ -51,7 +48,7 @@ def producers_outlive_a_power_cut_though_their_records_are_deleted(disk: MemoryF
     log.delete_records(1)
     state = log.producers.entries()
     left = power_is_lost(disk)
-    left.remove(names.join(DIRECTORY, names.segment_file(0, names.LOG)))
+    left.remove(file_names.join(DIRECTORY, file_names.segment_file(0, file_names.LOG)))
     assert open_log(DIRECTORY, marks, filesystem=left, **SMALL).producers.entries() == state
 
 
@@ -71,7 +68,7 @@ def opening_fails_half_way_and_moves_no_mark(directory: Path) -> None:
         for partition in range(2):
             append(manager.open_log("t", partition), b"a", b"b")
             append(manager.open_log("t", partition), b"c")
-    log = directory / "logs" / "t-1" / names.segment_file(0, names.LOG)
+    log = directory / "logs" / "t-1" / file_names.segment_file(0, file_names.LOG)
     log.write_bytes(log.read_bytes()[:-5])
     with LogManager.open(root) as manager:
         before = manager.marks(("t", 1))
@@ -80,7 +77,7 @@ def opening_fails_half_way_and_moves_no_mark(directory: Path) -> None:
             manager.open_log("t", 1)
     with LogManager.open(root) as manager:
         assert manager.marks(("t", 1)) == before
-        assert not (directory / "logs" / names.CLEAN_SHUTDOWN_FILE).exists()
+        assert not (directory / "logs" / file_names.CLEAN_SHUTDOWN_FILE).exists()
 
 
 def a_torn_file_beside_the_log_blocks_nothing(directory: Path, kind: str) -> None:
@@ -99,7 +96,7 @@ def a_torn_file_beside_the_log_blocks_nothing(directory: Path, kind: str) -> Non
 def epoch_zero_is_rebuilt(directory: Path) -> None:
     with open_log(directory) as log:
         append(log, b"a")
-    (directory / names.LEADER_EPOCH_CHECKPOINT).unlink()
+    (directory / file_names.LEADER_EPOCH_CHECKPOINT).unlink()
     with open_log(directory) as log:
         assert log.epochs.epoch_for(0) == 0
 
@@ -114,14 +111,14 @@ def a_swap_that_is_found_costs_no_snapshot(disk: MemoryFileSystem) -> None:
     faulty.rules.append(fail("rename", "*.log.swap", call=2, lasting=True))
     with pytest.raises(StorageError, match="Errno"):
         clean(log)
-    assert [name for name in disk.list("/p-0") if name.endswith(names.SWAP)]
+    assert [name for name in disk.list("/p-0") if name.endswith(file_names.SWAP)]
     Log.open("/p-0", settings, clock=disk.clock, filesystem=disk, checkpoints=marks)
-    snapshots = [name for name in disk.list("/p-0") if name.endswith(names.SNAPSHOT)]
-    assert snapshots == [names.segment_file(base, names.SNAPSHOT) for base in range(1, 7)]
+    snapshots = [name for name in disk.list("/p-0") if name.endswith(file_names.SNAPSHOT)]
+    assert snapshots == [file_names.segment_file(base, file_names.SNAPSHOT) for base in range(1, 7)]
 
 
 def an_empty_active_segment_opens_whatever_it_lacks(directory: Path) -> None:
-    kinds = (names.INDEX, names.TIME_INDEX, names.SNAPSHOT)
+    kinds = (file_names.INDEX, file_names.TIME_INDEX, file_names.SNAPSHOT)
     for number, lacking in enumerate(each for n in range(1, 4) for each in combinations(kinds, n)):
         marks, at = KeptInMemory(), directory / str(number)
         log = open_log(at, marks)
@@ -129,11 +126,11 @@ def an_empty_active_segment_opens_whatever_it_lacks(directory: Path) -> None:
         log.roll()
         log.close()
         for kind in lacking:
-            (at / names.segment_file(1, kind)).unlink(missing_ok=True)
+            (at / file_names.segment_file(1, kind)).unlink(missing_ok=True)
         for _ in range(2):
             with open_log(at, marks) as log:
                 assert (rows(log), log.log_end_offset) == ([(0, b"a")], 1)
-                assert {names.segment_file(1, kind) for kind in kinds[:2]} <= {path.name for path in at.iterdir()}
+                assert {file_names.segment_file(1, kind) for kind in kinds[:2]} <= {path.name for path in at.iterdir()}
 
 
 def a_snapshot_behind_what_a_crash_left_is_not_believed(directory: Path) -> None:
@@ -162,11 +159,11 @@ def recovery_begins_at_the_snapshot_below_the_damage(directory: Path) -> None:
 
 
 def every_subset_of_suffixed_files_is_the_old_or_the_new_log(directory: Path) -> None:
-    before = test_swaps.made_before(directory / "before")
-    suffixes = ("", names.CLEANED, names.SWAP)
+    before = test_swap.made_before(directory / "before")
+    suffixes = ("", file_names.CLEANED, file_names.SWAP)
     for number, states in enumerate(product(suffixes, repeat=3)):
         (directory / str(number)).mkdir()
-        test_swaps.test_whichever_new_files_exist_the_log_is_the_old_or_the_new_one(
+        test_swap.test_whichever_new_files_exist_the_log_is_the_old_or_the_new_one(
             before, directory / str(number), states
         )
 
@@ -179,7 +176,7 @@ FAULTS = [
         in_directory(test_log_appends.test_a_write_that_stops_half_way_is_cut_off),
         (
             Mutation(
-                "recovery:recover",
+                "recovery.segment_recovery:recover",
                 "if segment.size < file_size and next_offset < flushed_offset:",
                 "if segment.size < file_size:",
             ),
@@ -192,7 +189,7 @@ FAULTS = [
         on_disk(a_rolled_segment_outlives_a_power_cut),
         (
             Mutation(
-                "shared_log:SharedLog._begin_segment",
+                "writing.shared_log:SharedLog._begin_segment",
                 "self.context.filesystem.sync_directory(self.context.directory)",
                 "pass",
             ),
@@ -204,14 +201,14 @@ FAULTS = [
         "A producer snapshot is written but not synced; after a power cut an older state is used, and "
         "batches are accepted twice.",
         on_disk(producers_outlive_a_power_cut_though_their_records_are_deleted),
-        (Mutation("shared_log:SharedLog._roll", "sync=True", "sync=False"),),
+        (Mutation("writing.shared_log:SharedLog._roll", "sync=True", "sync=False"),),
     ),
     Fault(
         4,
         "KAFKA-10471",
         "A crash happens while logs are loaded; the next start assumes a clean shutdown.",
         in_directory(test_manager.test_the_first_writer_removes_a_brokers_clean_shutdown_mark),
-        (Mutation("manager:LogManager._take_broker_lock", "is not None", "is None"),),
+        (Mutation("directory.manager:LogManager._take_broker_lock", "is not None", "is None"),),
     ),
     Fault(
         5,
@@ -220,7 +217,7 @@ FAULTS = [
         in_directory(opening_fails_half_way_and_moves_no_mark),
         (
             Mutation(
-                "shared_log:SharedLog._load_locked",
+                "writing.shared_log:SharedLog._load_locked",
                 "    finally:\n",
                 "    finally:\n        self.checkpoints.write(Marks(0, 0))\n",
             ),
@@ -231,16 +228,16 @@ FAULTS = [
         "KAFKA-10101",
         "Recovery advances the recovery point before the recovered data is synced; a second crash loses that data.",
         on_disk(what_recovery_found_is_synced_before_it_counts_as_synced),
-        (Mutation("loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"),),
+        (Mutation("recovery.loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"),),
     ),
     Fault(
         7,
         "KAFKA-16541",
         "The checkpoint of leader epochs is no longer synced; torn by a power cut, it stops the broker.",
-        in_directory(a_torn_file_beside_the_log_blocks_nothing, names.LEADER_EPOCH_CHECKPOINT),
+        in_directory(a_torn_file_beside_the_log_blocks_nothing, file_names.LEADER_EPOCH_CHECKPOINT),
         (
             Mutation(
-                "loader:LogLoader._epoch_entries",
+                "recovery.loader:LogLoader._epoch_entries",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),
@@ -251,7 +248,7 @@ FAULTS = [
         "KAFKA-10432",
         "Leader epoch 0 is skipped when epochs are rebuilt; logs are truncated at wrong offsets.",
         in_directory(epoch_zero_is_rebuilt),
-        (Mutation("recovery:assign_epochs", "else -1", "else 0"),),
+        (Mutation("recovery.segment_recovery:assign_epochs", "else -1", "else 0"),),
     ),
     Fault(
         9,
@@ -260,7 +257,7 @@ FAULTS = [
         on_disk(a_swap_that_is_found_costs_no_snapshot),
         (
             Mutation(
-                "loader:LogLoader._load",
+                "recovery.loader:LogLoader._load",
                 "carry_out(due, self",
                 "carry_out(replace(due, deleted=[*due.deleted, *(n for n in due.left if 'snap' in n)]), self",
             ),
@@ -270,10 +267,10 @@ FAULTS = [
         13,
         "KAFKA-7401",
         "A `.swap` file wholly below the log start offset prevents every start.",
-        on_disk(test_maintenance_faults.test_kafka_7401_a_swap_below_the_log_start_does_not_hinder_opening),
+        on_disk(test_run_faults.test_kafka_7401_a_swap_below_the_log_start_does_not_hinder_opening),
         (
             Mutation(
-                "loader:LogLoader._plan",
+                "recovery.loader:LogLoader._plan",
                 "swap_plan(self.context, listing)",
                 "(plan := swap_plan(self.context, listing), "
                 "[1 // (base >= self.log_start_offset) for base, swap in plan.segment_suffixes().items() if swap])[0]",
@@ -285,7 +282,7 @@ FAULTS = [
         "KAFKA-6388",
         "A roll finds the empty segment that a crash left under its name, and the writer is stuck.",
         in_directory(test_log_rolls.test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll),
-        (Mutation("reader:LogReader.is_rolled", "is not None", "is None"),),
+        (Mutation("reading.reader:LogReader.is_rolled", "is not None", "is None"),),
     ),
     Fault(
         31,
@@ -294,7 +291,7 @@ FAULTS = [
         in_directory(an_empty_active_segment_opens_whatever_it_lacks),
         (
             Mutation(
-                "loader:LogLoader._to_recover",
+                "recovery.loader:LogLoader._to_recover",
                 "lacks_an_index = not",
                 'self.context.filesystem.open(segment.path(names.INDEX), "read").close()\n'
                 "        lacks_an_index = False and not",
@@ -308,7 +305,7 @@ FAULTS = [
         in_directory(a_snapshot_behind_what_a_crash_left_is_not_believed),
         (
             Mutation(
-                "loader:LogLoader._from_snapshot",
+                "recovery.loader:LogLoader._from_snapshot",
                 "if self.log_start_offset < offset <= end_offset:",
                 "if self.log_start_offset < offset:",
             ),
@@ -319,7 +316,11 @@ FAULTS = [
         "KAFKA-5829",
         "Snapshots that recovery still needs are removed; the whole log is read again.",
         in_directory(recovery_begins_at_the_snapshot_below_the_damage),
-        (Mutation("producers:stray_snapshots", "bases = set(segment_bases)", "bases = {max(segment_bases)}"),),
+        (
+            Mutation(
+                "recovery.producer_state:stray_snapshots", "bases = set(segment_bases)", "bases = {max(segment_bases)}"
+            ),
+        ),
     ),
     Fault(
         55,
@@ -328,7 +329,9 @@ FAULTS = [
         in_directory(test_manager.test_a_damaged_checkpoint_costs_a_recovery_and_no_record),
         (
             Mutation(
-                "manager:LogManager.offsets", "except CorruptionError as error", "except ZeroDivisionError as error"
+                "directory.manager:LogManager.offsets",
+                "except CorruptionError as error",
+                "except ZeroDivisionError as error",
             ),
         ),
     ),
@@ -337,6 +340,12 @@ FAULTS = [
         "KAFKA-6264 (b)",
         "An index is `.cleaned`, but its log is missing; the wrong files are swapped in.",
         in_directory(every_subset_of_suffixed_files_is_the_old_or_the_new_log),
-        (Mutation("swaps:plan_swaps", "if first_cleaned is None or names.offset_in(name) < first_cleaned", "if True"),),
+        (
+            Mutation(
+                "segment.swap:plan_swaps",
+                "if first_cleaned is None or names.offset_in(name) < first_cleaned",
+                "if True",
+            ),
+        ),
     ),
 ]

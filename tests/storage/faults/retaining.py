@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.storage import test_maintenance_faults, test_retention, test_retention_crashes, test_retention_plan
 from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
-from tests.storage.test_retention_plan import four, gone, limits, log, segment
+from tests.storage.maintenance import test_run_faults
+from tests.storage.retention import test_apply, test_apply_crash, test_plan
+from tests.storage.retention.test_plan import four, gone, limits, log, segment
 
 GIB = 2**30
 NO_TIERS = "All segments are in the log directory: there is no remote tier, and no second copy to count. "
@@ -27,8 +28,8 @@ def each_segment_is_counted_once(_: Path) -> None:
 
 
 def an_interrupted_deletion_is_finished_by_the_next_run(_: Path) -> None:
-    written = test_retention_crashes.disk_with_days()
-    test_retention_crashes.test_a_run_after_a_crash_ends_where_the_first_would_have(written)
+    written = test_apply_crash.disk_with_days()
+    test_apply_crash.test_a_run_after_a_crash_ends_where_the_first_would_have(written)
 
 
 FAULTS = [
@@ -36,10 +37,10 @@ FAULTS = [
         14,
         "KAFKA-12964",
         "A delayed deletion after a truncation removes a new snapshot of the same name; producers are forgotten.",
-        in_directory(test_retention.test_a_delayed_removal_leaves_new_files_of_the_same_name),
+        in_directory(test_apply.test_a_delayed_removal_leaves_new_files_of_the_same_name),
         (
             Mutation(
-                "swaps:carry_out",
+                "segment.swap:carry_out",
                 "filesystem.remove(names.join(directory, name))",
                 'filesystem.remove(names.join(directory, name.removesuffix(".deleted")))',
             ),
@@ -49,9 +50,7 @@ FAULTS = [
         39,
         "KAFKA-7400",
         "Segments of a compacted topic that are below the log start offset are never deleted.",
-        on_disk(
-            test_maintenance_faults.test_kafka_7400_segments_below_the_log_start_go_from_a_topic_that_is_only_compacted
-        ),
+        on_disk(test_run_faults.test_kafka_7400_segments_below_the_log_start_go_from_a_topic_that_is_only_compacted),
         (
             Mutation(
                 "retention.policies:kafka_policies",
@@ -64,10 +63,10 @@ FAULTS = [
         42,
         "KAFKA-3802",
         "A restart or a copy resets the times of files; data is kept, or deleted, at the wrong time.",
-        by_itself(test_retention_plan.test_the_time_of_a_file_means_nothing_where_records_have_one),
+        by_itself(test_plan.test_the_time_of_a_file_means_nothing_where_records_have_one),
         (
             Mutation(
-                "retention.facts:SegmentFacts.timestamp_ms",
+                "retention.survey:SegmentFacts.timestamp_ms",
                 "self.largest_timestamp_ms if self.largest_timestamp_ms >= 0 else self.modified_ms",
                 "self.modified_ms",
             ),
@@ -77,8 +76,8 @@ FAULTS = [
         43,
         "KAFKA-20732",
         "Bytes that are both local and in the remote tier are counted twice; data is deleted that should stay.",
-        in_directory(test_retention.test_size_counts_every_segment_once),
-        (Mutation("retention.facts:LogFacts.size", "sum(segment.size", "2 * sum(segment.size"),),
+        in_directory(test_apply.test_size_counts_every_segment_once),
+        (Mutation("retention.survey:LogFacts.size", "sum(segment.size", "2 * sum(segment.size"),),
     ),
     Fault(
         44,
@@ -93,8 +92,8 @@ FAULTS = [
         "A deletion is interrupted; segments of the remote tier stay forever.",
         an_interrupted_deletion_is_finished_by_the_next_run,
         (
-            Mutation("retention.applying:retain", "remove_deleted_files(context)", "pass"),
-            Mutation("loader:LogLoader._is_waiting", "return status is not None and", "return True or"),
+            Mutation("retention.apply:retain", "remove_deleted_files(context)", "pass"),
+            Mutation("recovery.loader:LogLoader._is_waiting", "return status is not None and", "return True or"),
         ),
     ),
     Fault(
@@ -118,7 +117,7 @@ FAULTS = [
         sizes_beyond_two_gib_count,
         (
             Mutation(
-                "retention.facts:LogFacts.size",
+                "retention.survey:LogFacts.size",
                 "sum(segment.size for segment in self.segments)",
                 "(sum(segment.size for segment in self.segments) + 2**31) % 2**32 - 2**31",
             ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.format import checksums
-from tests.support import reference
+from tests.support.logs import reference
 
 BYTES = np.random.default_rng(1).integers(0, 256, size=70_000, dtype=np.uint8)
 

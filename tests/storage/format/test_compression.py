@@ -14,7 +14,7 @@ import zstandard
 
 from pyspark_commitlog.storage.errors import InvalidRecordError, UnsupportedCompressionTypeError
 from pyspark_commitlog.storage.format.compression import LEVELS, compress, decompress, header_checksum
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 
 CODECS = [codec for codec in Codec if codec != Codec.NONE]

@@ -15,9 +15,9 @@ import pytest
 from pyspark_commitlog.storage.dump.jackson import json_text
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import messages
+from pyspark_commitlog.storage.format.internal.message_schema import Struct
 from pyspark_commitlog.storage.format.messages import Messages
-from pyspark_commitlog.storage.format.schema import Struct
-from tests.support.plain_batches import PlainRecord, records
+from tests.support.logs.plain_batches import PlainRecord, records
 
 SCHEMAS = files(messages.__package__).joinpath("message_schemas")
 FILES = {path.name.removesuffix(".json"): json.loads(path.read_text()) for path in SCHEMAS.iterdir()}

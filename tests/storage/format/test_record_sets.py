@@ -18,10 +18,11 @@ from pyspark_commitlog.storage.errors import (
     InvalidRecordError,
     UnsupportedMagicError,
 )
-from pyspark_commitlog.storage.format import StopReason, v0, v1, v2
-from pyspark_commitlog.storage.format.fields import Codec, TimestampType
+from pyspark_commitlog.storage.format import StopReason, v2
+from pyspark_commitlog.storage.format.constants import Codec, TimestampType
+from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Bytes
-from tests.support import record_sets
+from tests.support.logs import record_sets
 
 SETS = record_sets.names()
 SOUND = [name for name in SETS if not name.startswith(record_sets.DAMAGED)]

@@ -7,7 +7,8 @@ import pytest
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedMagicError
-from pyspark_commitlog.storage.format import StopReason, v0, v1, v2
+from pyspark_commitlog.storage.format import StopReason, v2
+from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
 
 SIZES = {0: 12 + 14 + 1, 1: 12 + 22 + 1, 2: 61 + 8}  # of a batch of one record without a key, its value one byte

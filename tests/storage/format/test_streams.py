@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import compression
 from pyspark_commitlog.storage.format.compression import compress, decompress
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Bytes
 
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)

@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from tests.support import reference
+from tests.support.logs import reference
 
 WHOLE = reference.encode_record(reference.Record(0, 0, b"", b""), 0, 0)
 NULLS = reference.encode_record(reference.Record(0, 0, None, None), 0, 0)

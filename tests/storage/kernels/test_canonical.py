@@ -14,13 +14,13 @@ from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import canonical, frozen
-from pyspark_commitlog.storage.segment_reader import Window
+from pyspark_commitlog.storage.segment.reader import Window
 from pyspark_commitlog.storage.verify import batches as checks
 from pyspark_commitlog.storage.verify.batches import Place, RecordChecks
 from pyspark_commitlog.storage.verify.findings import Findings
 from tests.storage.kernels.test_bounds import batch
 from tests.storage.kernels.test_twins import RECORDS, as_array, rows
-from tests.support import reference
+from tests.support.logs import reference
 
 FIELDS = ["length", "timestamp", "offset", "key", "value", "headers", "name", "text"]
 

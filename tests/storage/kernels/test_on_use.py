@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import sys
-import pyspark_commitlog.storage.manager
+import pyspark_commitlog.storage.directory.manager
 from pyspark_commitlog.storage.kernels import murmur2
 print("numba" in sys.modules)
 murmur2.murmur2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import compression
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.kernels import frozen, streams
 
 CODECS = st.sampled_from([Codec.LZ4, Codec.ZSTD])

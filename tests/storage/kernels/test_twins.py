@@ -1,4 +1,4 @@
-"""Fast paths compared with their slow twins in ``tests/support/reference.py``, on input made up by hypothesis."""
+"""Fast paths compared with their slow twins in ``tests/support/logs/reference.py``, on input made up by hypothesis."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format import StopReason, v0, v1, v2, walking
-from pyspark_commitlog.storage.format.fields import Codec
+from pyspark_commitlog.storage.format import StopReason, batch_scan, v2
+from pyspark_commitlog.storage.format.constants import Codec
+from pyspark_commitlog.storage.format.legacy import v0, v1
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, HeadersColumn, Records
 from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
-from tests.support import reference
+from tests.support.logs import reference
 
-Walking = Callable[[Bytes, int, int], walking.Walk]
+Walking = Callable[[Bytes, int, int], batch_scan.Walk]
 
 TEXT = st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.binary(max_size=20), st.none() | TEXT), max_size=4).map(tuple)
@@ -185,7 +186,7 @@ def test_plain_messages_are_written_and_read_like_the_twin_does(records: list[re
     assert rows(formats.decode(buffer, formats.scan(buffer).headers).records) == plain
 
 
-WALKS = pytest.mark.parametrize("walk", [walking.walk_plainly, walking.walk_compiled])
+WALKS = pytest.mark.parametrize("walk", [batch_scan.walk_plainly, batch_scan.walk_compiled])
 
 
 @WALKS

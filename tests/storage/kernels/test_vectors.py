@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.format.tables import BinaryColumn
 from pyspark_commitlog.storage.kernels import frozen, murmur2, varint
-from tests.support import record_sets, reference
+from tests.support.logs import record_sets, reference
 
 READERS = {"varint": (varint.read_varint, 32), "varlong": (varint.read_varlong, 64)}
 

@@ -1,0 +1,1 @@
+"""Commands that change what a directory says: topics, settings, groups, transactions."""

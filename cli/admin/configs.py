@@ -1,0 +1,158 @@
+"""``commitlog configs``: ``kafka-configs`` for topics on a log directory, with its flags and output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ... import storage
+from ..flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
+from ..output import Column, fail, is_watched, print_json, print_table
+
+COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING", is_text=True))
+_PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
+
+Describe = Annotated[bool, typer.Option("--describe", help="Show the configs set on topics.")]
+Alter = Annotated[bool, typer.Option("--alter", help="Change configs of a topic.")]
+All = Annotated[bool, typer.Option("--all", help="With --describe: also show defaults.")]
+EntityType = Annotated[str, typer.Option(help="Must be topics: nothing else has configs here.")]
+EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
+AddConfig = Annotated[
+    str | None,
+    typer.Option(metavar="K=V,...", help="Set these. Put lists in brackets: cleanup.policy=[compact,delete]."),
+]
+AddConfigFile = Annotated[Path | None, typer.Option(help="Set the configs in a properties file, one per line.")]
+DeleteConfig = Annotated[str | None, typer.Option(metavar="K,...", help="Reset these to the default.")]
+
+
+def configs(  # the flags are those of kafka-configs
+    *,
+    log_dir: LogDir,
+    describe: Describe = False,
+    alter: Alter = False,
+    show_all: All = False,
+    entity_type: EntityType = "topics",
+    entity_name: EntityName = None,
+    topic: OneTopic = None,
+    add_config: AddConfig = None,
+    add_config_file: AddConfigFile = None,
+    delete_config: DeleteConfig = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show and change the configs of topics, which are stored in topics.json at the root of the log directory.
+
+    A broker stores its configs elsewhere: it does not see those set here, nor are its own seen here. An open log keeps
+    the settings it was opened with.
+    """
+    action = only(describe=describe, alter=alter)
+    if entity_type != "topics":
+        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here")
+    name = topic if entity_name is None else entity_name
+    with storage.LogManager.open(log_dir) as manager:
+        if action == "--describe":
+            found = list(manager.topics().values()) if name is None else [manager.topic(name)]
+            _describe(found, show_all=show_all, as_json=as_json)
+            return
+        changes = _changes(add_config, add_config_file, delete_config)
+        if name is None:
+            raise typer.BadParameter("--alter needs --topic")
+        _alter(manager, name, changes, is_dry=dry_run, as_json=as_json)
+
+
+# Showing
+
+
+def _describe(found: Sequence[storage.TopicDescription], *, show_all: bool, as_json: bool) -> None:
+    rows = {topic.name: list(_shown(topic, show_all=show_all)) for topic in found}
+    if as_json:
+        print_json({"topic": topic, **row} for topic, of_topic in rows.items() for row in of_topic)
+    elif is_watched():
+        names = ("config", "value", "default", "meaning")
+        print_table(COLUMNS, [(topic, *(row[name] for name in names)) for topic in rows for row in rows[topic]])
+    else:
+        for topic, of_topic in rows.items():
+            typer.echo(f"{'All' if show_all else 'Dynamic'} configs for topic {topic} are:")
+            for row in of_topic:
+                typer.echo(f"  {row['config']}={row['value']} sensitive=false synonyms={{{', '.join(_synonyms(row))}}}")
+
+
+def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[str, Any]]:
+    """Yields one row per config, sorted by name."""
+    for key in sorted(storage.keys_of(storage.LogConfig).values(), key=lambda key: key.name):
+        own = topic.configs.get(key.name)
+        if show_all or own is not None:
+            default = key.kind.render(key.default)
+            yield {
+                "config": key.name,
+                "value": default if own is None else own,
+                "default": default,
+                "is_default": own is None,
+                "broker_key": key.synonyms[0].name if len(key.synonyms) == 1 else None,
+                "meaning": key.doc,
+            }
+
+
+def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the sources of a value as Kafka prints them; a broker's key only if it is the only one with a default."""
+    if not row["is_default"]:
+        yield f"DYNAMIC_TOPIC_CONFIG:{row['config']}={row['value']}"
+    if row["broker_key"] is not None:
+        yield f"DEFAULT_CONFIG:{row['broker_key']}={row['default']}"
+
+
+# Changing
+
+
+def _alter(
+    manager: storage.LogManager, name: str, changes: Mapping[str, str | None], *, is_dry: bool, as_json: bool
+) -> None:
+    altered = storage.alter_configs(manager, name, changes, dry_run=is_dry)
+    for key in storage.LogConfig.without_effect(changes):
+        typer.echo(f"{key}: has no effect here", err=True)
+    if as_json:
+        print_json([{"topic": name, "configs": dict(altered.configs), "altered": not is_dry}])
+    elif is_dry:
+        told = ", ".join(f"{key}={value}" for key, value in sorted(altered.configs.items())) or "none"
+        typer.echo(f"would leave topic {name} with these configs: {told}")
+    else:
+        typer.echo(f"Completed updating config for topic {name}.")
+
+
+def _changes(added: str | None, added_from: Path | None, taken_back: str | None) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {} if added_from is None else _properties(added_from)
+    changes |= {} if added is None else _pairs(added)
+    changes |= dict.fromkeys(key.strip() for key in (taken_back or "").split(",") if key.strip())
+    if not changes:
+        raise typer.BadParameter("--alter needs --add-config, --add-config-file or --delete-config")
+    return changes
+
+
+def _pairs(text: str) -> dict[str, str | None]:
+    """Parses ``a=1,b=[x,y]``."""
+    position, found = 0, dict[str, str | None]()
+    while position < len(text):
+        pair = _PAIR.match(text, position)
+        if pair is None:
+            raise typer.BadParameter(
+                f"--add-config {text[position:]!r} is not of the form retention.ms=1000,cleanup.policy=[compact,delete]"
+            )
+        found[pair[1]] = pair[2].removeprefix("[").removesuffix("]")
+        position = pair.end()
+    return found
+
+
+def _properties(path: Path) -> dict[str, str | None]:
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines()]
+    except FileNotFoundError:
+        fail(f"{path}: no such file")
+    pairs = [line.partition("=") for line in lines if line and line[0] not in "#!"]
+    wrong = [key for key, equals, _ in pairs if not equals]
+    if wrong:
+        fail(f"{path}: {wrong[0]!r} is not of the form retention.ms=1000")
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,78 @@
+"""``commitlog delete-records``: ``kafka-delete-records`` on a log directory, with its file format and output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ... import storage
+from ..flags import AsJson, DryRun, LogDir
+from ..output import fail, print_json
+
+EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 10}], "version": 1}'
+
+OffsetJsonFile = Annotated[
+    Path,
+    typer.Option(help=f"The offset below which to delete, per partition; -1 deletes all records. Example: {EXAMPLE}"),
+]
+
+
+def delete_records(  # the flags are those of kafka-delete-records
+    *,
+    log_dir: LogDir,
+    offset_json_file: OffsetJsonFile,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the records of partitions below given offsets, which become the log start offsets.
+
+    Readers no longer see these records. The next retention run deletes the segments that are entirely below the log
+    start offset. If a partition cannot be changed, the others still are, and the exit code is 1.
+    """
+    before = _parsed(offset_json_file)
+    with storage.LogManager.open(log_dir) as manager:
+        results = list(storage.delete_records(manager, before, dry_run=dry_run))
+    if as_json:
+        print_json(_json(result, is_dry=dry_run) for result in results)
+    else:
+        typer.echo("Executing records delete operation" + (" (dry run: nothing is changed)" if dry_run else ""))
+        typer.echo("Records delete operation completed:")
+        for result in results:
+            typer.echo(f"partition: {result.topic}-{result.partition}\t{_outcome(result)}")
+    if any(result.error is not None for result in results):
+        raise typer.Exit(1)
+
+
+def _outcome(result: storage.DeletedRecords) -> str:
+    if result.error is None:
+        return f"low_watermark: {result.log_start_offset}"
+    return f"error: {type(result.error).__name__}: {result.error}"
+
+
+def _json(result: storage.DeletedRecords, *, is_dry: bool) -> dict[str, Any]:
+    error = None if result.error is None else str(result.error)
+    return {**result._asdict(), "error": error, "deleted": result.error is None and not is_dry}
+
+
+def _parsed(path: Path) -> dict[tuple[str, int], int]:
+    """Reads the offsets by partition from a file in Kafka's format; fails if it has another."""
+    try:
+        content = json.loads(path.read_text())
+        rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in content["partitions"]]
+        version = content.get("version", 1)
+    except FileNotFoundError:
+        fail(f"{path}: no such file")
+    except KeyError as error:
+        fail(f"{path}: field {error} is missing; expected a file like {EXAMPLE}")
+    except (ValueError, TypeError, AttributeError) as error:
+        fail(f"{path}: {error}; expected a file like {EXAMPLE}")
+    if version != 1:
+        fail(f"{path}: version {version} is not supported; use version 1")
+    parsed = {(topic, partition): offset for topic, partition, offset in rows}
+    if len(parsed) < len(rows):
+        twice = sorted({row[:2] for row in rows if [other[:2] for other in rows].count(row[:2]) > 1})
+        fail(f"{path}: more than one offset for {', '.join(f'{topic}-{partition}' for topic, partition in twice)}")
+    return parsed

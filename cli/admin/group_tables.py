@@ -1,0 +1,161 @@
+"""The output of ``commitlog groups``: Kafka's columns, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+
+from ... import storage
+from ..output import Column, print_json, print_table
+
+OFFSETS = (
+    Column("GROUP"),
+    Column("TOPIC"),
+    Column("PARTITION", 10, is_number=True),
+    Column("CURRENT-OFFSET", is_number=True),
+    Column("LOG-END-OFFSET", is_number=True),
+    Column("LAG", is_number=True),
+    Column("CONSUMER-ID"),
+    Column("HOST"),
+    Column("CLIENT-ID"),
+)
+STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
+STATES_KNOWN = (
+    *("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling"),
+    *("NotReady", "Unknown"),
+)
+TYPES_KNOWN = ("Classic", "Consumer", "Share", "Streams", "Unknown")
+
+
+def chosen_among(flag: str, known: Sequence[str], given: str | None) -> frozenset[str]:
+    """Parses the comma-separated values of ``--state`` or ``--type``, ignoring case; all values if none is given."""
+    asked = [word.strip() for word in (given or "").split(",") if word.strip()]
+    by_case = {word.lower(): word for word in known}
+    wrong = [word for word in asked if word.lower() not in by_case]
+    if wrong:
+        raise typer.BadParameter(f"{flag} {given!r}: choose from {', '.join(known)}")
+    return frozenset(by_case[word.lower()] for word in asked) or frozenset(known)
+
+
+def show_list(groups: Iterable[storage.GroupDescription], *, with_type: bool, with_state: bool, as_json: bool) -> None:
+    """Prints group names, one per line, or a table if types or states are requested."""
+    if as_json:
+        print_json(_listed_json(each, with_type=with_type) for each in groups)
+    elif with_type or with_state:
+        shown = (("TYPE", with_type), ("STATE", with_state))
+        columns = (Column("GROUP", 25), *(Column(name, 20) for name, is_asked in shown if is_asked))
+        print_table(columns, [_listed(each, with_type=with_type, with_state=with_state) for each in groups])
+    else:
+        for each in groups:
+            typer.echo(each.name)
+
+
+def _listed_json(group: storage.GroupDescription, *, with_type: bool) -> dict[str, Any]:
+    type_ = {"type": group.type} if with_type else {}
+    return {"group": group.name, **type_, "state": group.state, "members": len(group.members)}
+
+
+def _listed(group: storage.GroupDescription, *, with_type: bool, with_state: bool) -> tuple[str, ...]:
+    return (group.name, *((group.type,) if with_type else ()), *((group.state,) if with_state else ()))
+
+
+def show_offsets(lags: Iterable[Iterable[storage.PartitionLag]], *, as_json: bool) -> None:
+    """Prints offsets and lag, one table per group."""
+    if as_json:
+        print_json(_json(lag) for of_group in lags for lag in of_group)
+        return
+    for of_group in lags:
+        print_table(OFFSETS, map(_row, of_group))
+
+
+def show_states(groups: Iterable[storage.GroupDescription], *, as_json: bool) -> None:
+    """Prints one row per group."""
+    if as_json:
+        print_json(
+            {
+                "group": each.name,
+                "assignment_strategy": each.protocol,
+                "state": each.state,
+                "members": len(each.members),
+            }
+            for each in groups
+        )
+    else:
+        print_table(STATES, [(each.name, each.protocol, each.state, len(each.members)) for each in groups])
+
+
+def show_members(groups: Iterable[storage.GroupDescription], *, is_verbose: bool, as_json: bool) -> None:
+    """Prints members, one table per group; with ``is_verbose``, also static members' names and each assignment."""
+    if as_json:
+        print_json(_member(each.name, member) for each in groups for member in each.members)
+        return
+    for each in groups:
+        with_names = is_verbose and any(member.instance_id for member in each.members)
+        columns = (
+            *(Column("GROUP"), Column("CONSUMER-ID"), *((Column("GROUP-INSTANCE-ID", 17),) if with_names else ())),
+            *(Column("HOST"), Column("CLIENT-ID"), Column("#PARTITIONS", is_number=True)),
+            *((Column("ASSIGNMENT"),) if is_verbose else ()),
+        )
+        print_table(
+            columns,
+            [
+                (
+                    *(each.name, member.consumer_id, *((member.instance_id or "",) if with_names else ())),
+                    *(member.host, member.client_id, len(member.partitions)),
+                    *((_assignment(member),) if is_verbose else ()),
+                )
+                for member in each.members
+            ],
+        )
+
+
+def _assignment(member: storage.GroupMember) -> str | None:
+    """The partition numbers of each topic as Kafka 3.9.1 prints them: ``(0,1), (2)``."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, partition in member.partitions:
+        by_topic.setdefault(topic, []).append(str(partition))
+    return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in by_topic.values())) or None
+
+
+def _row(lag: storage.PartitionLag) -> tuple[object, ...]:
+    member = lag.member
+    return (
+        lag.group,
+        lag.topic,
+        lag.partition,
+        None if lag.committed is None else lag.committed.offset,
+        None if lag.log is None else lag.log.log_end_offset,
+        lag.lag,
+        *((None, None, None) if member is None else (member.consumer_id, member.host, member.client_id)),
+    )
+
+
+def _json(lag: storage.PartitionLag) -> dict[str, Any]:
+    names = [column.name.lower().replace("-", "_") for column in OFFSETS]
+    shown: dict[str, Any] = dict(zip(names, _row(lag), strict=True))
+    shown["lag_seconds"] = None if lag.lag_ms is None else lag.lag_ms / 1000
+    if lag.log is not None:
+        shown |= {"log_start_offset": lag.log.log_start_offset, "last_stable_offset": lag.log.last_stable_offset}
+    if lag.committed is not None:
+        shown |= {"metadata": lag.committed.metadata, "commit_timestamp": lag.committed.commit_timestamp}
+    return shown
+
+
+def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "group": group,
+        "consumer_id": member.consumer_id,
+        "group_instance_id": member.instance_id,
+        "host": member.host,
+        "client_id": member.client_id,
+        "partitions": _places(member.partitions),
+    }
+    if member.epoch is not None:
+        shown |= {"epoch": member.epoch, "target_partitions": _places(member.target)}
+    return shown
+
+
+def _places(partitions: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"topic": topic, "partition": partition} for topic, partition in partitions]

@@ -1,0 +1,352 @@
+"""``commitlog groups``: ``kafka-consumer-groups`` on a log directory, with its flags and columns.
+
+A streaming query with ``kafka.group.id`` commits its position for that group. A sink stores its progress as offsets of
+the group named by ``txnAppId``, in topics ``__sink.<topic>``; these are shown without lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ... import storage
+from ..flags import AsJson, LogDir, complete_topic, only
+from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
+from . import resetting
+from .group_tables import STATES_KNOWN, TYPES_KNOWN, chosen_among, show_list, show_members, show_offsets, show_states
+
+NEW_OFFSETS = (
+    Column("GROUP", 30),
+    Column("TOPIC", 30),
+    Column("PARTITION", 10, is_number=True),
+    Column("NEW-OFFSET", is_number=True),
+)
+HOLDER = "commitlog groups"
+
+
+List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, those too.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show offsets and lag, or states or members instead.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete groups; with --dry-run, only print which.")]
+DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Delete a group's offsets for --topic.")]
+ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Reset offsets; only shown without --execute.")]
+Group = Annotated[list[str] | None, typer.Option(help="A group. Repeatable.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Select all groups.")]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="[STATES]",
+        help="Show states instead of offsets; with --list, only groups in these states: Stable,Empty.",
+    ),
+]
+Type = Annotated[
+    str | None,
+    typer.Option(
+        "--type", metavar="[TYPES]", help="With --list: show types, or only groups of these types: Classic,Consumer."
+    ),
+]
+Offsets = Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")]
+Members = Annotated[bool, typer.Option("--members", help="Show members of the last generation instead of offsets.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: also show assignments.")]
+Topic = Annotated[
+    list[str] | None,
+    typer.Option(autocompletion=complete_topic, help="A topic, or some of its partitions: orders:0,2. Repeatable."),
+]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Select all topics the group has offsets for.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the log end if there is none.")
+]
+ToOffset = Annotated[int | None, typer.Option(help="Reset to this offset, or to the nearest one in the log.")]
+ToDatetime = Annotated[
+    str | None, typer.Option(help="Reset to the first record at or after a time: 2026-11-21T06:00:00.000, in UTC.")
+]
+ByDuration = Annotated[
+    str | None, typer.Option(help="Reset to the first record that is at most this old: P1DT2H30M10S.")
+]
+ShiftBy = Annotated[int | None, typer.Option(help="Shift by this many offsets; backwards if negative.")]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CSV",
+        help="Reset to the offsets in a file of topic,partition,offset, preceded by the group if there are several.",
+    ),
+]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets in the format of --from-file.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Commit the new offsets of --reset-offsets.")]
+
+
+def groups(  # the flags are those of kafka-consumer-groups
+    *,
+    log_dir: LogDir,
+    list_groups: List = False,
+    describe: Describe = False,
+    delete: Delete = False,
+    delete_offsets: DeleteOffsets = False,
+    reset_offsets: ResetOffsets = False,
+    group: Group = None,
+    all_groups: AllGroups = False,
+    state: State = None,
+    types: Type = None,
+    offsets: Offsets = False,
+    members: Members = False,
+    verbose: Verbose = False,
+    topic: Topic = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    shift_by: ShiftBy = None,
+    from_file: FromFile = None,
+    export: Export = False,
+    dry_run: DryRun = False,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the lag of consumer groups, and change their offsets.
+
+    Listing and describing take no lock, so they are safe on a running broker's directory. A streaming query resumes
+    from its checkpoint, whatever its group committed; a broker's consumer resumes from the committed offsets.
+    """
+    action = only(
+        list=list_groups,
+        describe=describe,
+        delete=delete,
+        delete_offsets=delete_offsets,
+        reset_offsets=reset_offsets,
+    )
+    if (execute and dry_run) or (export and as_json):
+        raise typer.BadParameter("--execute and --dry-run exclude each other, as do --export and --json")
+    if (state is not None) + members + offsets > 1:
+        raise typer.BadParameter("--members, --offsets and --state exclude each other")
+    if not list_groups and (state or types is not None):
+        raise typer.BadParameter("--type, and values for --state, need --list")
+    scenarios: dict[str, Any] = {
+        "to_earliest": to_earliest,
+        "to_latest": to_latest,
+        "to_current": to_current,
+        "to_offset": to_offset,
+        "to_datetime": to_datetime,
+        "by_duration": by_duration,
+        "shift_by": shift_by,
+        "from_file": from_file,
+    }
+    target = resetting.target(**scenarios) if reset_offsets else None
+    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
+    with storage.LogManager.open(log_dir) as manager:
+        _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
+
+
+class _Asked(NamedTuple):
+    """The groups and details selected by flags."""
+
+    groups: Sequence[str]
+    all_groups: bool
+    topics: Sequence[str]
+    all_topics: bool
+    states: str | None  # None: not given; empty: all
+    types: str | None
+    members: bool
+    verbose: bool
+    execute: bool
+    export: bool
+
+
+class _Groups:
+    """Runs one action on the groups of a log directory."""
+
+    def __init__(self, manager: storage.LogManager, *, as_json: bool, is_dry: bool) -> None:
+        self._manager = manager
+        self._as_json = as_json
+        self._is_dry = is_dry
+        self._lags = storage.GroupLags(manager)
+        self._offsets = storage.GroupOffsets(manager)
+        self._failures = Failures()
+        self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
+
+    def run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
+        """Runs the action, and warns of groups that are not shown: their partition is missing or damaged."""
+        missing = self._lags.missing() if action == "--list" or asked.all_groups else None
+        if missing is not None:
+            typer.echo(f"commitlog: {missing}; groups stored there are not shown", err=True)
+        self._run(action, asked, target)
+        self._failures.end()
+
+    def _run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
+        if action == "--list":
+            self._list(asked)
+            return
+        names = self._chosen(asked, may_be_new=target is not None, may_be_missing=action == "--describe")
+        if target is not None:
+            self._reset(names, target, asked)
+        elif action == "--delete-offsets":
+            self._delete_offsets(names, asked.topics)
+        elif action == "--delete":
+            self._delete(names)
+        else:
+            self._describe(names, asked)
+
+    def _chosen(self, asked: _Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
+        """Returns the groups; with ``may_be_missing``, records a failure for one whose partition cannot be read."""
+        if bool(asked.groups) == asked.all_groups:
+            raise typer.BadParameter("give either --group (repeatable) or --all-groups")
+        names = list(self._known if asked.all_groups else dict.fromkeys(asked.groups))
+        unknown = [] if may_be_new else [name for name in names if name not in self._known]
+        for name in unknown:
+            try:
+                self._offsets.fetch(name)
+            except (storage.UnknownTopicOrPartitionError, storage.CorruptionError) as error:
+                if not may_be_missing:
+                    raise
+                if not isinstance(error, storage.CorruptionError):  # damage is among the failures already
+                    self._failures.errors.append(error)
+                names.remove(name)
+            else:
+                fail(f"no group {name!r} in {self._manager.directory}{nearest_or_all(name, self._known, 'groups')}")
+        return names
+
+    def _list(self, asked: _Asked) -> None:
+        states = chosen_among("--state", STATES_KNOWN, asked.states)
+        types = chosen_among("--type", TYPES_KNOWN, asked.types)
+        found = [each for each in self._known.values() if each.state in states and each.type in types]
+        with_type, with_state = asked.types is not None, asked.states is not None
+        show_list(found, with_type=with_type, with_state=with_state, as_json=self._as_json)
+
+    def _describe(self, names: Iterable[str], asked: _Asked) -> None:
+        found = [self._known[name] for name in names]
+        if asked.states is not None:
+            show_states(found, as_json=self._as_json)
+        elif asked.members:
+            show_members(found, is_verbose=asked.verbose, as_json=self._as_json)
+        else:
+            show_offsets((self._lags.lags(each, self._failures.errors) for each in found), as_json=self._as_json)
+
+    # Changing
+
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            if not self._is_dry:
+                with self._unused(name):
+                    self._offsets.delete(name)
+        self._tell_deleted([{"group": name} for name in names], f"groups {', '.join(map(repr, names))}")
+
+    def _delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
+        if len(names) != 1 or not topics:
+            raise typer.BadParameter("--delete-offsets needs exactly one --group, and --topic")
+        name = names[0]
+        committed = list(self._known[name].offsets)
+        places = [place for text in topics for place in resetting.places(text, committed, "committed offsets")]
+        if not self._is_dry:
+            with self._unused(name):
+                self._offsets.delete(name, places)
+        rows = [{"group": name, "topic": topic, "partition": partition} for topic, partition in places]
+        self._tell_deleted(rows, f"offsets of group {name!r}: {_listed(places)}")
+
+    def _tell_deleted(self, rows: Sequence[dict[str, Any]], told: str) -> None:
+        if self._as_json:
+            print_json({**row, "deleted": not self._is_dry} for row in rows)
+        else:
+            typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
+
+    def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
+        """Plans all groups first, so that errors are raised before anything changes."""
+        is_by_file = isinstance(target, Path)
+        if not is_by_file and bool(asked.topics) == asked.all_topics:
+            raise typer.BadParameter("--reset-offsets needs either --topic (repeatable) or --all-topics")
+        if is_by_file and (asked.topics or asked.all_topics):
+            raise typer.BadParameter("--from-file names the topics: leave out --topic and --all-topics")
+        plans = (
+            self._plans_in(target, names)
+            if isinstance(target, Path)
+            else {name: dict(self._plan(name, target, asked.topics)) for name in names}
+        )
+        self._check_here(list(plans), is_fatal=asked.execute)
+        if asked.execute:
+            self._manager.check_writable()
+            for name, plan in plans.items():
+                with self._unused(name):
+                    self._offsets.commit(name, {place: storage.CommittedOffset(new) for place, new in plan.items()})
+        else:
+            typer.echo("nothing was changed; add --execute to commit these offsets", err=True)
+        rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
+        self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
+
+    def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: _Asked, *, with_group: bool) -> None:
+        if asked.export:
+            typer.echo(resetting.to_csv(rows, with_group=with_group), nl=False)
+        elif self._as_json:
+            keys = ("group", "topic", "partition", "new_offset")
+            print_json({**dict(zip(keys, row, strict=True)), "committed": asked.execute} for row in rows)
+        else:
+            print_table(NEW_OFFSETS, rows)
+
+    def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+        """Returns the plans of the selected groups that the file has offsets for; names the groups it lacks."""
+        there, found = self._lags.looks.partitions(), resetting.from_csv(path, names)
+        plans: dict[str, dict[tuple[str, int], int]] = {}
+        for name in names:
+            if name not in found:
+                typer.echo(f"commitlog: {path} has no offsets of group {name!r}", err=True)
+                continue
+            for (topic, partition), offset in found[name].items():
+                [place] = resetting.places(f"{topic}:{partition}", there)
+                with self._lags.looks.look(place) as log:
+                    plans.setdefault(name, {})[place] = resetting.within(log, offset)
+        return plans
+
+    def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
+        """Checks that all groups can be committed to, before any is."""
+        for name in names:
+            try:
+                self._offsets.check_here(name)
+            except storage.UnknownTopicOrPartitionError as error:
+                if is_fatal:
+                    raise
+                typer.echo(f"commitlog: --execute would be refused: {error}", err=True)
+
+    def _plan(
+        self, name: str, target: resetting.Target, topics: Sequence[str]
+    ) -> Iterator[tuple[tuple[str, int], int]]:
+        committed = self._committed(name)
+        there = self._lags.looks.partitions()
+        places = (
+            [place for text in topics for place in resetting.places(text, there)]
+            if topics
+            else [place for place in sorted(committed) if place in there]  # a sink's progress is not a topic
+        )
+        for place in places:
+            with self._lags.looks.look(place) as log:
+                before = committed.get(place)
+                yield place, target(log, None if before is None else before.offset)
+
+    def _committed(self, name: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+        """Returns the offsets of a group; none for a new one. Raises CorruptionError if its partition is damaged."""
+        if name in self._known:
+            return self._known[name].offsets
+        with suppress(storage.UnknownTopicOrPartitionError):  # reported later
+            self._offsets.fetch(name)
+        return {}
+
+    def _unused(self, name: str) -> AbstractContextManager[object]:
+        """Locks a sink's group, so that no running sink finds its progress changed.
+
+        LogDirLockedError names the holder. Members of the group do not matter: writing takes the lock of a broker's
+        directory, so no broker is serving them.
+        """
+        known = self._known.get(name)
+        if known is None or not any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):
+            return nullcontext()
+        return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
+
+
+def _listed(places: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in places)

@@ -1,0 +1,218 @@
+"""``commitlog topics``: ``kafka-topics`` on a log directory, with its flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ... import storage
+from ..arguments import parse_pairs
+from ..flags import AsJson, DryRun, LogDir, TopicNames, only
+from ..output import Column, fail, is_watched, print_json, print_table
+from ..selecting import matching
+
+COLUMNS = (
+    Column("TOPIC"),
+    Column("PARTITIONS", is_number=True),
+    Column("TOPIC-ID"),
+    Column("CONFIGS"),
+)
+
+List = Annotated[bool, typer.Option("--list", help="List names, one per line.")]
+Describe = Annotated[bool, typer.Option("--describe", help="Show partitions and configs of each topic.")]
+Create = Annotated[bool, typer.Option("--create", help="Create --topic.")]
+Alter = Annotated[bool, typer.Option("--alter", help="Add partitions to topics.")]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete topics with all their records.")]
+Partitions = Annotated[int | None, typer.Option(help="With --create (default 1) and --alter: how many.")]
+Config = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create: set this config. Repeatable.")
+]
+TopicId = Annotated[str | None, typer.Option(help="With --describe: the topic with this id, instead of --topic.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")]
+ExcludeInternal = Annotated[
+    bool, typer.Option("--exclude-internal", help="Leave out internal topics such as __consumer_offsets.")
+]
+WithOverrides = Annotated[
+    bool, typer.Option("--topics-with-overrides", help="Select only topics with configs of their own.")
+]
+ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="Ignored: there is one copy.")]
+
+
+def topics(  # the flags are those of kafka-topics
+    *,
+    log_dir: LogDir,
+    list_topics: List = False,
+    describe: Describe = False,
+    create: Create = False,
+    alter: Alter = False,
+    delete: Delete = False,
+    topic: TopicNames = None,
+    topic_id: TopicId = None,
+    partitions: Partitions = None,
+    config: Config = None,
+    if_exists: IfExists = False,
+    if_not_exists: IfNotExists = False,
+    exclude_internal: ExcludeInternal = False,
+    topics_with_overrides: WithOverrides = False,
+    replication_factor: ReplicationFactor = 1,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """List, describe, create, enlarge and delete topics.
+
+    Listing and describing take no lock, so they are safe on a running broker's directory; changes are refused while the
+    broker runs. A broker does not store the configs of topics in its log directory: only configs set here are shown.
+    """
+    action = only(list=list_topics, describe=describe, create=create, alter=alter, delete=delete)
+    if topic is None and action in ("--create", "--alter", "--delete"):
+        raise typer.BadParameter(f"{action} needs --topic")
+    if topic_id is not None and (not describe or topic is not None):
+        raise typer.BadParameter("--topic-id needs --describe, and excludes --topic")
+    with storage.LogManager.open(log_dir, create=create) as manager:
+        if create:
+            _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
+            return
+        there = manager.topics()
+        if if_exists and topic_id is None and topic not in there:
+            return
+        is_risky = action in ("--alter", "--delete") and topic not in there  # a pattern never selects internal topics
+        found = matching(there, topic, exclude_internal=exclude_internal or is_risky)
+        if topic_id is not None:
+            found = _with_id(manager, found, topic_id, may_be_missing=if_exists)
+        if topics_with_overrides:
+            found = [each for each in found if each.configs]
+        if alter:
+            _alter(manager, found, partitions, is_dry=dry_run)
+        elif delete:
+            _delete(manager, found, is_dry=dry_run, as_json=as_json)
+        elif list_topics:
+            _list(found, as_json=as_json)
+        else:
+            _describe(manager, found, as_json=as_json, briefly=topics_with_overrides)
+
+
+# Showing
+
+
+def _with_id(
+    manager: storage.LogManager, topics: Sequence[storage.TopicDescription], topic_id: str, *, may_be_missing: bool
+) -> list[storage.TopicDescription]:
+    found = [each for each in topics if storage.topic_id(manager, each) == topic_id]
+    if not found and not may_be_missing:
+        fail(f"no topic has the id {topic_id!r}; commitlog topics --describe lists ids")
+    return found
+
+
+def _list(found: Sequence[storage.TopicDescription], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": each.name, "internal": each.name in storage.INTERNAL_TOPICS} for each in found)
+        return
+    for each in found:
+        typer.echo(each.name)
+
+
+def _describe(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, as_json: bool, briefly: bool
+) -> None:
+    ids = {each.name: storage.topic_id(manager, each) for each in found}
+    if as_json:
+        print_json(_json(each, ids[each.name]) for each in found)
+    elif is_watched():
+        print_table(COLUMNS, [(each.name, len(each.partitions), ids[each.name], _configs(each)) for each in found])
+    else:
+        for each in found:
+            typer.echo(
+                f"Topic: {each.name}\tTopicId: {ids[each.name] or '-'}\tPartitionCount: {len(each.partitions)}"
+                f"\tReplicationFactor: 1\tConfigs: {_configs(each)}"
+            )
+            for partition in () if briefly else each.partitions:
+                typer.echo(f"\tTopic: {each.name}\tPartition: {partition}")
+
+
+def _configs(topic: storage.TopicDescription) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(topic.configs.items()))
+
+
+def _json(topic: storage.TopicDescription, topic_id: str | None) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic_id,
+        "partitions": list(topic.partitions),
+        "configs": dict(topic.configs),
+    }
+
+
+# Changing
+
+
+def _create(
+    manager: storage.LogManager,
+    name: str,
+    partitions: int | None,
+    pairs: Sequence[str],
+    *,
+    may_exist: bool,
+    is_dry: bool,
+) -> None:
+    if name in storage.INTERNAL_TOPICS and name not in manager.described_topics() and manager.partitions_found(name):
+        _describe_internal(manager, name, partitions, is_dry=is_dry)
+        return
+    if may_exist and name in manager.topics():
+        return
+    configs = parse_pairs("--config", pairs)
+    if "." in name or "_" in name:
+        typer.echo("in metrics, topics whose names differ only in '.' and '_' cannot be told apart", err=True)
+    if is_dry:
+        typer.echo(f"would create topic {name}")
+        return
+    manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)
+    typer.echo(f"Created topic {name}.")
+
+
+def _describe_internal(manager: storage.LogManager, name: str, partitions: int | None, *, is_dry: bool) -> None:
+    """Notes the number of partitions of a topic that a broker created; only the broker's metadata has it.
+
+    Creates no partition.
+    """
+    if partitions is None:
+        raise typer.BadParameter(f"{name} exists; give the number of its partitions on the broker with --partitions")
+    here = len(manager.partitions_found(name))
+    if is_dry:
+        typer.echo(f"would note that topic {name} has {partitions} partitions, of which {here} are here")
+        return
+    coordinated: storage.GroupOffsets | storage.TransactionStates = storage.GroupOffsets(manager)
+    if name == storage.TRANSACTION_STATE_TOPIC:
+        coordinated = storage.TransactionStates(manager)
+    coordinated.describe_partitions(partitions)
+    typer.echo(f"Noted that topic {name} has {partitions} partitions, of which {here} are here.")
+
+
+def _alter(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], partitions: int | None, *, is_dry: bool
+) -> None:
+    if partitions is None:
+        raise typer.BadParameter("--alter needs --partitions; to alter configs, use commitlog configs")
+    for topic in found:
+        storage.add_partitions(manager, topic.name, partitions, dry_run=is_dry)
+        if is_dry:
+            typer.echo(f"would enlarge topic {topic.name} to {partitions} partitions; it has {len(topic.partitions)}")
+        else:
+            typer.echo(f"topic {topic.name} has {partitions} partitions")
+
+
+def _delete(
+    manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, is_dry: bool, as_json: bool
+) -> None:
+    for topic in found:
+        storage.check_deletable(manager, topic)
+        size = storage.topic_size(manager, topic)
+        if not is_dry:
+            storage.delete_topic(manager, topic.name)
+        if as_json:
+            print_json([{"topic": topic.name, "bytes": size, "deleted": not is_dry}])
+        else:
+            did = "would delete" if is_dry else "deleted"
+            typer.echo(f"{did} topic {topic.name}: {len(topic.partitions)} partitions, {size:,} bytes")

@@ -1,0 +1,34 @@
+"""``commitlog fs-check``: checks whether a file system can hold logs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ... import storage
+from ..flags import AsJson
+from ..output import Column, is_watched, print_json, print_table
+
+COLUMNS = (Column("CHECK"), Column("VERDICT"), Column("DETAIL", is_text=True))
+
+LogDir = Annotated[str, typer.Option(help="A directory on the file system: the log directory, or its parent.")]
+
+
+def fs_check(*, log_dir: LogDir, as_json: AsJson = False) -> None:
+    """Check what a log needs of a file system: renames, names, modification times, both kinds of lock, syncs.
+
+    Works in a temporary directory inside --log-dir and removes it. Whether synced bytes survive a power cut can only be
+    shown by a power cut. For a shared file system, run the check on two machines. The exit code is 1 if a check fails.
+    """
+    found = storage.check_filesystem(log_dir)
+    rows = [(each.check, each.verdict.value, each.detail) for each in found]
+    if as_json:
+        print_json(dict(zip(("check", "verdict", "detail"), row, strict=True)) for row in rows)
+    elif is_watched():
+        print_table(COLUMNS, rows)
+    else:
+        for each in found:
+            typer.echo(str(each))
+    if any(each.verdict is storage.Verdict.FAILED for each in found):
+        raise typer.Exit(1)

@@ -1,0 +1,70 @@
+"""``commitlog restore``: creates a log directory from a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import typer
+
+from ... import storage
+from ..flags import AsJson, DryRun
+from ..output import print_json
+from .snapshot import facts
+
+From = Annotated[str, typer.Option("--from", help="The snapshot.")]
+LogDir = Annotated[str, typer.Option(help="The log directory to create; it must be missing or empty.")]
+
+
+def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Create a log directory from a snapshot. Everything is copied; the snapshot does not change.
+
+    A snapshot is refused if a file is missing or has changed its size. File contents are not checked: run commitlog
+    verify afterwards.
+
+    Records that a streaming query wrote after the snapshot are missing, and the query does not write them again,
+    because its checkpoint is newer. Its writes are therefore refused here until you restore a checkpoint as old as the
+    snapshot, or accept the gap.
+    """
+    log_dir = storage.local_path(log_dir)
+    taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
+    writers = list(_writers(f"{source}/{storage.LOG_FOLDER}"))
+    if as_json:
+        told = [each._asdict() for each in writers]
+        print_json([{"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run, "writers": told}])
+        return
+    size = taken.bytes_of(linked=True) + taken.bytes_of(linked=False)
+    did = "would restore" if dry_run else "restored"
+    typer.echo(
+        f"{did} {len(taken.partitions):,} partitions, {len(taken.files):,} files "
+        f"with {size:,} bytes, as they were in {taken.source} at {storage.instant(taken.taken_at_ms)}"
+    )
+    for each in writers:
+        typer.echo(f"writer {each.txn_app_id} has batches up to {each.newest_batch} in topic {each.topic}")
+    if writers:
+        typer.echo(
+            "a query with a newer checkpoint is refused when it writes here, because the rows in between would be "
+            "missing: restore a checkpoint of that time too, or follow the error message"
+        )
+
+
+class _Writer(NamedTuple):
+    """The newest batch that a sink, or a named batch write, wrote to a topic."""
+
+    txn_app_id: str
+    topic: str
+    newest_batch: int
+
+
+def _writers(directory: str) -> Iterator[_Writer]:
+    """Yields the writers found. Unreadable committed offsets are only reported: the directory is restored already."""
+    try:
+        with storage.LogManager.open(directory) as manager:
+            groups = storage.GroupOffsets(manager).groups()
+    except storage.LogStoreError as error:
+        typer.echo(f"cannot read how far writers got: {error}", err=True)
+        return
+    for group, offsets in groups.items():
+        for (topic, _), committed in sorted(offsets.items()):
+            if topic.startswith(storage.SINK_PREFIX):
+                yield _Writer(group, topic.removeprefix(storage.SINK_PREFIX), committed.offset - 1)

@@ -1,0 +1,90 @@
+"""Flags, execution and output shared by the commands that process all partitions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Protocol, TypeVar
+
+import typer
+
+from ... import storage
+from ..flags import complete_topic
+from ..output import print_json
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics",
+        "--topic",
+        autocompletion=complete_topic,
+        help="Topics, or regular expressions for whole names, separated by commas. Repeatable.",
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Override a setting, by Kafka's name, for this run. Repeatable."),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
+
+
+class Work(Protocol):
+    """A maintenance operation of storage over selected partitions."""
+
+    def __call__(
+        self, run: storage.MaintenanceRun, selection: storage.Selection, runner: storage.Runner, /
+    ) -> Iterator[storage.PartitionOutcome]: ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags of a maintenance command."""
+
+    log_dir: str
+    topics: Sequence[str] | None
+    config: Sequence[str] | None
+    as_json: bool
+    dry_run: bool = False
+    wait: bool = False
+
+
+def maintain(name: str, asked: Asked, work: Work) -> None:
+    """Runs ``work`` and prints the outcome of each partition as it finishes.
+
+    Exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
+    """
+    run = storage.MaintenanceRun(
+        asked.log_dir,
+        work=storage.work_of(f"commitlog {name}"),
+        overrides=storage.ConfigOverrides.parse(asked.config or ()),
+        dry_run=asked.dry_run,
+        wait=asked.wait,
+    )
+    with run.manager() as manager:
+        selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
+    tally = storage.Tally()
+    for outcome in work(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
+        tally.add(outcome)
+        if asked.as_json:
+            print_json([outcome.to_json()])
+        else:
+            typer.echo(str(outcome))
+    typer.echo(f"{name}: {tally}", err=asked.as_json)
+    if tally.exit_code:
+        raise typer.Exit(tally.exit_code)
+
+
+class _Watched:
+    """A runner that shows a progress bar."""
+
+    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        from rich.console import Console  # noqa: PLC0415  needed only on a terminal
+        from rich.progress import track  # noqa: PLC0415
+
+        return track(
+            map(task, items), what, total=len(items), console=Console(stderr=True), transient=True, disable=not items
+        )

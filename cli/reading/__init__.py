@@ -1,0 +1,1 @@
+"""Commands that read: records, offsets, segments as Kafka's tools print them, verification."""

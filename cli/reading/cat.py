@@ -1,0 +1,287 @@
+"""``commitlog cat``: prints the records of a topic, with the flags of ``kcat -C``."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ... import storage
+from ..flags import LogDir, complete_topic
+from ..output import fail, nearest_or_all
+from . import record_text
+
+LOOK_EVERY_S = 0.1
+FETCH_BYTES = 1024 * 1024
+
+Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Read only this partition. Repeatable.")
+]
+Offset = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        help="Where to start: beginning, end, stored, an offset, -10 for ten offsets before the end, or "
+        "s@1700000000000 for the first record at or after that time, in ms. e@1700000000000 stops before such a "
+        "record.",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        help="The group whose committed offsets '-o stored' starts at, or the beginning if there are none. Nothing is "
+        "committed."
+    ),
+]
+Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="Exit after this many records.")]
+ExitAtEnd = Annotated[bool, typer.Option("--exit", "-e", help="Exit at the log end instead of waiting for more.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Print records in this format: %s value, %S its length, %R the same in 4 bytes, %k key, %K its length, "
+        "%T timestamp, %h headers, %t topic, %p partition, %o offset.",
+    ),
+]
+KeyDelimiter = Annotated[
+    str | None, typer.Option("--key-delimiter", "-K", help="Print keys before values, with this in between.")
+]
+Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Print this after each record.")]
+AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print one JSON object per line.")]
+Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null keys and values.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors to stderr.")]
+
+
+class IsolationLevel(StrEnum):
+    """The values of isolation.level."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+Isolation = Annotated[
+    IsolationLevel,
+    typer.Option("--isolation-level", help="read_committed hides records of aborted and open transactions."),
+]
+
+
+def cat(  # the flags are those of kcat -C
+    *,
+    log_dir: LogDir,
+    topic: Topic,
+    partition: Partitions = None,
+    offset: Offset = None,
+    group: Group = None,
+    count: Count = None,
+    exit_at_end: ExitAtEnd = False,
+    format: Format = None,
+    key_delimiter: KeyDelimiter = None,
+    delimiter: Delimiter = "\\n",
+    as_json: AsJson = False,
+    null: Null = False,
+    quiet: Quiet = False,
+    isolation_level: Isolation = IsolationLevel.READ_COMMITTED,
+) -> None:
+    """Print the records of a topic and wait for more; stop with Ctrl-C.
+
+    Records of one partition are printed in offset order. Takes no lock, so it is safe on a running broker's directory.
+    """
+    nothing = b"NULL" if null else b""
+    text: record_text.Text = record_text.as_json
+    if format is not None:
+        text = record_text.formatted(format, null=nothing)
+    elif not as_json:
+        text = record_text.delimited(key_delimiter, delimiter, null=nothing)
+    if ("stored" in (offset or [])) != (group is not None):
+        raise typer.BadParameter("'--offset stored' and --group need each other")
+    span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
+    with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
+        watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
+        stored = {} if group is None else _stored(manager, group)
+        spans = {each: span.stored_at(stored.get((topic, each))) for each in watchers}
+        tails = [_Tail(logs.enter_context(log), topic, each, spans[each]) for each, log in watchers.items()]
+        if span.is_offset or not quiet:
+            _report_moved(tails, is_given=span.is_offset)
+        printing = _Printing(tails, text, count, is_quiet=quiet)
+        while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
+            time.sleep(LOOK_EVERY_S)
+            marks = manager.all_marks()  # once for all partitions
+            for tail in tails:
+                gone = tail.catch_up(marks)
+                if gone and not quiet:
+                    typer.echo(
+                        f"commitlog: {tail.name}: offsets {gone} were deleted before they were printed", err=True
+                    )
+
+
+_NUMBER = re.compile(r"\d+")
+
+Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted, so that importing this loads no engine
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The range of each partition to print."""
+
+    begin: Place
+    ends_at_ms: int | None
+    isolation: storage.Isolation
+    is_offset: bool = False  # begin was given as an offset
+
+    @classmethod
+    def parse(cls, given: Sequence[str], isolation: storage.Isolation) -> _Span:
+        times = [int(text[2:]) for text in given if re.fullmatch(r"e@\d+", text)]
+        begins = [text for text in given if not text.startswith("e@")]
+        if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
+            raise typer.BadParameter("--offset may be given once for the start and once for the end (e@1700000000000)")
+        begin = begins[0] if begins else "beginning"
+        return cls(_place(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
+
+    def stored_at(self, committed: storage.CommittedOffset | None) -> _Span:
+        """Returns the span from a group's committed offset on; this span if ``committed`` is None."""
+        return self if committed is None else replace(self, begin=lambda *_: committed.offset)
+
+    def end(self, log: storage.LogReader) -> int | None:
+        """The offset to stop at; None to wait for more records."""
+        return None if self.ends_at_ms is None else _at_time(self.ends_at_ms, log, self.isolation)
+
+
+def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+    groups = storage.GroupOffsets(manager)
+    found = groups.fetch(group)
+    if not found and group not in (known := groups.groups()):
+        fail(f"no group {group!r} in {manager.directory}{nearest_or_all(group, known, 'groups')}")
+    return found
+
+
+def _place(text: str) -> Place:
+    if text in {"beginning", "stored"}:  # stored_at knows the group's offset in each partition
+        return lambda log, _: log.log_start_offset
+    if text == "end":
+        return lambda log, isolation: log.end_offset(isolation)
+    if _NUMBER.fullmatch(text):
+        return lambda *_: int(text)
+    if re.fullmatch(r"-\d+", text):
+        return lambda log, isolation: max(log.log_start_offset, log.end_offset(isolation) + int(text))
+    if re.fullmatch(r"s@\d+", text):
+        return partial(_at_time, int(text[2:]))
+    raise typer.BadParameter(
+        f"--offset {text!r} is not one of beginning, end, stored, 7, -7, s@1700000000000, e@1700000000000"
+    )
+
+
+def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isolation) -> int:
+    found = log.offset_for_timestamp(timestamp_ms, isolation)
+    return log.end_offset(isolation) if found is None else found.offset
+
+
+class _Tail:
+    """The records of one partition that are still to be printed."""
+
+    def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
+        self.name = f"{topic} [{partition}]"
+        self._log, self._topic, self._partition, self._span = log, topic, partition, span
+        self.asked = span.begin(log, span.isolation)
+        # After a crash, a log whose records were all deleted may have a log start above its log end.
+        self.next_offset = max(min(self.asked, log.log_end_offset), log.log_start_offset)
+        self._bound = span.end(log)
+
+    @property
+    def outside(self) -> str:
+        """A message that the log does not have the requested offset."""
+        first, end = self._log.log_start_offset, self._log.log_end_offset
+        return f"{self.name} has offsets {first} to {end}, but not {self.asked}"
+
+    def messages(self) -> Iterator[record_text.Message]:
+        """Yields the records up to the current end that were not printed yet."""
+        end = self.end
+        for records in self._log.records(
+            self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
+        ):
+            for message in record_text.messages(self._topic, self._partition, records):
+                self.next_offset = message.offset + 1
+                yield message
+        self.next_offset = max(self.next_offset, end)
+
+    @property
+    def end(self) -> int:
+        end = self._log.end_offset(self._span.isolation)
+        return end if self._bound is None else min(end, self._bound)
+
+    @property
+    def holding(self) -> str | None:
+        """A message that names the transaction which holds back records of this partition; None if none does."""
+        found = storage.holding_transaction(self._log)
+        if found is None or self._span.isolation is storage.Isolation.READ_UNCOMMITTED or self._bound is not None:
+            return None
+        waiting = self._log.log_end_offset - found.first_offset
+        return f"{found}: {waiting:,} offsets wait for its end; see commitlog transactions"
+
+    def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> str:
+        """Updates the log start and log end; ``marks`` are the current checkpoints.
+
+        Returns the offsets that were deleted before they were printed, as text, empty if there are none. They are
+        skipped, as by a consumer with auto.offset.reset=earliest.
+        """
+        self._log.catch_up(marks.get((self._topic, self._partition), storage.Marks()))
+        before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
+        return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
+
+
+def _report_moved(tails: Sequence[_Tail], *, is_given: bool) -> None:
+    """Reports the partitions that start at the nearest offset because they do not have the requested one.
+
+    ``is_given``: the offset is from the command line. If it is above every log end, it is a mistake, and this fails.
+    """
+    if is_given and all(tail.asked > tail.next_offset for tail in tails):
+        fail("; ".join(tail.outside for tail in tails))
+    for tail in tails:
+        if tail.asked != tail.next_offset:
+            typer.echo(f"commitlog: {tail.outside}; starting at {tail.next_offset}", err=True)
+
+
+class _Printing:
+    """Prints the records of all partitions, in rounds."""
+
+    def __init__(self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool) -> None:
+        self._tails, self._text, self._left, self._is_quiet = tails, text, count, is_quiet
+        self._output = typer.get_binary_stream("stdout")
+        self._told: dict[str, int] = {}
+
+    def round(self) -> bool:
+        """Prints the records up to the current ends. Returns whether ``count`` records have been printed."""
+        try:
+            return any(self._print(tail) for tail in self._tails)
+        finally:
+            self._output.flush()
+
+    def _print(self, tail: _Tail) -> bool:
+        if self._left == 0:
+            return True
+        for message in tail.messages():
+            self._output.write(self._text(message))
+            if self._left is not None:
+                self._left -= 1
+                if not self._left:
+                    return True
+        self._tell_end(tail)
+        return False
+
+    def _tell_end(self, tail: _Tail) -> None:
+        if self._is_quiet or self._told.get(tail.name) == tail.end:
+            return
+        self._told[tail.name] = tail.end
+        self._output.flush()  # so that a terminal shows the records before this line
+        typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)
+        if tail.holding is not None:
+            typer.echo(f"% {tail.name}: {tail.holding}", err=True)

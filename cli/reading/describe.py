@@ -1,0 +1,214 @@
+"""``commitlog describe``: shows the segments of partitions, why each is kept, and until when."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ... import storage
+from ..arguments import parse_instant
+from ..flags import AsJson, LogDir, complete_topic
+from ..output import Column, Failures, is_watched, print_json, print_table, print_wide
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = (
+    Column("BASE-OFFSET", 11, is_number=True),
+    Column("NEXT-OFFSET", 11, is_number=True),
+    Column("BYTES", 10, is_number=True),
+    Column("FIRST-TIME", 27),
+    Column("NEWEST-TIME", 27),
+    Column("COMPACTION", 11),
+    Column("KEPT-UNTIL", 27),
+    Column("WHY"),
+)
+BAR_WIDTH = 16
+STYLES = {
+    "deletable": "red",
+    "active": "green",
+    "dirty": "yellow",
+    "clean": "cyan",
+    "uncleanable": "blue",
+    "closed": "blue",
+}
+
+Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", help="Show only this partition. Repeatable.")
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Show the state as of this time: 2026-11-21T06:00 in UTC, or ms since 1970."),
+]
+
+
+def describe(
+    *,
+    log_dir: LogDir,
+    topic: Topic,
+    partition: Partitions = None,
+    as_of: AsOf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the segments of a topic's partitions: offsets, sizes, times, why each is kept and until when.
+
+    KEPT-UNTIL is the last moment for which a time limit keeps a segment, or '-' if no time limit decides; deletable
+    segments are deleted by the next retention run. COMPACTION is clean (no key occurs twice), dirty (the next
+    compaction reads it), or uncleanable (the next one does not). Takes no lock.
+    """
+    as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
+    with storage.LogManager.open(log_dir) as manager:
+        numbers = partition or manager.topic(topic).partitions
+        failures = Failures()
+        looks = [partial(storage.describe_partition, manager, topic, number, as_of_ms=as_of_ms) for number in numbers]
+        for found in filter(None, map(failures.attempt, looks)):
+            _show(found, as_json=as_json)
+    failures.end()
+
+
+def _show(found: storage.PartitionDescription, *, as_json: bool) -> None:
+    if as_json:
+        print_json([_json(found)])
+        return
+    typer.echo("\n".join(_head(found)))
+    if is_watched():
+        _draw(found)
+    else:
+        print_table(COLUMNS, [_row(found, fate) for fate in found.retention.plan.fates])
+        typer.echo("")
+
+
+def _head(found: storage.PartitionDescription) -> Iterator[str]:
+    plan = found.retention.plan
+    facts = plan.facts
+    segments = "1 segment" if len(facts.segments) == 1 else f"{len(facts.segments):,} segments"
+    stable = "" if facts.last_stable_offset == facts.log_end_offset else f" (stable up to {facts.last_stable_offset})"
+    yield (
+        f"{found.topic}-{found.partition}: offsets {facts.log_start_offset} to {facts.log_end_offset}{stable}, "
+        f"{segments}, {facts.size:,} bytes"
+    )
+    if found.holding is not None:
+        yield f"  {found.holding}: readers of committed records wait for it; see commitlog transactions"
+    if found.cleanable is not None:
+        what = found.cleanable
+        due = (
+            "due" if what.is_due else f"not due: more than {what.ratio_min:g} is needed" if what.has_work else "not due"
+        )
+        yield (
+            f"  dirty ratio {what.ratio:.2f}: {what.dirty_bytes:,} dirty bytes, {what.clean_bytes:,} clean; "
+            f"compaction is {due}; it stops at {what.first_uncleanable_offset}: {what.held_by}"
+        )
+    waiting = found.retention.files_waiting + found.retention.files_removed
+    if waiting:
+        yield f"  {len(waiting):,} .deleted files with {sum(file.size for file in waiting):,} bytes are still on disk"
+
+
+def _row(found: storage.PartitionDescription, fate: storage.SegmentFate) -> tuple[object, ...]:
+    segment = fate.segment
+    return (
+        segment.base_offset,
+        segment.next_offset,
+        segment.size,
+        _time(segment.first_timestamp_ms),
+        _time(segment.largest_timestamp_ms),
+        found.compaction_of(fate),
+        "deletable" if fate.goes else None if fate.until_ms is None else storage.instant(fate.until_ms),
+        f"{'active; ' if segment.is_active else ''}{fate.rule}: {fate.reason}",
+    )
+
+
+def _time(timestamp_ms: int) -> str | None:
+    return None if timestamp_ms < 0 else storage.instant(timestamp_ms)
+
+
+def _json(found: storage.PartitionDescription) -> dict[str, Any]:
+    facts, what = found.retention.plan.facts, found.cleanable
+    return {
+        "topic": found.topic,
+        "partition": found.partition,
+        "log_start_offset": facts.log_start_offset,
+        "last_stable_offset": facts.last_stable_offset,
+        "log_end_offset": facts.log_end_offset,
+        **({} if found.holding is None else {"open_transaction": found.holding._asdict()}),
+        "bytes": facts.size,
+        "dirty_ratio": None if what is None else what.ratio,
+        "compaction_due": None if what is None else what.is_due,
+        "segments": [_segment_json(found, fate) for fate in found.retention.plan.fates],
+    }
+
+
+def _segment_json(found: storage.PartitionDescription, fate: storage.SegmentFate) -> dict[str, Any]:
+    segment = fate.segment
+    return {
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "bytes": segment.size,
+        "first_timestamp": segment.first_timestamp_ms,
+        "largest_timestamp": segment.largest_timestamp_ms,
+        "active": segment.is_active,
+        "compaction": found.compaction_of(fate),
+        "goes": fate.goes,
+        "rule": fate.rule,
+        "reason": fate.reason,
+        "kept_until": fate.until_ms,
+        "removed_by": fate.removed_by_ms,
+    }
+
+
+# On a terminal
+
+
+def _draw(found: storage.PartitionDescription) -> None:
+    from rich.console import Console  # noqa: PLC0415  needed only on a terminal
+
+    console = Console(file=sys.stdout, highlight=False)
+    fates = found.retention.plan.fates
+    print_wide(console, _table(found, fates))
+    for reason, group in groupby(fates, key=lambda fate: fate.reason):
+        first, *rest = list(group)
+        span = _offsets(first) if not rest else f"{first.segment.base_offset:,} to {rest[-1].segment.next_offset - 1:,}"
+        console.print(f"  {span}: {reason}", style="dim", markup=False)
+    console.print()
+
+
+def _table(found: storage.PartitionDescription, fates: Sequence[storage.SegmentFate]) -> Table:
+    """One row per segment, with a bar that shows its position and size in the log, by bytes."""
+    from rich import box  # noqa: PLC0415
+    from rich.bar import Bar  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("OFFSETS", "BYTES"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("IN THE LOG", "NEWEST RECORD", "STATE", "KEPT UNTIL"):
+        table.add_column(name, no_wrap=True)
+    whole, begin = max(found.retention.plan.facts.size, 1), 0
+    for fate in fates:
+        size, state = fate.segment.size, _state(found, fate)
+        bar = Bar(whole, begin, begin + size, width=BAR_WIDTH, color=STYLES[state])
+        begin += size
+        until = "deletable" if fate.goes else "" if fate.until_ms is None else _short(fate.until_ms)
+        table.add_row(_offsets(fate), f"{size:,}", bar, _short(fate.segment.largest_timestamp_ms), state, until)
+    return table
+
+
+def _state(found: storage.PartitionDescription, fate: storage.SegmentFate) -> str:
+    return "deletable" if fate.goes else "active" if fate.segment.is_active else found.compaction_of(fate) or "closed"
+
+
+def _offsets(fate: storage.SegmentFate) -> str:
+    segment = fate.segment
+    if segment.next_offset == segment.base_offset:
+        return f"from {segment.base_offset:,}"
+    return f"{segment.base_offset:,} to {segment.next_offset - 1:,}"
+
+
+def _short(timestamp_ms: int) -> str:
+    """A time to the minute; '-' for none."""
+    return "-" if timestamp_ms < 0 else storage.instant(timestamp_ms)[:16]

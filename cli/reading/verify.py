@@ -1,0 +1,16 @@
+"""``commitlog verify``: checks every byte of a log directory."""
+
+from __future__ import annotations
+
+from ... import storage
+from ..flags import AsJson, LogDir
+from ..maintenance.run import Asked, Config, Topics, maintain
+
+
+def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_json: AsJson = False) -> None:
+    """Check checksums, records, offsets, indexes, snapshots and checkpoints, each against the others.
+
+    Reads everything, changes nothing and takes no lock, so it is safe on a running broker's directory. The exit code is
+    3 if anything is damaged or has to be rebuilt.
+    """
+    maintain("verify", Asked(log_dir, topics, config, as_json), storage.verify_partitions)

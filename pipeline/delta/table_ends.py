@@ -1,0 +1,65 @@
+"""The end of a table, and whether its rows came from the log at hand.
+
+The last row from a partition has the same time as the record at its offset. If it does not, or if the log ends below,
+the log was restored from a backup, or the topic was deleted and created again: a query that begins where the table ends
+would skip what was written since.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...storage import CorruptionError, Isolation, LogManager, LogReader, ProgressMismatchError
+
+
+class LastRow(NamedTuple):
+    """The row with the largest offset among those from one partition."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+
+
+def last_rows(rows: DataFrame) -> list[LastRow]:
+    """Returns the last row from each partition."""
+    last = F.max(F.struct("_offset", F.unix_millis("_timestamp").alias("_ms"))).alias("last")
+    found = rows.groupBy("_partition").agg(last).select("_partition", "last._offset", "last._ms")
+    return [LastRow(*row) for row in found.collect()]
+
+
+def check_same_log(manager: LogManager, topic: str, last: LastRow, path: str) -> None:
+    """Raises ProgressMismatchError if the log lacks the record of the table's last row, or has another at its offset.
+
+    Accepts a record that was deleted, compacted or damaged. Raises UnknownTopicOrPartitionError for a row from a
+    partition that is not in the log directory.
+    """
+    row = f"table {path} has a row from offset {last.offset} of {topic}-{last.partition}"
+    with manager.open_reader(topic, last.partition) as reader:
+        if last.offset >= reader.log_end_offset:
+            raise _other_log(f"{row}, but the log in {manager.directory} ends at {reader.log_end_offset}")
+        found = _time_at(reader, last.offset)
+    if None not in (found, last.timestamp_ms) and found != last.timestamp_ms:
+        raise _other_log(
+            f"{row} with the time {last.timestamp_ms}, but the log in {manager.directory} has {found} there"
+        )
+
+
+def _time_at(reader: LogReader, offset: int) -> int | None:
+    """Returns the time of the record at an offset, in ms; None if it does not exist or cannot be read."""
+    if offset < reader.log_start_offset:
+        return None
+    try:
+        found = list(reader.records(offset, offset + 1, isolation=Isolation.READ_UNCOMMITTED, columns=()))
+    except CorruptionError:
+        return None
+    return int(found[0].timestamps[0]) if found else None
+
+
+def _other_log(what: str) -> ProgressMismatchError:
+    return ProgressMismatchError(
+        f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
+        "would skip records. Put back the log that belongs to the table, or export to another table"
+    )

@@ -1,0 +1,123 @@
+"""The progress of a query with a Delta table, and whether the query may continue.
+
+Delta stores the query's name (``txnAppId``) and micro-batch (``txnVersion``) with each commit, and silently skips a
+micro-batch that is not above the last one. So a query that is not the one its name stands for, or whose checkpoint was
+set back, would lose rows: it is refused. The table has a property that says which query a ``txnAppId`` stands for.
+
+Outside a classic streaming query, the query is not known, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...storage import InvalidConfigError, ProgressMismatchError
+from ..write.exactly_once.progress import Run
+
+_QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
+
+# What this process committed: by table and txnAppId, the query's run and the version.
+_committed: dict[tuple[str, str], tuple[str, int]] = {}
+
+
+def properties_of(session: SparkSession, path: str) -> dict[str, str]:
+    """Returns the properties of the Delta table at ``path``."""
+    details = DeltaTable.forPath(session, path).detail().select("properties").head()
+    return dict(details[0]) if details else {}
+
+
+def set_properties(session: SparkSession, path: str, properties: Mapping[str, str]) -> None:
+    """Sets properties in a separate commit, unless there are none to set."""
+    if properties:
+        pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
+        escaped = path.replace("`", "``")
+        session.sql(f"ALTER TABLE delta.`{escaped}` SET TBLPROPERTIES ({pairs})")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def query_property(run: Run) -> dict[str, str]:
+    """Returns the table property that identifies the query; none if the query's name is its id."""
+    return {} if run.app_id == run.query_id or not run.query_id else {_QUERY + run.app_id: run.query_id}
+
+
+class TableProgress:
+    """Checks a micro-batch of a query against the progress stored in the table at ``path``."""
+
+    def __init__(self, session: SparkSession, path: str, run: Run, version: int) -> None:
+        self._path = path
+        self._run = run
+        self._version = version
+        self._done = None
+        if run.query_id:
+            classic = import_module(
+                "pyspark_commitlog.pipeline.write.classic_session"
+            )  # py4j, which a client of Connect lacks
+            self._done = classic.committed_version(session, path, run.app_id)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the table has this micro-batch, which Spark repeats if it does not know that it was committed."""
+        return self._done == self._version
+
+    def check(self, properties: Mapping[str, str]) -> None:
+        """Raises if Delta would skip rows that are not in the table.
+
+        Raises InvalidConfigError for another query with this name, or a second write of the version in one run;
+        ProgressMismatchError for a version below the table's.
+        """
+        run, done = self._run, self._done
+        wrote = properties.get(_QUERY + run.app_id, "")
+        if done is not None and wrote and wrote != run.query_id:
+            raise InvalidConfigError(
+                f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, but this is "
+                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. To start over "
+                "on purpose, use another txnAppId, or none; tables.starting_offsets returns where the table ends"
+            )
+        if run.query_id and _committed.get(self._id) == (run.run_id, self._version):
+            raise InvalidConfigError(
+                f"batch {self._version} was already written to table {self._path} in this run: a foreachBatch function "
+                "that writes to a table twice needs a txnAppId for each write"
+            )
+        if done is not None and self._version < done:
+            raise ProgressMismatchError(
+                f"table {self._path} has batch {done} of txnAppId {run.app_id!r}, but this is batch {self._version}: "
+                "the checkpoint was set back, or is a new one. Start at the end of the table (tables.starting_offsets) "
+                "with a new checkpoint and another txnAppId, or none"
+            )
+
+    def note(self) -> None:
+        """Stores that this process has written the micro-batch to the table."""
+        _committed[self._id] = (self._run.run_id, self._version)
+
+    @property
+    def _id(self) -> tuple[str, str]:
+        return self._path, self._run.app_id
+
+    def check_there(self, rows: DataFrame) -> None:
+        """Raises ProgressMismatchError if the table lacks some of ``rows``, a repeated micro-batch."""
+        ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
+        if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
+            raise ProgressMismatchError(
+                f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, but has other "
+                f"records now: the table lacks {_told(missing)}. The checkpoint was set back, or lost its entry for "
+                "the batch. Start at the end of the table (tables.starting_offsets) with a new checkpoint and another "
+                "txnAppId, or none"
+            )
+
+
+def ends_of(rows: DataFrame) -> dict[int, int]:
+    """Returns the largest offset of each partition among the rows of a table."""
+    return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
+
+
+def _told(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"offset {offset} of partition {part}" for part, offset in sorted(offsets.items()))

@@ -1,0 +1,220 @@
+"""Copies topics to Delta tables, and the changes of a table to records: docs/tables.md.
+
+A row has the columns of the decoded value, or ``value``, and those of ``COORDINATES``, which say where it comes from. A
+micro-batch is one Delta commit with ``txnAppId`` and ``txnVersion``; one that is already in the table is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import urlsplit
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType
+
+from ...storage import InvalidConfigError, LogManager, did_you_mean
+from ..rows.offsets import EARLIEST, TopicPartition, offsets_to_nested
+from ..values.serde import Serde
+from ..values.spark import encoded
+from ..write.exactly_once.progress import Run
+from .table_ends import check_same_log, last_rows
+from .table_progress import TableProgress, properties_of, query_property, set_properties
+from .table_rows import COORDINATES, DELETED, in_table, nullable, to_rows
+from .undecodable import REASON, keep_bad, with_reasons
+from .upserts import merge, newest_of_each_key
+
+_MODE_PROPERTY = "commitlog.mode"
+_CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of a table's change feed
+
+
+class Mode(Enum):
+    """The records of a topic that a table has."""
+
+    APPEND = "append"  # one row per record
+    UPSERT = "upsert"  # the newest record of each key, unless that is a tombstone
+
+
+def table_sink(
+    *,
+    path: str,
+    mode: str = "append",
+    serde: Serde | None = None,
+    txnAppId: str | None = None,  # noqa: N803  Spark's name for it, as in Delta's writer
+    badRecords: str | None = None,  # noqa: N803  as in commitlog_sink
+) -> TableSink:
+    """Returns a function for ``writeStream.foreachBatch`` that writes each record once to the Delta table at ``path``.
+
+    The stream must have the columns of ``format("commitlog")`` with ``includeHeaders``. ``serde`` decodes values to
+    columns; without it, the column ``value`` has their bytes. A field that the table lacks is added to it, and is null
+    in existing rows. With ``mode="upsert"`` the table has the newest record of each key (see ``upserts``): tombstones
+    delete, and a record without a key fails the query.
+
+    A value that does not decode fails the query. With ``badRecords``, the path of another Delta table, it is written
+    there with its bytes and the reason instead, as is a record without a key in mode upsert.
+
+    ``txnAppId`` names the writer, by default the query's id; the batch id is the ``txnVersion``. Two queries need two
+    names. Raises InvalidConfigError for an unknown mode, and for values with fields named as in ``COORDINATES``. The
+    function raises it for a table of the other mode, or with columns that the values lack or have with another type
+    (``table_rows``), and for a ``txnAppId`` of another query or a checkpoint that was set back (``table_progress``).
+    """
+    modes = [each.value for each in Mode]
+    if mode not in modes:
+        hint = did_you_mean(mode, modes)
+        raise InvalidConfigError(f"mode = {mode!r}{hint}; a table is written with {' or '.join(modes)}")
+    if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, DELETED)]):
+        raise InvalidConfigError(
+            f"values have the fields {', '.join(taken)}, which are columns that every table has: rename them"
+        )
+    bad = None if badRecords is None else absolute(badRecords)
+    if bad == absolute(path):
+        raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another one")
+    return TableSink(absolute(path), Mode(mode), serde, txnAppId, bad)
+
+
+def absolute(path: str) -> str:
+    """Makes ``path`` absolute, since Delta takes a relative one for a table's name. Keeps one with a scheme."""
+    return path if urlsplit(path).scheme else os.path.abspath(path)
+
+
+@dataclass(frozen=True)
+class TableSink:
+    """The function that :func:`table_sink` returns: call it with records and a batch id."""
+
+    path: str
+    mode: Mode
+    serde: Serde | None
+    app_id: str | None
+    bad_records: str | None = None
+
+    def __call__(self, records: DataFrame, batch_id: int) -> None:
+        """Commits the records; does nothing if this version was committed before.
+
+        After a crash, the bad records are on disk all or not at all, and likewise, after them, the others. Spark
+        repeats the micro-batch, and records that are there already are skipped.
+        """
+        run = Run.of(records.sparkSession, self.app_id)
+        if self.bad_records is None:
+            self._write(self._rows(records), run, batch_id)
+            return
+        judged = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
+        try:
+            keep_bad(judged, self.bad_records, batch_id)
+            self._write(self._rows(judged.where(F.col(REASON).isNull())), run, batch_id)
+        finally:
+            judged.unpersist()
+
+    def _rows(self, records: DataFrame) -> DataFrame:
+        if self.mode is Mode.APPEND:
+            return to_rows(records, self.serde)
+        return to_rows(newest_of_each_key(records), self.serde, DELETED)
+
+    def _write(self, rows: DataFrame, run: Run, batch_id: int) -> None:
+        progress, properties = self._prepare(rows, run, batch_id)
+        rows = in_table(rows.sparkSession, self.path, rows)
+        if self.mode is Mode.UPSERT:
+            merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id)
+        elif progress.is_there:
+            progress.check_there(rows)
+        else:
+            writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
+            writer.mode("append").save(self.path)
+        progress.note()
+
+    def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
+        """Creates the table if needed, and stores the query in it. Raises InvalidConfigError for another's table."""
+        session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
+        if not DeltaTable.isDeltaTable(session, self.path):
+            builder = DeltaTable.createIfNotExists(session).location(self.path)
+            builder = builder.addColumns(nullable(rows.drop(DELETED).schema))
+            for name, value in {"delta.enableChangeDataFeed": "true", **wanted}.items():
+                builder = builder.property(name, value)
+            builder.execute()
+        found = properties_of(session, self.path)
+        if found.get(_MODE_PROPERTY, self.mode.value) != self.mode.value:
+            raise InvalidConfigError(
+                f"table {self.path} was created with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}"
+            )
+        progress = TableProgress(session, self.path, run, batch_id)
+        progress.check(found)
+        set_properties(session, self.path, {name: value for name, value in wanted.items() if found.get(name) != value})
+        return progress, found
+
+
+def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str) -> str:
+    """Returns the option ``startingOffsets`` to begin where the table ends: after the largest offsets of its rows.
+
+    Set it at every start: it applies until a micro-batch is committed, and Spark asks again if the first one failed.
+    Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError if
+    the table's last rows did not come from this log (``table_ends``).
+    """
+    with LogManager.open(log_dir) as manager:
+        starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
+        if DeltaTable.isDeltaTable(session, absolute(path)):
+            for last in last_rows(session.read.format("delta").load(absolute(path))):
+                check_same_log(manager, topic, last, path)
+                starts[TopicPartition(topic, last.partition)] = last.offset + 1
+    return json.dumps(offsets_to_nested(starts))
+
+
+def changes_to_records(
+    changes: DataFrame, *, serde: Serde | None = None, key: str | None = None, keep_partitions: bool = False
+) -> DataFrame:
+    """Converts the change feed of a table to rows for ``commitlog_sink``; a deleted row becomes a tombstone.
+
+    A table of :func:`table_sink` has keys and, without ``serde``, values; for any other table, ``key`` names the column
+    with the key. ``serde`` encodes the columns of its schema. The old row of an update is skipped, so a key must not
+    change. With ``keep_partitions``, a record is written to the partition in its column ``_partition``. Records of a
+    key, and of a partition, are in the order of Delta's versions and then of their offsets. The records of a key that
+    is in several partitions are in the order of their times. (Without ``keep_partitions``, they then keep their order
+    among the records of other keys in only one of these partitions.)
+
+    Raises InvalidConfigError if a column is missing.
+    """
+    key = key or "_key"
+    names = [*(["value"] if serde is None else [field.name for field in serde.type]), key, *_CHANGE_COLUMNS]
+    if missing := [name for name in names if name not in changes.columns]:
+        raise InvalidConfigError(f"the changes lack {', '.join(missing)}; they have {', '.join(changes.columns)}")
+    is_deleted = F.col("_change_type") == "delete"
+    fields = {
+        "key": F.col(key) if changes.schema[key].dataType == BinaryType() else F.col(key).cast("string"),
+        "value": F.when(~is_deleted, F.col("value") if serde is None else _encoded(serde)),
+        "timestamp": F.col("_commit_timestamp"),
+    }
+    if "_timestamp" in changes.columns:
+        fields["timestamp"] = F.when(is_deleted, F.col("_commit_timestamp")).otherwise(F.col("_timestamp"))
+    if "_headers" in changes.columns:
+        fields["headers"] = F.when(~is_deleted, F.col("_headers"))
+    if keep_partitions:
+        fields["partition"] = F.col("_partition")
+    return _in_order(changes, key, is_deleted, keep_partitions).select(
+        *[column.alias(name) for name, column in fields.items()]
+    )
+
+
+def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions: bool) -> DataFrame:
+    """Sorts changes, in each version deletions before insertions, because a row may be replaced that way.
+
+    One task sorts all records of a key, and all others of their partition. Times count as if they never decreased
+    within a partition, so that sorting by time keeps the partition's order.
+    """
+    after = changes.where("_change_type <> 'update_preimage'")
+    if "_offset" not in changes.columns or "_timestamp" not in changes.columns:
+        return after.repartition(key).sortWithinPartitions("_commit_version", is_deleted.desc())
+    by_key = Window.partitionBy(F.col(key), F.when(F.col(key).isNull(), F.col("_partition")))
+    task = F.col("_partition") if keep_partitions else F.min("_partition").over(by_key)
+    tasks = after.withColumn("_task", task).repartition("_task")
+    in_partition = Window.partitionBy("_task", "_commit_version", "_partition").orderBy("_offset")
+    timed = tasks.withColumn("_time", F.max("_timestamp").over(in_partition))
+    return timed.sortWithinPartitions("_commit_version", is_deleted.desc(), "_time", "_partition", "_offset")
+
+
+def _encoded(serde: Serde) -> Column:
+    """Encodes values; in a table of mode append, a row without any value is a tombstone."""
+    fields = [F.col(f"`{field.name}`") for field in serde.type]
+    value = encoded(F.struct(*fields), serde)
+    return F.when(F.coalesce(*[field.isNotNull() for field in fields]), value)

@@ -1,0 +1,90 @@
+"""Bad records that a table rejects, in a table of their own: their bytes, position in the log, and the reason.
+
+A record is bad if its serde cannot decode the value, or, in mode upsert, if it has no key.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import cast
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ..values.serde import Serde, SerializationError
+
+DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
+NO_KEY = "has no key: a table of mode upsert needs one"
+# The columns of the table, and the columns of records that they come from.
+COLUMNS = {
+    "_topic": "topic",
+    "_partition": "partition",
+    "_offset": "offset",
+    "_timestamp": "timestamp",
+    "_key": "key",
+    "_headers": "headers",
+    "value": "value",
+    "_reason": REASON,
+}
+_SAME = ("_topic", "_partition", "_offset", "_timestamp")  # identify a record, even if its topic was recreated
+
+logger = logging.getLogger(__name__)
+
+
+def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> DataFrame:
+    """Adds the columns ``decoded``, if there is a serde, and ``reason``, which is null for a good record."""
+    reason = F.lit(None).cast("string")
+    if serde is not None:
+        judged = records.withColumn("judged", _decoded_or_reason(F.col("value"), serde))
+        records = judged.withColumn(DECODED, F.col("judged.decoded"))
+        reason = F.col("judged.reason")
+    if by_key:
+        reason = F.when(F.col("key").isNull(), F.lit(f"it {NO_KEY}")).otherwise(reason)
+    return records.withColumn(REASON, reason).drop("judged")
+
+
+def keep_bad(records: DataFrame, path: str, version: int) -> None:
+    """Adds the records with a reason to the Delta table at ``path``, unless it has them already."""
+    bad = records.where(F.col(REASON).isNotNull()).select(*[F.col(old).alias(new) for new, old in COLUMNS.items()])
+    count = bad.count()
+    if not count:
+        return
+    DeltaTable.createIfNotExists(bad.sparkSession).location(path).addColumns(bad.schema).execute()
+    table = DeltaTable.forPath(bad.sparkSession, path).alias("old")
+    is_same = " AND ".join(f"old.{name} <=> new.{name}" for name in _SAME)
+    table.merge(bad.alias("new"), is_same).whenNotMatchedInsertAll().execute()
+    logger.warning("micro-batch %d: wrote %d bad records to %s, with the reason for each", version, count, path)
+
+
+def _decoded_or_reason(values: Column, serde: Serde) -> Column:
+    struct = from_arrow_type(serde.type, prefer_timestamp_ntz=True)
+    spark_type = StructType([StructField("decoded", struct), StructField("reason", StringType())])
+    arrow_type = to_arrow_type(struct, timezone="UTC")
+
+    def decode(column: pa.Array) -> pa.Array:
+        parts = decoded_or_reasons(serde, column)
+        structs = pa.concat_arrays([part.cast(arrow_type) for part, _ in parts]) if parts else pa.nulls(0, arrow_type)
+        reasons = pa.array([reason for part, reason in parts for _ in range(len(part))], pa.string())
+        return pa.StructArray.from_arrays([structs, reasons], ["decoded", "reason"])
+
+    return cast(Column, arrow_udf(decode, spark_type)(values))  # type: ignore[call-overload]  # it takes structs, too
+
+
+def decoded_or_reasons(serde: Serde, values: pa.Array) -> list[tuple[pa.Array, str | None]]:
+    """Decodes ``values`` into structs, in pieces, in order; a value that does not decode is a null with the reason.
+
+    Tries all at once and, if that fails, each half, so that a few bad values cost little more than none.
+    """
+    try:
+        return [(serde.decode(values), None)]
+    except SerializationError as error:
+        if len(values) == 1:
+            return [(pa.nulls(1, serde.type), re.sub("^row 0 ", "its value ", str(error)))]
+    half = len(values) // 2
+    return decoded_or_reasons(serde, values[:half]) + decoded_or_reasons(serde, values[half:])

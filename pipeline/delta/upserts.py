@@ -1,0 +1,125 @@
+"""Tables with the newest record of each key, and which record that is.
+
+Within a partition, the record with the larger offset is newer, as for compaction. A key may be in several partitions if
+the topic was enlarged; between partitions, the record with the later time is newer, and for equal times the one with
+the larger partition number.
+
+A key whose newest record is a tombstone has no row. An older record of the key may still arrive, from another partition
+or when records are read again. So a second table, ``_commitlog_deleted`` in the folder of the first, has the newest
+tombstone of each key that had one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .table_progress import set_properties
+from .table_rows import DELETED
+from .undecodable import NO_KEY
+
+_DELETED_PROPERTY = "commitlog.deleted"  # of a table that has had a tombstone
+_PLACE = ("_key", "_partition", "_offset", "_timestamp")
+_TXN = "spark.databricks.delta.write."  # the prefix of Delta's writer options as session settings, for commands
+
+
+def _deleted_keys(path: str) -> str:
+    """Returns the path of the tombstones of the table at ``path``; Delta ignores folders that begin with ``_``."""
+    return f"{path.rstrip('/')}/_commitlog_deleted"
+
+
+def newest_of_each_key(records: DataFrame) -> DataFrame:
+    """Returns the newest record of each key: the newest one per partition first, then the newest of these.
+
+    The query fails for a record without a key.
+    """
+    told = F.format_string(f"offset %d of partition %d {NO_KEY}", "offset", "partition")
+    key = F.when(F.col("key").isNull(), F.raise_error(told).cast("binary")).otherwise(F.col("key"))
+    of_partition = F.max_by(F.struct(*records.columns), "offset").alias("record")
+    newest = F.max_by("record", F.struct("record.timestamp", "record.partition")).alias("record")
+    by_partition = records.groupBy(key.alias("merged"), F.col("partition").alias("source")).agg(of_partition)
+    return by_partition.groupBy("merged").agg(newest).select("record.*")
+
+
+def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str, version: int | None) -> None:
+    """Merges the newest record of each key into the table at ``path``; a version it has already changes nothing.
+
+    Without ``version``, merges in any case; records that the table has already change nothing either. After a crash,
+    the tombstones may be stored, and the table has either all the records or none.
+    """
+    session, newest = rows.sparkSession, rows.persist()
+    try:
+        tombstones, remembers = newest.where(DELETED), _DELETED_PROPERTY in properties
+        if not tombstones.isEmpty():
+            if not remembers:
+                _begin_to_remember(tombstones, path)
+            _remember(tombstones, path)
+            remembers = True
+        if remembers:
+            rows = _not_deleted_since(newest, session.read.format("delta").load(_deleted_keys(path)))
+        with _transaction(session, app_id, version):
+            _merge(rows, path)
+    finally:
+        newest.unpersist()
+
+
+def _begin_to_remember(tombstones: DataFrame, path: str) -> None:
+    builder = DeltaTable.createIfNotExists(tombstones.sparkSession).location(_deleted_keys(path))
+    builder.addColumns(tombstones.select(*_PLACE).schema).execute()
+    set_properties(tombstones.sparkSession, path, {_DELETED_PROPERTY: "true"})
+
+
+def _remember(tombstones: DataFrame, path: str) -> None:
+    columns = {name: f"new.{name}" for name in _PLACE}
+    merge = _table(tombstones.sparkSession, _deleted_keys(path)).merge(tombstones.alias("new"), "old._key = new._key")
+    merge = merge.whenMatchedUpdate(_is_newer("new", "old"), columns)  # type: ignore[arg-type]  # it is invariant
+    merge.whenNotMatchedInsert(values=columns).execute()  # type: ignore[arg-type]
+
+
+def _not_deleted_since(rows: DataFrame, deleted: DataFrame) -> DataFrame:
+    joined = rows.alias("new").join(deleted.alias("old"), "_key", "left")
+    is_newer = F.expr(f"new.{DELETED} OR old._offset IS NULL OR {_is_newer('new', 'old')}")
+    return joined.where(is_newer).select("_key", *[F.col(f"new.`{name}`") for name in rows.columns if name != "_key"])
+
+
+def _merge(rows: DataFrame, path: str) -> None:
+    """Merges rows. A row has the coordinates of its record, so a record that is not newer changes nothing."""
+    columns = {name: f"new.`{name}`" for name in rows.columns if name != DELETED}
+    merge = _table(rows.sparkSession, path).merge(rows.alias("new"), "old._key = new._key")
+    is_newer = _is_newer("new", "old")
+    (
+        merge.whenMatchedDelete(f"{is_newer} AND new.{DELETED}")
+        .whenMatchedUpdate(is_newer, columns)  # type: ignore[arg-type]  # its columns are invariant
+        .whenNotMatchedInsert(f"NOT new.{DELETED}", columns)  # type: ignore[arg-type]
+        .execute()
+    )
+
+
+def _is_newer(one: str, other: str) -> str:
+    """Returns the SQL condition that the record of one alias is newer than that of the other."""
+    time = "struct({0}._timestamp, {0}._partition)"
+    return (
+        f"(CASE WHEN {one}._partition = {other}._partition THEN {one}._offset > {other}._offset "
+        f"ELSE {time.format(one)} > {time.format(other)} END)"
+    )
+
+
+def _table(session: SparkSession, path: str) -> DeltaTable:
+    return DeltaTable.forPath(session, path).alias("old")
+
+
+@contextmanager
+def _transaction(session: SparkSession, app_id: str, version: int | None) -> Iterator[None]:
+    """Makes merges inside commit with this ``txnAppId`` and ``txnVersion``."""
+    settings = {} if version is None else {f"{_TXN}txnAppId": app_id, f"{_TXN}txnVersion": str(version)}
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            session.conf.unset(name)

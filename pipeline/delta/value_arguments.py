@@ -1,0 +1,117 @@
+"""The arguments of the export job that describe the format of values."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ...storage import InvalidConfigError
+from ..values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
+from ..values.serde import JsonSerde, Mode, Serde
+
+# The arguments of each format; others would have no effect, and are rejected.
+_TAKEN = {
+    "raw": (),
+    "json": ("schema", "confluent_header", "serde_mode"),
+    "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
+}
+_SERDE_MODE = (
+    "a value that does not decode becomes a row of nulls (permissive, then also the default of --read-mode) or ends "
+    "the job (failfast, the default)"
+)
+
+
+def add_value_arguments(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add(
+        "--format",
+        default="raw",
+        choices=list(_TAKEN),
+        help="the format of values; raw keeps their bytes (default: raw)",
+    )
+    add("--schema", metavar="SCHEMA", help="for json: 'carrier string, delay int'; for avro: the path of a *.avsc file")
+    add("--confluent-header", action="store_true", help="for json: skip Confluent's header, 00 and a schema's id")
+    add("--registry", metavar="URL", help="for avro: values have Confluent's header; get schemas from this registry")
+    add("--registry-headers", metavar="FILE", help="send the headers in this file to the registry, lines 'Name: value'")
+    add(
+        "--schema-folder",
+        metavar="DIR",
+        help="for avro: values have Confluent's header; get schemas from files <id>.avsc (with neither this nor "
+        "--registry: Avro's single-object encoding)",
+    )
+    add("--serde-mode", choices=["failfast", "permissive"], help=_SERDE_MODE)
+
+
+def serde_of(options: argparse.Namespace) -> Serde | None:
+    """Returns the serde, or None for ``--format raw``.
+
+    Raises InvalidConfigError for missing arguments, and for those that would have no effect.
+    """
+    _check(options)
+    if options.format == "raw":
+        return None
+    if options.format == "avro":
+        return _avro_serde(options)
+    schema = to_arrow_schema(cast(StructType, StructType.fromDDL(options.schema)), timezone="UTC")
+    session = SparkSession.getActiveSession()
+    zone = "UTC" if session is None else str(session.conf.get("spark.sql.session.timeZone"))
+    return JsonSerde(schema, _mode(options), confluent_header=options.confluent_header, timezone=zone)
+
+
+def _mode(options: argparse.Namespace) -> Mode:
+    return "permissive" if options.serde_mode == "permissive" else "failfast"
+
+
+def _check(options: argparse.Namespace) -> None:
+    every = sorted({name for names in _TAKEN.values() for name in names})
+    given = [name for name in every if getattr(options, name)]
+    if useless := [_flag(name) for name in given if name not in _TAKEN[options.format]]:
+        raise InvalidConfigError(f"--format {options.format} takes no {', '.join(useless)}{_instead(options)}")
+    if options.format != "raw" and options.schema is None:
+        raise InvalidConfigError(f"--format {options.format} needs --schema")
+    if options.registry and options.schema_folder:
+        raise InvalidConfigError("--registry and --schema-folder exclude each other")
+    if options.registry_headers and not options.registry:
+        raise InvalidConfigError("--registry-headers needs --registry")
+    if options.confluent_header and options.direction == "to-topic":
+        raise InvalidConfigError("--confluent-header is for reading: to-topic writes JSON without a header")
+    if options.serde_mode and options.direction == "to-topic":
+        raise InvalidConfigError(
+            "--serde-mode is for reading: to-topic always ends at a row that does not fit its schema"
+        )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _instead(options: argparse.Namespace) -> str:
+    if options.format == "json" and (options.registry or options.schema_folder):
+        return "; the columns are those of --schema, and --confluent-header skips the schema's id"
+    return "; columns need --format json or avro" if options.format == "raw" else ""
+
+
+def _avro_serde(options: argparse.Namespace) -> Serde:
+    avro = import_module("pyspark_commitlog.pipeline.values.avro.serde")  # only here: it comes with an extra
+    framing = avro.SingleObject()
+    if options.registry or options.schema_folder:
+        framing = avro.Confluent(_store(options), f"{options.topic}-value")
+    try:
+        schema = Path(options.schema).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfigError(f"--schema {options.schema}: {error}; for avro, give the path of a file") from None
+    serde: Serde = avro.AvroSerde(schema, framing, _mode(options))
+    return serde
+
+
+def _store(options: argparse.Namespace) -> SchemaStore:
+    if options.schema_folder:
+        return SchemaFolder(options.schema_folder)
+    headers = options.registry_headers and str(Path(options.registry_headers).absolute())
+    return SchemaRegistry(options.registry, headers_file=headers)

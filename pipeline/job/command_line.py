@@ -1,0 +1,79 @@
+"""The command line shared by the maintenance jobs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+from ...storage import ConfigOverrides, MaintenanceRun, masked, parse_instant, work_of
+from ..read.options import local_directory
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors show no secrets. Like argparse, it exits with 2 on wrong usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {masked(message)}\n")
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all jobs take."""
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    add(
+        *("--topics", "--topic"),
+        action="append",
+        default=[],
+        metavar="NAMES",
+        help="topics, or regular expressions for whole names, separated by commas; may be repeated (default: all)",
+    )
+    add(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting by Kafka's name, for this run: a topic's key overrides the topic's own setting, a broker's key "
+        "is used only if the topic has none; may be repeated",
+    )
+    add(
+        "--topic-configs",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file with the output of kafka-configs --describe --all or kafka-topics --describe: the settings of "
+        "a broker's topics, which are not in its directory; may be repeated",
+    )
+    add(
+        "--as-of",
+        type=_instant,
+        metavar="TIME",
+        help="act as of this time: ISO 8601 (UTC by default), or ms since 1970",
+    )
+    add("--dry-run", action="store_true", help="change nothing, print the same report")
+    add("--json", action="store_true", help="print one JSON object per partition and line")
+    add("--wait", action="store_true", help="wait for partitions that another job is maintaining, instead of failing")
+    return parser
+
+
+def _instant(text: str) -> int:
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
+    """Returns the run that the options describe. Raises InvalidConfigError."""
+    run = MaintenanceRun(
+        local_directory(options.log_dir),
+        work=work_of(name),
+        overrides=ConfigOverrides.parse(options.config, options.topic_configs),
+        as_of_ms=options.as_of,
+        dry_run=options.dry_run,
+        wait=options.wait,
+    )
+    run.check()
+    return run

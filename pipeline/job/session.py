@@ -1,0 +1,108 @@
+"""A Spark session for Python programs, and the settings in conf/*.toml.
+
+Under ``spark-submit``, Spark's settings come from conf/spark-defaults.conf: jars set here would be loaded too late.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from delta import configure_spark_with_delta_pip
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from ...storage import InvalidConfigError
+
+# Saves half the time of a short query with Python (docs/decisions/worker_daemon.md).
+WORKER_SETTINGS = {
+    "spark.python.daemon.module": "pyspark_commitlog.pipeline.workers.daemon",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+# Turns off Arrow's checks of bounds, and of nulls that Spark checks already; and makes regions so large that an Arrow
+# message is not a large object to the garbage collector (docs/tuning.md).
+_JAVA_OPTIONS = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
+)
+SETTINGS = WORKER_SETTINGS | {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # The rows a task gets at once: few enough that it starts and stops soon. The writer combines many of these.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    # The default options, so that the extra ones, which are the user's, are kept.
+    "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
+    "spark.executor.defaultJavaOptions": _JAVA_OPTIONS,
+}
+
+
+def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Returns a session with Delta's jar (fetched from Maven Central once), whose workers run this Python."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (SETTINGS | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    with _no_python_in_jars():
+        return configure_spark_with_delta_pip(builder).getOrCreate()
+
+
+@contextmanager
+def _no_python_in_jars() -> Iterator[None]:
+    """Keeps the jars that Spark fetches off Python's path.
+
+    Spark treats Delta's jars and their dependencies as Python packages too: they would come first on the path, and be
+    listed for every task (docs/tuning.md).
+    """
+    extensions = SparkContext.PACKAGE_EXTENSIONS
+    SparkContext.PACKAGE_EXTENSIONS = [each for each in extensions if each != ".jar"]
+    try:
+        yield
+    finally:
+        SparkContext.PACKAGE_EXTENSIONS = extensions
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """A topic in a settings file: partitions, and settings of the topic and of producers, by Kafka's names."""
+
+    partitions: int | None = None
+    configs: dict[str, str] = field(default_factory=dict)
+    producer: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any]) -> TopicSettings:
+        """Parses a table ``[topics.<name>]``: ``partitions``, a table ``producer``, and the topic's settings."""
+        configs = {key: str(value) for key, value in table.items() if key not in ("partitions", "producer")}
+        producer = {key: str(value) for key, value in table.get("producer", {}).items()}
+        return cls(table.get("partitions"), configs, producer)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in conf/local.toml or a similar file. Paths are relative to the working directory."""
+
+    log_dir: str
+    checkpoints: str
+    topics: dict[str, TopicSettings]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Settings:
+        """Reads a file. Raises InvalidConfigError naming it if it is missing, is not TOML or lacks a key."""
+        try:
+            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            topics = {name: TopicSettings.parse(table) for name, table in found.get("topics", {}).items()}
+            return cls(found["log_dir"], found["checkpoints"], topics)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise InvalidConfigError(f"settings file {path}: {error}") from None
+        except KeyError as error:
+            raise InvalidConfigError(f"settings file {path}: {error} is missing") from None
+
+    def topic(self, name: str) -> TopicSettings:
+        """Returns the settings of a topic, which are Kafka's defaults if the file does not name it."""
+        return self.topics.get(name, TopicSettings())

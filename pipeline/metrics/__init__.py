@@ -1,0 +1,1 @@
+"""Figures for Prometheus: of running queries, and of a log directory."""

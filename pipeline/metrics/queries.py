@@ -1,0 +1,230 @@
+"""CommitLogMetrics: a StreamingQueryListener that serves the progress of running queries as Prometheus metrics.
+
+Spark calls the listener in a separate thread, and the listener only stores the progress; metrics are computed when
+Prometheus asks. So no query waits for either.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from uuid import UUID
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from ...storage import InvalidConfigError
+from ..rows.offsets import TopicPartition, offsets_from_json
+from ..write.kept_writers import SinkBatch, newest_batches
+from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, Place, add_groups
+
+CLUSTER_NAME = "spark"
+
+_QUERY = ("cluster_name", "group")
+BATCH_ID = Gauge("commitlog_query_batch_id", "The id of the last micro-batch", _QUERY)
+INPUT_ROWS = Gauge("commitlog_query_input_rows", "Rows that the last micro-batch read", _QUERY)
+OUTPUT_ROWS = Gauge(
+    "commitlog_query_output_rows", "Rows that the last micro-batch wrote, if its sink reports that", _QUERY
+)
+INPUT_RATE = Gauge("commitlog_query_input_rows_per_second", "Rows that arrived per second", _QUERY)
+PROCESSED_RATE = Gauge("commitlog_query_processed_rows_per_second", "Rows that were processed per second", _QUERY)
+BATCH_SECONDS = Gauge("commitlog_query_batch_seconds", "How long the last micro-batch took", _QUERY)
+
+# What sinks of this process wrote. As in commitlog_sink_batches, a sink is a group of its own in its log directory.
+_SINK = (*_QUERY, "log_dir")
+_SINK_TOPIC = (*_SINK, "topic")
+SINK_RECORDS = Gauge("commitlog_sink_batch_records", "Records of a sink's last micro-batch", _SINK_TOPIC)
+SINK_BYTES = Gauge("commitlog_sink_batch_bytes", "Bytes in the log of a sink's last micro-batch", _SINK_TOPIC)
+SINK_PARTITIONS = Gauge(
+    "commitlog_sink_batch_partitions", "Partitions that a sink's last micro-batch wrote to", _SINK_TOPIC
+)
+SINK_SECONDS = Gauge("commitlog_sink_batch_seconds", "How long a sink's last micro-batch took", _SINK)
+SINK_COMMIT_SECONDS = Gauge(
+    "commitlog_sink_commit_seconds", "How long the commit of a sink's last micro-batch took", _SINK
+)
+
+# The prefix of every source written in Python; ours is recognized by the format of its offsets.
+_PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
+
+
+class CommitLogMetrics(StreamingQueryListener):
+    """Lag, rows and rates of the queries of a session: ``spark.streams.addListener(CommitLogMetrics(port=9308))``.
+
+    Each query is a group, called by the query's name or else its id. Its position is that of its checkpoint, so no
+    ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag counts up to the log end
+    and is also given in seconds, and sizes and open transactions are served too (``exposition``). Without it, lag
+    counts up to where a query could have read when its last micro-batch began.
+    """
+
+    def __init__(
+        self,
+        port: int | None = PORT,
+        *,
+        address: str = "0.0.0.0",
+        log_dir: str | None = None,
+        cluster_name: str | None = None,
+        registry: CollectorRegistry = REGISTRY,
+    ) -> None:
+        """Serves at ``address:port`` until :meth:`close`; with ``port`` 0, at a free one, which is :attr:`port`.
+
+        With ``port`` None, the metrics are only in ``registry``, for the caller to serve. ``cluster_name`` is the
+        label, by default the name of the directory, or "spark". Raises OSError if the port is taken.
+        """
+        queries = _Queries(cluster_name or CLUSTER_NAME, with_lag=log_dir is None)
+        self._collectors: list[DirectoryMetrics | _Queries] = [queries]
+        if log_dir is not None:
+            directory = DirectoryMetrics(log_dir, cluster_name, queries.consumers)
+            queries.cluster_name = directory.cluster_name
+            self._collectors.append(directory)
+        self._queries = queries
+        self._registry = registry
+        self._server: WSGIServer | None = None
+        self.port = port
+        for collector in self._collectors:
+            registry.register(collector)
+        if port is not None:
+            self._serve(port, address)
+
+    def _serve(self, port: int, address: str) -> None:
+        try:
+            self._server, _ = start_http_server(port, address, self._registry)
+        except BaseException:
+            self.close()
+            raise
+        self.port = self._server.server_port
+
+    def close(self) -> None:
+        """Stops serving; the listener may still be called."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        for collector in self._collectors:
+            self._registry.unregister(collector)
+            collector.close()
+        self._collectors.clear()
+
+    # Called by Spark
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name, and so below
+        """Does nothing: there is no progress before the first micro-batch."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._queries.keep(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Does nothing: the last progress still holds."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._queries.forget(event.runId)
+
+
+class _Queries(Collector):
+    """The last progress of each query, by run."""
+
+    def __init__(self, cluster_name: str, *, with_lag: bool) -> None:
+        self.cluster_name = cluster_name
+        self._with_lag = with_lag
+        self._turn = threading.Lock()
+        self._progress: dict[UUID, StreamingQueryProgress] = {}
+
+    def keep(self, progress: StreamingQueryProgress) -> None:
+        with self._turn:
+            self._progress[progress.runId] = progress
+
+    def forget(self, run_id: UUID) -> None:
+        with self._turn:
+            self._progress.pop(run_id, None)
+
+    def close(self) -> None:
+        """Does nothing: nothing is open."""
+
+    def _newest(self) -> list[StreamingQueryProgress]:
+        with self._turn:
+            return list(self._progress.values())
+
+    def consumers(self) -> list[Consumer]:
+        """Returns the queries as readers of a log directory."""
+        return [_consumer(progress) for progress in self._newest()]
+
+    def collect(self) -> Iterator[Metric]:
+        gauges = Gauges(self.cluster_name)
+        found = self._newest()
+        for progress in found:
+            _add_query(gauges, progress)
+        for batch in newest_batches():
+            _add_sink(gauges, batch)
+        if self._with_lag:
+            add_groups(gauges, [row for progress in found for row in _lags(progress)])
+        return iter(gauges)
+
+
+def _group(progress: StreamingQueryProgress) -> str:
+    return progress.name or str(progress.id)
+
+
+def _add_query(gauges: Gauges, progress: StreamingQueryProgress) -> None:
+    group = _group(progress)
+    gauges.set(BATCH_ID, progress.batchId, group)
+    gauges.set(INPUT_ROWS, progress.numInputRows or 0, group)
+    gauges.set(INPUT_RATE, progress.inputRowsPerSecond, group)
+    gauges.set(PROCESSED_RATE, progress.processedRowsPerSecond, group)
+    gauges.set(BATCH_SECONDS, progress.batchDuration / 1000, group)
+    if progress.sink.numOutputRows >= 0:  # foreachBatch does not report it
+        gauges.set(OUTPUT_ROWS, progress.sink.numOutputRows, group)
+
+
+def _add_sink(gauges: Gauges, batch: SinkBatch) -> None:
+    sink = (batch.app_id, batch.log_dir)
+    for topic in sorted({each.topic for each in batch.written}):
+        written = [each for each in batch.written if each.topic == topic]
+        gauges.set(SINK_RECORDS, sum(each.records for each in written), *sink, topic)
+        gauges.set(SINK_BYTES, sum(each.bytes for each in written), *sink, topic)
+        gauges.set(SINK_PARTITIONS, len({each.partition for each in written}), *sink, topic)
+    gauges.set(SINK_SECONDS, batch.seconds, *sink)
+    gauges.set(SINK_COMMIT_SECONDS, batch.commit_seconds, *sink)
+
+
+def _consumer(progress: StreamingQueryProgress) -> Consumer:
+    ends, _ = _offsets(progress)
+    members = dict.fromkeys(ends, (NOBODY, str(progress.runId), str(progress.id)))
+    return Consumer(_group(progress), ends, members)
+
+
+def _lags(progress: StreamingQueryProgress) -> Iterator[GroupPartition]:
+    consumer = _consumer(progress)
+    _, latest = _offsets(progress)
+    for place in consumer.offsets:
+        if place in latest:
+            yield GroupPartition.of(consumer, place, latest[place], None)
+
+
+def _offsets(progress: StreamingQueryProgress) -> tuple[dict[Place, int], dict[Place, int]]:
+    """Returns how far a query read, and could have read; if two sources read a partition, the one with more lag."""
+    ends: dict[Place, int] = {}
+    latest: dict[Place, int] = {}
+    for source in progress.sources:
+        if source.description.startswith(_PYTHON_SOURCE):
+            for place, offset in _parsed(source.endOffset).items():
+                ends[place] = min(offset, ends.get(place, offset))
+            for place, offset in _parsed(source.latestOffset).items():
+                latest[place] = max(offset, latest.get(place, offset))
+    return ends, latest
+
+
+def _parsed(offsets: str) -> dict[TopicPartition, int]:
+    """Parses offsets; empty if they are missing or another source's."""
+    try:
+        return offsets_from_json(offsets, "of the query")
+    except InvalidConfigError:
+        return {}

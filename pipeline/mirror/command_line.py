@@ -1,0 +1,95 @@
+"""The command line of the mirroring job."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ...storage import InvalidConfigError, Runner, parse_pairs
+from ..job.command_line import Parser
+from ..read.options import local_directory
+from ..write.targets import ProducerSettings
+from . import Mirrored
+from .broker import Cluster
+from .from_kafka import Following, follow
+from .to_kafka import Sending, send
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Returns a parser with the commands ``from-kafka`` and ``to-kafka``."""
+    whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
+    from_kafka = commands.add_parser("from-kafka", help="bring a log directory up to date with topics in Kafka")
+    to_kafka = commands.add_parser("to-kafka", help="bring topics in Kafka up to date with those of a log directory")
+    for command in (from_kafka, to_kafka):
+        _add_common(command)
+    to_kafka.add_argument("--target", metavar="TOPIC", help="the name in Kafka, for a single topic (default: its own)")
+    to_kafka.add_argument(
+        "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: none)"
+    )
+    return whole
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--bootstrap-servers", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    add(
+        "--topics", action="append", required=True, metavar="NAMES", help="topics, separated by commas; may be repeated"
+    )
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of new topics; may be repeated")
+    add(
+        "--client",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the Kafka client, such as security.protocol=SSL; may be repeated",
+    )
+    add(
+        "--client-config",
+        metavar="FILE",
+        help="a file of settings of the Kafka client, one per line, as for Kafka's --command-config",
+    )
+    add("--follow", type=float, metavar="SECONDS", help="keep mirroring, with this pause between two rounds")
+    add(
+        "--allow-data-loss",
+        action="store_true",
+        help="skip records that were deleted before they were mirrored",
+    )
+
+
+def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    following = Following(_cluster(options), local_directory(options.log_dir), options.allow_data_loss)
+    return follow(following, topics, runner, configs=parse_pairs("--config", options.config))
+
+
+def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    if options.target is not None and len(topics) != 1:
+        raise InvalidConfigError(f"--target {options.target} names one topic, but --topics {', '.join(topics)}")
+    compression = ProducerSettings.parse({"compression.type": options.compression}).compression
+    cluster, directory = _cluster(options), local_directory(options.log_dir)
+    for topic in topics:
+        sending = Sending(cluster, directory, topic, options.target or topic, compression, options.allow_data_loss)
+        yield from send(sending, runner, configs=parse_pairs("--config", options.config))
+
+
+Round = Callable[[argparse.Namespace, Sequence[str], Runner], Iterator[Mirrored]]
+ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by command
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    settings = _properties(options.client_config) | parse_pairs("--client", options.client)
+    return Cluster.parse(options.bootstrap_servers, settings)
+
+
+def _properties(file: str | None) -> dict[str, str]:
+    """Reads the settings in a Java properties file: one per line; # and ! begin a comment."""
+    if file is None:
+        return {}
+    try:
+        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
+        raise InvalidConfigError(f"--client-config {file}: {why}") from None
+    return parse_pairs(f"--client-config {file}", [line for line in lines if line and line[0] not in "#!"])

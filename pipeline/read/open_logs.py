@@ -1,0 +1,145 @@
+"""The logs that a process reads repeatedly: opened once, and updated before each read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from ...storage import LogManager, LogWatcher, Marks, StorageError, UnknownTopicOrPartitionError
+from ..rows.offsets import TopicPartition
+
+# Logs whose files stay open, one or a few each; a process may have about a thousand.
+KEPT = 512
+DIRECTORIES_KNOWN = 8
+
+Overrides = tuple[tuple[str, str], ...]
+
+
+class _Known(NamedTuple):
+    """A log, and the directory and settings it was opened with; if these change, it is another log."""
+
+    watcher: LogWatcher
+    inode: int
+    configs: Mapping[str, str]
+
+
+class Watchers:
+    """Logs of one directory, for reading. For one thread only."""
+
+    def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
+        """Opens nothing, and can be pickled until it is first used. ``overrides``: as for ``LogManager.open``."""
+        self._directory = directory
+        self._overrides = overrides
+        self._kept = kept
+        self._known: dict[TopicPartition, _Known] = {}
+        self._with_files: dict[TopicPartition, None] = {}  # in order of last use
+
+    @cached_property
+    def manager(self) -> LogManager:
+        """The manager, opened on first use. Raises NotALogDirError."""
+        return LogManager.open(self._directory, overrides=dict(self._overrides))
+
+    def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
+        """Returns the existing logs of ``partitions``, updated. Read them until the next call, but do not close them.
+
+        Reads the files at the root once for all of them. A partition that is deleted during the call is left out.
+        """
+        marks, configs, found = self.manager.all_marks(), dict[str, Mapping[str, str] | None](), {}
+        for partition in partitions:
+            if partition.topic not in configs:
+                configs[partition.topic] = self._configs(partition.topic)
+            of_topic = configs[partition.topic]
+            watcher = None if of_topic is None else self._look(partition, of_topic, marks.get(partition, Marks()))
+            if watcher is not None:
+                found[partition] = watcher
+        return found
+
+    def seen(self, partition: TopicPartition) -> LogWatcher:
+        """Returns a log as of the last :meth:`look`."""
+        self._use(partition)
+        return self._known[partition].watcher
+
+    def rest(self) -> None:
+        """Closes all files, but keeps what is known of the logs.
+
+        The next look checks, like the first one, that the directory exists, and of each log that is still the same it
+        reads what was appended.
+        """
+        for partition in self._with_files:
+            self._known[partition].watcher.close()
+        self._with_files.clear()
+        manager = self.__dict__.pop("manager", None)
+        if manager is not None:
+            manager.close()
+
+    def close(self) -> None:
+        """Closes everything; the next look opens it again."""
+        self.rest()
+        self._known.clear()
+
+    def _configs(self, topic: str) -> Mapping[str, str] | None:
+        try:
+            return self.manager.topic(topic).configs
+        except UnknownTopicOrPartitionError:
+            return None
+
+    def _look(self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks) -> LogWatcher | None:
+        try:
+            return self._open_or_catch_up(partition, configs, marks)
+        except (StorageError, UnknownTopicOrPartitionError):
+            if self._inode(partition) is not None:
+                raise
+            return None
+
+    def _open_or_catch_up(
+        self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks
+    ) -> LogWatcher | None:
+        inode, known = self._inode(partition), self._known.get(partition)
+        if known is not None and (known.inode, known.configs) != (inode, configs):
+            self._forget(partition)
+            known = None
+        if inode is None:
+            return None
+        if known is not None:
+            self._use(partition)  # first, because an update that fails may have opened files
+            known.watcher.catch_up(marks)
+            return known.watcher
+        watcher = self.manager.open_watcher(*partition)
+        self._known[partition] = _Known(watcher, inode, configs)
+        self._use(partition)
+        return watcher
+
+    def _inode(self, partition: TopicPartition) -> int | None:
+        """Returns the inode of the directory, or None: a topic's partitions are deleted one by one."""
+        status = self.manager.filesystem.status(self.manager.path(str(partition)))
+        return None if status is None else status.inode
+
+    def _use(self, partition: TopicPartition) -> None:
+        self._with_files.pop(partition, None)
+        self._with_files[partition] = None
+        while len(self._with_files) > self._kept:
+            longest_unused = next(iter(self._with_files))
+            del self._with_files[longest_unused]
+            self._known[longest_unused].watcher.close()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._known.pop(partition).watcher.close()
+        self._with_files.pop(partition, None)
+
+
+_of_this_process: dict[tuple[str, Overrides, int], Watchers] = {}  # in order of last use
+
+
+def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> Watchers:
+    """Returns the watchers of this process, for what Spark repeats in one process: planning queries, tasks of a stream.
+
+    What is known of a log makes the next look cheap. Keeps only a few directories, so that a process that uses many
+    does not grow. For one thread, as in Spark's workers.
+    """
+    asked = (directory, overrides, kept)
+    watchers = _of_this_process.pop(asked, None) or Watchers(*asked)
+    _of_this_process[asked] = watchers
+    while len(_of_this_process) > DIRECTORIES_KNOWN:
+        _of_this_process.pop(next(iter(_of_this_process))).close()
+    return watchers

@@ -1,0 +1,357 @@
+"""The options of the data source, checked in one place.
+
+Names, defaults, JSON formats, precedence and rejections are those of Spark's Kafka source (KafkaSourceProvider), except
+the isolation level: the default is ``read_committed``, which is safe; Spark's source reads uncommitted records.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from ...storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path
+from ..rows.columns import READ_TYPES
+from ..rows.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
+from ..rows.offsets import (
+    EARLIEST,
+    LATEST,
+    LONG_MAX,
+    AtEnd,
+    AtTimestamp,
+    AtTimestamps,
+    Bound,
+    DataLoss,
+    bound_at_offsets,
+    check_order,
+    timestamps_from_json,
+)
+from ..rows.spark_schema import arrow_schema, nullable_as, read_schema, schema_with
+from .internal_topics import Decode
+from .rate_limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
+from .subscription import WAYS, Subscription
+from .task_ranges import TaskLimits
+
+T = TypeVar("T")
+
+MAX_DECOMPRESSED_BYTES = "max.decompressed.bytes"
+
+_OURS = (
+    "path",
+    "subscribe",
+    "assign",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "includeHeaders",
+    "columns",
+    "pushFilters",
+    "mode",
+    "decode",
+    "isolation.level",
+    "kafka.isolation.level",
+    "kafka.group.id",
+    "groupIdPrefix",
+    MAX_DECOMPRESSED_BYTES,
+)
+# Settings of a consumer that Spark's source rejects too, and why.
+_REFUSED = {
+    "kafka.auto.offset.reset": "set the option startingOffsets instead",
+    "kafka.key.deserializer": "keys are read as bytes; cast the column key",
+    "kafka.value.deserializer": "values are read as bytes; cast the column value",
+    "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
+    "kafka.interceptor.classes": "there is no consumer to intercept",
+}
+_ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+
+INT_MAX = 2**31 - 1
+_FLAG = {"true": True, "false": False}
+_ISOLATION = {level.value: level for level in Isolation}
+# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
+_TIME = re.compile(r"([0-9]+)([a-z]+)?")
+_UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+
+
+class Use(Enum):
+    """The use of the options, on which defaults and rejected options depend."""
+
+    BATCH = "batch"
+    STREAM = "streaming"
+
+
+class Mode(Enum):
+    """What to do with a corrupt batch, or a time that no column can hold: ``mode``, with Spark's usual names."""
+
+    FAIL_FAST = "failfast"  # raise for both
+    DROP_MALFORMED = "dropmalformed"  # skip corrupt batches; raise for a time
+    PERMISSIVE = "permissive"  # raise for corrupt batches; read a time as null
+
+
+class Columns(NamedTuple):
+    """The columns of a read."""
+
+    include_headers: bool
+    names: tuple[str, ...] | None  # None: all of them
+    decode: Decode | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Columns:
+        """Parses the options that a DataFrame's schema depends on. Raises InvalidConfigError, also for unknown ones."""
+        given = Given.of(options)
+        text = given.text("columns")
+        names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+        decode = given.choice("decode", None, {each.value: each for each in Decode})
+        there = list(READ_TYPES if decode is None else decode.columns)
+        for name in names or ():
+            if name not in there:
+                hint = did_you_mean(name, there)
+                raise InvalidConfigError(f"option columns: no column {name!r}{hint}; there are {', '.join(there)}")
+        return cls(given.flag("includeHeaders", False), names, decode)
+
+    def schema(self) -> StructType:
+        """Returns the schema of the DataFrame."""
+        if self.decode is not None:
+            columns = self.decode.columns
+            return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
+        return read_schema(self.include_headers) if self.names is None else schema_with(self.names)
+
+    def arrow_schema(self, schema: StructType) -> pa.Schema:
+        """Returns the schema of the batches for a DataFrame's ``schema``; InvalidConfigError for an unknown column."""
+        if self.decode is None:
+            return arrow_schema(schema)
+        columns = self.decode.columns
+        every = from_arrow_schema(pa.schema(list(columns.items())))
+        for field in schema.fields:
+            if field.name not in columns or field.dataType != every[field.name].dataType:
+                raise InvalidConfigError(
+                    f"with option decode there is no column {field.name} of type {field.dataType.simpleString()}; "
+                    f"there are {every.simpleString()}"
+                )
+        return nullable_as(schema, pa.schema([(field.name, columns[field.name]) for field in schema.fields]))
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read, parsed."""
+
+    directory: str  # absolute, since workers may have another working directory
+    subscription: Subscription
+    starting: Bound
+    ending: Bound  # of a batch read; latest for a stream
+    loss: DataLoss  # failOnDataLoss
+    tasks: TaskLimits
+    limits: TriggerLimits  # of a stream
+    columns: Columns
+    isolation: Isolation
+    group_id: str | None  # of kafka.group.id: a stream's progress is committed for it
+    push_filters: bool
+    mode: Mode
+    overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
+    notices: tuple[str, ...] = ()  # about options that have no effect
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
+        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
+        given = Given.of(options)
+        path = given.text("path")
+        if path is None:
+            raise InvalidConfigError("option path is missing: use .load('/path/to/the/log/directory')")
+        starting, ending = _bounds(given, use)
+        return cls(
+            directory=local_directory(path),
+            subscription=_subscription(given),
+            starting=starting,
+            ending=ending,
+            loss=DataLoss(fails=given.flag("failOnDataLoss", True)),
+            tasks=TaskLimits(given.whole("minPartitions", INT_MAX), given.whole("maxRecordsPerPartition", LONG_MAX)),
+            limits=_limits(given),
+            columns=Columns.parse(options),
+            isolation=_isolation(given),
+            group_id=_group_id(given),
+            push_filters=given.flag("pushFilters", False),
+            mode=given.choice("mode", Mode.FAIL_FAST, {each.value: each for each in Mode}),
+            overrides=_overrides(given),
+            notices=tuple(_notices(given, use)),
+        )
+
+    def tell_notices(self) -> None:
+        """Logs each notice, once per process."""
+        for notice in self.notices:
+            log_once(notice)
+
+
+class Given:
+    """Options by their lower-case names."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Given:
+        """Raises InvalidConfigError for an option that is unknown or rejected."""
+        check_names(options, _OURS, "the commitlog source")
+        values = {name.lower(): value for name, value in options.items()}
+        for name, why in _REFUSED.items():
+            if name in values:
+                raise InvalidConfigError(f"option {name} is not supported: {why}")
+        return cls(values)
+
+    def text(self, option: str) -> str | None:
+        """Returns the value without surrounding blanks, or None."""
+        value = self.values.get(option.lower())
+        return None if value is None else value.strip()
+
+    def whole(self, option: str, largest: int, least: int = 1) -> int | None:
+        """Returns a whole number, or None; InvalidConfigError unless it is from ``least`` to ``largest``."""
+        text = self.text(option)
+        if text is None:
+            return None
+        number = int(text) if re.fullmatch("[+-]?[0-9]{1,20}", text) else None
+        if number is None or not least <= number <= largest:
+            raise InvalidConfigError(
+                f"option {option} is {text!r}; it must be a whole number from {least} to {largest}"
+            )
+        return number
+
+    def flag(self, option: str, default: bool) -> bool:
+        return self.choice(option, default, _FLAG)
+
+    def choice(self, option: str, default: T, values: Mapping[str, T]) -> T:
+        """Returns one of ``values``, ignoring case."""
+        text = self.text(option)
+        if text is None:
+            return default
+        if text.lower() not in values:
+            raise InvalidConfigError(f"option {option} is {text!r}; it must be {' or '.join(values)}")
+        return values[text.lower()]
+
+
+def local_directory(path: str) -> str:
+    """Returns ``storage.local_path``, made absolute for the workers. Raises InvalidConfigError as that does."""
+    return os.path.abspath(local_path(path))
+
+
+def time_string_ms(text: str, option: str) -> int:
+    """Parses a time in Spark's format into milliseconds: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
+    found = _TIME.fullmatch(text.strip().lower())
+    unit = found and (found[2] or "ms")
+    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > LONG_MAX:
+        raise InvalidConfigError(
+            f"option {option} is {text!r}; it must be a time such as 15m, 30s or 500ms (units: {', '.join(_UNIT_US)})"
+        )
+    return int(found[1]) * _UNIT_US[unit] // 1000
+
+
+# Where a read begins and ends
+
+
+def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
+    is_batch = use is Use.BATCH
+    latest_without_match = given.choice("startingOffsetsByTimestampStrategy", False, {"error": False, "latest": True})
+    starting = _bound(
+        given, "starting", refused=LATEST if is_batch else None, latest_without_match=latest_without_match
+    )
+    if not is_batch:
+        for option in _ENDING:
+            if given.text(option) is not None:
+                raise InvalidConfigError(f"option {option} is not valid in a streaming query: it has no end")
+    ending = _bound(given, "ending", refused=EARLIEST, latest_without_match=True)
+    ending = ending or AtEnd("endingOffsets", LATEST)
+    starting = starting or AtEnd("startingOffsets", EARLIEST if is_batch else LATEST)
+    check_order(starting, ending)
+    return starting, ending
+
+
+def _bound(given: Given, side: str, *, refused: int | None, latest_without_match: bool) -> Bound | None:
+    """Returns the bound from the first option given: one time, times per partition, or offsets; None if none is."""
+    one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
+    timestamp_ms = given.whole(one, LONG_MAX, least=0)
+    if timestamp_ms is not None:
+        return AtTimestamp(one, timestamp_ms, latest_without_match)
+    text = given.text(each)
+    if text is not None:
+        return AtTimestamps(each, timestamps_from_json(text, each), latest_without_match)
+    text = given.text(offsets)
+    return None if text is None else bound_at_offsets(offsets, text, refused=refused)
+
+
+# Other groups of options
+
+
+def _limits(given: Given) -> TriggerLimits:
+    delay = given.text("maxTriggerDelay")
+    limits = TriggerLimits(
+        max_offsets=given.whole("maxOffsetsPerTrigger", LONG_MAX),
+        min_offsets=given.whole("minOffsetsPerTrigger", LONG_MAX),
+        max_delay_ms=MAX_TRIGGER_DELAY_MS if delay is None else time_string_ms(delay, "maxTriggerDelay"),
+        max_bytes=given.whole("maxBytesPerTrigger", LONG_MAX),
+    )
+    if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
+        raise InvalidConfigError(
+            f"option minOffsetsPerTrigger is {limits.min_offsets}, above maxOffsetsPerTrigger, {limits.max_offsets}"
+        )
+    return limits
+
+
+def _group_id(given: Given) -> str | None:
+    group = given.text("kafka.group.id")
+    if group == "":
+        raise InvalidConfigError("option kafka.group.id is empty: it names the group whose offsets are committed")
+    return group
+
+
+def _overrides(given: Given) -> tuple[tuple[str, str], ...]:
+    text = given.text(MAX_DECOMPRESSED_BYTES)
+    overrides = {} if text is None else {MAX_DECOMPRESSED_BYTES: text}
+    LogConfig.from_mapping(overrides)
+    return tuple(overrides.items())
+
+
+def _isolation(given: Given) -> Isolation:
+    kafkas = given.choice("kafka.isolation.level", None, _ISOLATION)
+    ours = given.choice("isolation.level", None, _ISOLATION)
+    if kafkas and ours and kafkas is not ours:
+        raise InvalidConfigError(
+            f"options kafka.isolation.level and isolation.level differ: {kafkas.value} and {ours.value}"
+        )
+    return kafkas or ours or Isolation.READ_COMMITTED
+
+
+def _notices(given: Given, use: Use) -> list[str]:
+    known = {"kafka.isolation.level", "kafka.group.id"}
+    unused = [name for name in given.values if name.startswith(KAFKAS) and name not in known]
+    told = notice_of(unused + [name for name in BROKERS if given.text(name) is not None])
+    if use is Use.BATCH:
+        told += [f"option {name} is ignored in batch queries" for name in _LIMITS if given.text(name) is not None]
+    if use is Use.BATCH and given.text("kafka.group.id") is not None:
+        told.append("option kafka.group.id is ignored in batch queries: nothing is committed")
+    return told
+
+
+def _subscription(given: Given) -> Subscription:
+    found = [Subscription(how, text) for how in WAYS if (text := given.text(how)) is not None]
+    if len(found) != 1:
+        told = " and ".join(each.how for each in found) or "none"
+        raise InvalidConfigError(f"exactly one of the options {', '.join(WAYS)} must be given, not {told}")
+    found[0].check()
+    return found[0]

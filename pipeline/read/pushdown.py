@@ -1,0 +1,154 @@
+"""Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset and timestamp needs.
+
+Spark passes filters as a list, all of which must hold. Each narrows what is read. A filter that then holds for every
+row is done; Spark applies the others again: those on times, since records are ordered by offset and not by time, and
+those on other columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from ...storage import Timespan
+from ..rows.offsets import TopicPartition
+from .task_ranges import OffsetRange
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_US_PER_MS = 1000
+
+
+class Interval(NamedTuple):
+    """An interval of integers, including both ends."""
+
+    first: int = _LEAST
+    last: int = _MOST
+
+    def __and__(self, other: Interval) -> Interval:
+        return Interval(max(self.first, other.first), min(self.last, other.last))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The part of the logs that the filters select."""
+
+    names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # values of a column, if filters list them
+    bounds: Mapping[str, Interval] = field(default_factory=dict)  # of numbers, and of times in us
+
+    def narrow(self, part: OffsetRange, offset_at: Callable[[TopicPartition, int], int | None]) -> OffsetRange:
+        """Returns the part of a range that is needed, which may be empty.
+
+        ``offset_at`` returns the first offset whose record is at or after a time in ms; all before it are older.
+        """
+        if not self._includes(part.source):
+            return OffsetRange(part.source, part.end, part.end)
+        offsets = self.bounds.get("offset", Interval())
+        start, end = min(max(part.start, offsets.first), part.end), min(part.end, offsets.last + 1)
+        if start < end and self.timespan.first > 0:
+            found = offset_at(part.source, self.timespan.first)
+            start = end if found is None else max(start, found)
+        return OffsetRange(part.source, start, max(start, end))
+
+    def _includes(self, source: TopicPartition) -> bool:
+        partitions = self.bounds.get("partition", Interval())
+        return partitions.first <= source.partition <= partitions.last and all(
+            value in self.names.get(column, (value,)) for column, value in source._asdict().items()
+        )
+
+    @property
+    def timespan(self) -> Timespan:
+        """The times in whole milliseconds, since records have no fractions of one."""
+        first, last = self.bounds.get("timestamp", Interval())
+        return Timespan(
+            _LEAST if first == _LEAST else -(-first // _US_PER_MS), _MOST if last == _MOST else last // _US_PER_MS
+        )
+
+
+def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
+    """Returns what the filters select, and the filters that Spark must still apply."""
+    wanted, left = Wanted(), list[Filter]()
+    for each in filters:
+        wanted, is_exact = _with(wanted, each)
+        if not is_exact:
+            left.append(each)
+    return wanted, left
+
+
+def _with(wanted: Wanted, each: Filter) -> tuple[Wanted, bool]:
+    """Returns ``wanted`` narrowed by a filter, and whether all its rows then satisfy the filter."""
+    column = _column(each)
+    if isinstance(each, IsNotNull):
+        return wanted, column in _NEVER_NULL
+    values = _values(each, column) if column in _NUMBER_OF else []
+    if not values:
+        return wanted, False
+    if isinstance(each, EqualTo | EqualNullSafe | In) and column in TopicPartition._fields:
+        names = frozenset(values) & wanted.names.get(column, frozenset(values))
+        return replace(wanted, names={**wanted.names, column: names}), True
+    bounds = _BOUNDS.get(type(each))
+    if bounds is None or column == "topic":
+        return wanted, False
+    interval = bounds(values) & wanted.bounds.get(column, Interval())
+    is_exact = column != "timestamp" and not isinstance(each, In)
+    return replace(wanted, bounds={**wanted.bounds, column: interval}), is_exact
+
+
+def _column(each: Filter) -> str:
+    path: tuple[str, ...] = getattr(each, "attribute", ())
+    return path[0] if len(path) == 1 else ""
+
+
+def _values(each: Filter, column: str) -> list[Any]:
+    """Returns the values the filter compares with; empty if one does not have the column's type."""
+    value = getattr(each, "value", None)
+    # A null in a list matches nothing.
+    given = [one for one in value if one is not None] if isinstance(each, In) and value is not None else [value]
+    values = [_NUMBER_OF[column](one) for one in given]
+    return [] if None in values else values
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _microseconds(value: object) -> int | None:
+    is_instant = isinstance(value, datetime) and value.tzinfo is not None
+    return (value - _EPOCH) // timedelta(microseconds=1) if is_instant else None  # type: ignore[operator]
+
+
+_NUMBER_OF: Mapping[str, Callable[[object], Any]] = {
+    "topic": _text,
+    "partition": _whole,
+    "offset": _whole,
+    "timestamp": _microseconds,
+}
+_NEVER_NULL = ("topic", "partition", "offset", "timestampType")  # a timestamp may be null with mode permissive
+
+_BOUNDS: Mapping[type[Filter], Callable[[list[int]], Interval]] = {
+    EqualTo: lambda values: Interval(values[0], values[0]),
+    EqualNullSafe: lambda values: Interval(values[0], values[0]),
+    GreaterThan: lambda values: Interval(first=values[0] + 1),
+    GreaterThanOrEqual: lambda values: Interval(first=values[0]),
+    LessThan: lambda values: Interval(last=values[0] - 1),
+    LessThanOrEqual: lambda values: Interval(last=values[0]),
+    In: lambda values: Interval(min(values), max(values)),
+}

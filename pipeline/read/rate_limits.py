@@ -1,0 +1,58 @@
+"""The size of micro-batches: the limits of Spark's Kafka source, divided among partitions by their lag."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..rows.offsets import Offsets, TopicPartition
+
+MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000  # maxTriggerDelay of Spark's Kafka source: 15m
+
+
+@dataclass(frozen=True)
+class TriggerLimits:
+    """The limits of a micro-batch that the options set; None: no limit."""
+
+    max_offsets: int | None = None  # maxOffsetsPerTrigger
+    min_offsets: int | None = None  # minOffsetsPerTrigger
+    max_delay_ms: int = MAX_TRIGGER_DELAY_MS  # maxTriggerDelay: after it, fewer than min_offsets are enough
+    max_bytes: int | None = None  # maxBytesPerTrigger
+
+
+def lags(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
+    """Returns the number of offsets from begin to end, for partitions that have any."""
+    return {partition: end - begins[partition] for partition, end in ends.items() if end > begins[partition]}
+
+
+def shares(limit: int, sizes: Mapping[TopicPartition, int]) -> Offsets:
+    """Divides ``limit`` in proportion to ``sizes``, all above 0. Each share is at least 1: no partition is starved.
+
+    Computes in floating point, as Spark's KafkaMicroBatchStream.rateLimit does: the sum may be a little below
+    ``limit``, or above it if there are more partitions than ``limit``.
+    """
+    total = float(sum(sizes.values()))
+    return {partition: max(math.floor(limit * (size / total)), 1) for partition, size in sizes.items()}
+
+
+class TriggerDelay:
+    """Makes a micro-batch wait for ``min_offsets``, but at most until ``max_delay_ms`` after the one before.
+
+    Keeps nothing between runs of a query: as with Spark's Kafka source, the first micro-batch of a run does not wait,
+    and the delay counts from there.
+    """
+
+    def __init__(self) -> None:
+        self._last_ms: int | None = None
+
+    def must_wait(self, waiting: int, limits: TriggerLimits, now_ms: int) -> bool:
+        """Whether ``waiting`` offsets are still too few. If not, the delay starts again."""
+        if limits.min_offsets is None:
+            return False
+        is_overdue = self._last_ms is None or now_ms - self._last_ms >= limits.max_delay_ms
+        if not is_overdue and waiting < limits.min_offsets:
+            return True
+        if waiting:
+            self._last_ms = now_ms
+        return False

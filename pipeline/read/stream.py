@@ -1,0 +1,286 @@
+"""``spark.readStream.format("commitlog")``: the streaming source.
+
+Offsets have the format of Spark's Kafka source, also in the checkpoint: ``{"flights": {"0": 23}}``, the next offset to
+read. A query can continue from a checkpoint of ``format("kafka")``, and the other way round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ...storage import CommittedOffset, GroupOffsets, LogWatcher, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ..rows.offsets import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested
+from .open_logs import Watchers, watchers_of_this_process
+from .options import Mode, ReadOptions
+from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
+from .task import batches_of, offset_at
+from .task_ranges import OffsetRange, plan
+
+Nested = dict[str, Any]  # {topic: {partition: offset}}, as Spark passes it and writes it to the checkpoint
+
+# The initial offset if the query starts at the latest one. Never in a checkpoint, which only has ends of micro-batches.
+UNDECIDED: Nested = {"startingOffsets": "latest"}
+
+KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
+
+
+class Sight(NamedTuple):
+    """The state of a partition when it was last read."""
+
+    first: int  # the log start offset
+    next: int  # the log end offset
+    end: int  # up to where a micro-batch may read
+
+    def begin(self, start: int | None) -> int:
+        """Returns where to continue from ``start``: at the first record if that is None, deleted, or above the end."""
+        return self.first if start is None or start > self.next else max(start, self.first)
+
+    def latest(self, start: int | None) -> int:
+        """Returns the offset up to which to read from ``start``: never below it, unless the log ends below."""
+        return self.end if start is None or start > self.next else max(start, self.end)
+
+
+class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one streaming query; lives as long as the query, in a process beside the driver."""
+
+    def __init__(self, options: ReadOptions, schema: pa.Schema, now_ms: Callable[[], int] | None = None) -> None:
+        self._options = options
+        self._schema = schema
+        self._now_ms = now_ms or _monotonic_ms
+        self._watchers = Watchers(options.directory, options.overrides)
+        self._delay = TriggerDelay()
+        self._initial: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._committed: Offsets | None = None  # for the group, by this run
+        self._target: dict[TopicPartition, Sight] | None = None  # under AvailableNow
+
+    # Where a query and its micro-batches begin and end
+
+    def initialOffset(self) -> Nested:  # noqa: N802  Spark's name
+        """Returns the offset where a query without a checkpoint begins; raises as the options' bounds do.
+
+        Spark does not store the initial offset, and asks for it again if the first micro-batch failed. If the log has
+        grown by then, another offset would skip or repeat records. So an offset that may change is UNDECIDED, and is
+        resolved as the end of a first micro-batch without records.
+        """
+        self._begin()
+        return UNDECIDED if self._options.starting.drifts else offsets_to_nested(self._initial_offsets())
+
+    def _initial_offsets(self) -> Offsets:
+        if self._initial is None:
+            wanted = self._options.subscription.partitions(self._watchers.manager)
+            sights = self._all_sights(wanted) if self._target is None else self._target
+            ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
+            self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
+            self._committed = self._initial  # nothing was read yet, so there is nothing to commit
+        return self._initial
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._look()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tells Spark that there is a limit; if Spark then asks for all records (Trigger.Once), none applies.
+
+        Spark's limits for Python cannot be combined and have no delay; :meth:`latestOffset` applies the options' own.
+        """
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
+
+    def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:  # noqa: N802
+        self._begin()
+        if start == UNDECIDED:
+            self._latest = self._initial_offsets()
+            return offsets_to_nested(self._latest)
+        begun = _offsets(start)
+        self._commit(begun)
+        sights = self._look() if self._target is None else self._target
+        self._latest = {each: sight.latest(begun.get(each)) for each, sight in sights.items()}
+        if isinstance(limit, ReadAllAvailable):
+            return offsets_to_nested(self._latest)
+        begins = {each: sight.begin(begun.get(each)) for each, sight in sights.items()}
+        limits = _asked(limit, self._options.limits)
+        waiting = lags(begins, self._latest)
+        if self._target is None and self._delay.must_wait(sum(waiting.values()), limits, self._now_ms()):
+            return start
+        return offsets_to_nested(self._latest | self._limited(begins, waiting, limits))
+
+    def reportLatestOffset(self) -> Nested | None:  # noqa: N802
+        return offsets_to_nested(self._latest) if self._latest else None
+
+    def _look(self) -> dict[TopicPartition, Sight]:
+        """Reads the state of all existing partitions of the subscription."""
+        return self._sights(self._options.subscription.partitions_there(self._watchers.manager))
+
+    def _sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
+        return {each: self._sight(log) for each, log in self._watchers.look(partitions).items()}
+
+    def _sight(self, log: LogWatcher) -> Sight:
+        """Reads the state of a log. Raises CorruptionError if damage hides its end, unless damage is to be skipped."""
+        first, behind, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
+        if self._options.mode is not Mode.DROP_MALFORMED:
+            log.check_readable_to(behind)
+            return Sight(first, behind, log.stable_end(isolation))
+        with log.despite_damage():
+            return Sight(first, behind, log.stable_end(isolation))
+
+    def _all_sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
+        found = self._sights(partitions)
+        missing = ", ".join(str(each) for each in partitions if each not in found)
+        if missing:
+            raise UnknownTopicOrPartitionError(f"{self._options.directory}: no directories of partitions {missing}")
+        return found
+
+    def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
+        return offset_at(self._watchers.seen(partition), timestamp_ms, self._options)
+
+    def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
+        """Returns where a micro-batch ends, by all limits, in the partitions that have new offsets."""
+        ends = {each: begins[each] + lag for each, lag in waiting.items()}
+        if limits.max_offsets is not None:
+            most = shares(limits.max_offsets, waiting)
+            ends = {each: min(end, begins[each] + most[each]) for each, end in ends.items()}
+        if limits.max_bytes is not None:
+            most = shares(limits.max_bytes, waiting)
+            logs = self._watchers.look(ends)  # again: under AvailableNow, files seen at first may be deleted by now
+            ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
+        return ends
+
+    def _within(self, log: LogWatcher, start: int, end: int, max_bytes: int) -> int:
+        with log.despite_damage() if self._options.mode is Mode.DROP_MALFORMED else nullcontext():
+            return log.offset_within(start, end, max_bytes)
+
+    # A micro-batch
+
+    def partitions(self, start: Nested, end: Nested) -> Sequence[InputPartition]:
+        """Returns the tasks; reports lost records (``failOnDataLoss``)."""
+        if start == UNDECIDED:
+            return []
+        begun, ended = _offsets(start), _offsets(end)
+        there = self._watchers.look(ended)
+        gone = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
+        if gone:
+            self._report_gone(gone)
+        ranges = [self._range((each, log), begun.get(each), ended[each]) for each, log in there.items()]
+        return plan(ranges, self._options.tasks, self._bytes_of)
+
+    def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
+        """Returns partitions that are not in the plan of a first micro-batch which is repeated after a failure.
+
+        They were created after it was planned, and are in its start because Spark asks for the initial offset again.
+        The next micro-batch reads them, as new ones.
+        """
+        if begun.keys() <= ended.keys():
+            return set()
+        return set(self._options.subscription.partitions_there(self._watchers.manager)) - ended.keys()
+
+    def _range(self, place: tuple[TopicPartition, LogWatcher], start: int | None, end: int) -> OffsetRange:
+        partition, log = place
+        first, behind = log.log_start_offset, log.log_end_offset
+        if start is not None and end < start:
+            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or is another log")
+            start = first
+        elif start is None and first > 0:
+            self._lost(f"{partition} is new and begins at offset {first}: earlier records were not read")
+        elif start is not None and start < first:
+            self._lost(f"{partition} now begins at offset {first}: offsets {start} to {first - 1} were not read")
+        if end > behind:
+            self._lost(f"{partition} ends at {behind}, but was to be read up to {end}")
+        begin = first if start is None else max(start, first)
+        return OffsetRange(partition, begin, max(begin, min(end, behind)))
+
+    def _lost(self, message: str) -> None:
+        self._options.loss.report(OffsetOutOfRangeError, message)
+
+    def _report_gone(self, partitions: Sequence[TopicPartition]) -> None:
+        names = ", ".join(map(str, partitions))
+        self._options.loss.report(
+            UnknownTopicOrPartitionError,
+            f"partitions that were read before no longer exist, or are no longer subscribed: {names}; their unread "
+            "records will not be read",
+        )
+
+    def _bytes_of(self, part: OffsetRange) -> int:
+        return self._watchers.seen(part.source).bytes_between(part.start, part.end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads a task's range in a worker, which keeps logs open between tasks."""
+        assert isinstance(partition, OffsetRange)
+        watchers = watchers_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
+        log = watchers.look([partition.source]).get(partition.source)
+        if log is None:
+            self._report_gone([partition.source])
+            return
+        yield from batches_of(log, partition, self._options, self._schema)
+        log.rest(partition.start, partition.end)
+
+    # Afterwards
+
+    def commit(self, end: Nested) -> None:
+        """Called when Spark continues after ``end``, so not for the last micro-batch of a run."""
+        self._commit(_offsets(end))
+
+    def _commit(self, ended: Offsets) -> None:
+        """Commits for the group, so that Kafka's tools show the query's progress; only the checkpoint counts.
+
+        Also called with the start of the next micro-batch: Spark is done with everything before it, and there may never
+        be a next one.
+        """
+        group = self._options.group_id
+        if group is not None and ended != self._committed:
+            offsets: dict[tuple[str, int], CommittedOffset] = {
+                partition: CommittedOffset(offset) for partition, offset in ended.items()
+            }
+            GroupOffsets(self._watchers.manager).commit(group, offsets)
+            self._committed = ended
+
+    def _begin(self) -> None:
+        """Logs notices before the first micro-batch, in the process that lives as long as the query.
+
+        Raises LogDirLockedError now, rather than after a micro-batch, if nothing can be committed for the group.
+        """
+        self._options.tell_notices()
+        if self._options.group_id is not None:
+            self._watchers.manager.check_writable()
+
+    def stop(self) -> None:
+        self._watchers.close()
+
+
+def _asked(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
+    """Returns the options' limits, replaced by what Spark asks for."""
+    match limit:
+        case ReadMaxRows(max_rows=most):
+            return replace(limits, max_offsets=most)
+        case ReadMaxBytes(max_bytes=most):
+            return replace(limits, max_bytes=most)
+        case ReadMinRows(min_rows=least):
+            return replace(limits, min_offsets=least)
+        case _:
+            return limits
+
+
+def _offsets(nested: Mapping[str, Any]) -> Offsets:
+    return offsets_from_nested(nested, "of the checkpoint", least=0)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

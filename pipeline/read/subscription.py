@@ -1,0 +1,114 @@
+"""The partitions to read: the options ``subscribe``, ``assign`` and ``subscribePattern``."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...storage import INTERNAL_TOPICS, InvalidConfigError, LogManager, UnknownTopicOrPartitionError
+from ..rows.offsets import TopicPartition, json_object
+
+logger = logging.getLogger(__name__)
+
+
+class Subscription(NamedTuple):
+    """The partitions to read: ``how`` is the option that names them, ``text`` its value."""
+
+    how: str
+    text: str
+
+    def check(self) -> None:
+        """Raises InvalidConfigError if the text itself is invalid, without reading the logs."""
+        WAYS[self.how].check(self.text)
+
+    def partitions(self, manager: LogManager) -> list[TopicPartition]:
+        """Returns the partitions, sorted; none if a pattern matches no topic, since one may be created later.
+
+        Raises UnknownTopicOrPartitionError, with the nearest name.
+        """
+        return sorted(WAYS[self.how].find(self.text, manager, True))
+
+    def partitions_there(self, manager: LogManager) -> list[TopicPartition]:
+        """Returns the existing partitions, sorted, for a query that runs while topics are created and deleted."""
+        return sorted(WAYS[self.how].find(self.text, manager, False))
+
+
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InvalidConfigError("option subscribe names no topic")
+    return names
+
+
+def _assignment(text: str) -> dict[str, list[int]]:
+    form = '{"flights": [0, 1]}'
+    wanted = json_object(text, "assign", form)
+    for numbers in wanted.values():
+        if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
+            raise InvalidConfigError(f"option assign: {text!r} is not {form}")
+    if not any(wanted.values()):
+        raise InvalidConfigError(f"option assign: {text!r} names no partition")
+    return wanted
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    if not text:
+        raise InvalidConfigError("option subscribePattern is empty")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidConfigError(f"option subscribePattern: {text!r} is not a regular expression: {error}") from None
+
+
+def _subscribed(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+    return [TopicPartition(name, i) for name in _names(text) for i in _partitions_of(name, manager, strict)]
+
+
+def _assigned(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+    wanted = []
+    for topic, numbers in _assignment(text).items():
+        there = _partitions_of(topic, manager, strict)
+        for number in dict.fromkeys(numbers):
+            if number in there:
+                wanted.append(TopicPartition(topic, number))
+            elif strict:
+                raise UnknownTopicOrPartitionError(
+                    f"option assign: topic {topic} has no partition {number!r}, only {', '.join(map(str, there))}"
+                )
+    return wanted
+
+
+def _matching(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+    pattern, topics = _pattern(text), manager.topics()
+    # The pattern may match anywhere in the name, as in Spark's source. Only subscribe may name internal topics.
+    names = [name for name in topics if pattern.search(name) and name not in INTERNAL_TOPICS]
+    if not names and strict:
+        logger.warning(
+            "option subscribePattern: no topic matches %r; there are %s", text, ", ".join(topics) or "no topics"
+        )
+    return [TopicPartition(name, i) for name in names for i in topics[name].partitions]
+
+
+def _partitions_of(topic: str, manager: LogManager, strict: bool) -> tuple[int, ...]:
+    try:
+        return manager.topic(topic).partitions
+    except UnknownTopicOrPartitionError:
+        if strict:
+            raise
+        return ()
+
+
+class _Way(NamedTuple):
+    """How an option names partitions: ``check`` parses its text without the logs, ``find`` finds the partitions."""
+
+    check: Callable[[str], object]
+    find: Callable[[str, LogManager, bool], list[TopicPartition]]  # the flag: whether a missing one is an error
+
+
+WAYS = {
+    "subscribe": _Way(_names, _subscribed),
+    "assign": _Way(_assignment, _assigned),
+    "subscribePattern": _Way(_pattern, _matching),
+}

@@ -1,0 +1,132 @@
+"""Reads the range of offsets of one task as the options say, even if the log has changed since planning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from ...storage import ALL_TIMES, CorruptionError, LogReader, OffsetOutOfRangeError, Records, Timespan, salvaged_records
+from ..rows.arrow import check_nulls, to_batch
+from ..rows.columns import IN_RECORDS
+from .internal_topics import DECODED_FROM
+from .options import Mode, ReadOptions
+from .task_ranges import OffsetRange
+
+logger = logging.getLogger(__name__)
+
+
+def batches_of(
+    log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
+) -> Iterator[pa.RecordBatch]:
+    """Yields the columns of ``schema``, in batches as they are in the log.
+
+    Raises and warns as :func:`records_of`. Also raises InvalidRecordError for a null in a NOT NULL column, and
+    TimeBeyondSparkError for a time that no column can hold (with ``mode`` permissive, it is null).
+    """
+    decode = options.columns.decode
+    asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
+    make = decode.to_batch if decode else to_batch
+    for records in records_of(log, part, options, asked, timespan):
+        batch = make(records, part.source, schema, null_times=options.mode is Mode.PERMISSIVE)
+        check_nulls(batch, f"offsets {records.offsets[0]} to {records.offsets[-1]} of {part.source}")
+        yield batch
+
+
+def records_of(
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    columns: Collection[str],
+    timespan: Timespan = ALL_TIMES,
+) -> Iterator[Records]:
+    """Yields the records of ``part`` that ``options`` select, in order; skips batches without times in ``timespan``.
+
+    Retention may delete planned records before or during the read, and a log may be truncated: lost records are
+    reported (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped (``mode``).
+    """
+    start = part.start
+    while start < part.end:
+        if start < log.log_start_offset:
+            until = min(log.log_start_offset, part.end)
+            options.loss.report(
+                OffsetOutOfRangeError,
+                f"offsets {start} to {until - 1} of {part.source} were deleted before they were read",
+            )
+            start = until
+        try:
+            for records in _pieces(log, OffsetRange(part.source, start, part.end), options, columns, timespan):
+                yield records
+                start = int(records.offsets[-1]) + 1
+            break
+        except OffsetOutOfRangeError:
+            if log.log_start_offset <= start:
+                raise
+    behind = readable_end(log, options)
+    if behind < part.end:
+        options.loss.report(
+            OffsetOutOfRangeError, f"{part.source} now ends at {behind}, but was to be read up to {part.end}"
+        )
+
+
+def readable_end(log: LogReader, options: ReadOptions) -> int:
+    """Returns the end of what ``options`` select of a log; if damage is to be skipped, as far as damage allows."""
+    if options.mode is not Mode.DROP_MALFORMED:
+        return log.end_offset(options.isolation)
+    with log.despite_damage():
+        return log.end_offset(options.isolation)
+
+
+def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
+    """Returns the offset of the first record at or after a time that ``options`` select, or None.
+
+    Raises CorruptionError if the search meets damage; with ``mode=dropmalformed``, finds the first readable record.
+    """
+    try:
+        found = log.offset_for_timestamp(timestamp_ms, options.isolation)
+    except CorruptionError as damage:
+        if options.mode is not Mode.DROP_MALFORMED:
+            raise
+        logger.warning("%s; skipped in the search for a time, because of option mode", damage)
+        return _first_salvaged(log, timestamp_ms, options)
+    return None if found is None else found.offset
+
+
+def _first_salvaged(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
+    bounds, isolation = (log.log_start_offset, readable_end(log, options)), options.isolation
+    span = Timespan(first=timestamp_ms)
+    for records in salvaged_records(log, *bounds, logger.debug, isolation=isolation, columns=(), timespan=span):
+        hits = np.flatnonzero(records.timestamps >= timestamp_ms)
+        if len(hits):
+            return int(records.offsets[hits[0]])
+    return None
+
+
+def _pieces(
+    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+) -> Iterator[Records]:
+    if options.mode is Mode.DROP_MALFORMED:
+        return _salvaged(log, part, options, columns, timespan)
+    return log.records(part.start, part.end, isolation=options.isolation, columns=columns, timespan=timespan)
+
+
+def _salvaged(
+    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+) -> Iterator[Records]:
+    """Yields the sound records of a damaged log; logs every corrupt batch, and their number at the end."""
+    passed_over = 0
+
+    def tell(damage: CorruptionError) -> None:
+        nonlocal passed_over
+        passed_over += 1
+        logger.warning("%s; skipped, because of option mode", damage)
+
+    yield from salvaged_records(
+        log, part.start, part.end, tell, isolation=options.isolation, columns=columns, timespan=timespan
+    )
+    if passed_over:
+        logger.warning(
+            "%s: skipped %d corrupt batches in offsets %d to %d", part.source, passed_over, part.start, part.end - 1
+        )

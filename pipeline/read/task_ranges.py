@@ -1,0 +1,92 @@
+"""Splits offset ranges into tasks, as Spark's Kafka source does (KafkaOffsetRangeCalculator of Spark 4.2), or by bytes.
+
+A plan has offsets, never file positions: a segment may be replaced between planning and reading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from ..rows.offsets import TopicPartition
+
+# Bytes of log that one task reads by default, the same as spark.sql.files.maxPartitionBytes for tasks that read files.
+# A smaller partition is one task, as with Spark's Kafka source.
+TASK_BYTES = 128 * 1024 * 1024
+
+
+@dataclass
+class OffsetRange(InputPartition):
+    """The records that one task reads: those of ``source`` with ``start`` <= offset < ``end``."""
+
+    source: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, at least the number of records."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """A query's limits for its tasks: the options ``minPartitions`` and ``maxRecordsPerPartition``, both above 0."""
+
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+
+
+def plan(
+    ranges: Iterable[OffsetRange],
+    limits: TaskLimits,
+    bytes_of: Callable[[OffsetRange], int] | None = None,
+) -> list[OffsetRange]:
+    """Returns the ranges of all tasks, in the order of ``ranges``, without empty ones.
+
+    First, every range above ``maxRecordsPerPartition`` is split evenly until none is larger. Then, if there are fewer
+    than ``minPartitions``, large ranges are split in proportion to their size to get about that many. If neither limit
+    is given, and ``bytes_of`` returns the size of a range in bytes, no task reads much more than ``TASK_BYTES``.
+    """
+    found = [each for each in ranges if each.size > 0]
+    if limits.max_records_per_partition is not None:
+        most = limits.max_records_per_partition
+        found = [part for each in found for part in _parted(each, math.ceil(each.size / most))]
+    elif limits.min_partitions is None and bytes_of is not None:
+        found = [part for each in found for part in _parted(each, math.ceil(bytes_of(each) / TASK_BYTES))]
+    if limits.min_partitions is not None and limits.min_partitions > len(found):
+        found = _at_least(limits.min_partitions, found)
+    return found
+
+
+def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """Returns about ``wanted`` tasks. Small ranges stay whole, and do not count when the others are split."""
+    total = sum(each.size for each in ranges)
+    whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
+    stay_whole = {each.source for each in whole}  # by partition, as Spark does, even if its ranges differ
+    left = total - sum(each.size for each in whole)
+    tasks_left = max(wanted - len(whole), 1)
+    return [
+        part
+        for each in ranges
+        for part in _parted(each, 1 if each.source in stay_whole else _share(each.size, left, tasks_left))
+    ]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    """Returns how many of ``tasks`` a range of ``size`` offsets gets: at least 1, rounded half up, as in Java."""
+    return max(math.floor(size / total * tasks + 0.5), 1)
+
+
+def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Splits ``whole`` into about equal parts, none of them empty."""
+    found, start = [], whole.start
+    for left in range(max(parts, 1), 0, -1):
+        end = start + (whole.end - start) // left
+        if end > start:
+            found.append(OffsetRange(whole.source, start, end))
+        start = end
+    return found

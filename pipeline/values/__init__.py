@@ -1,0 +1,1 @@
+"""Keys and values as structs: JSON and Avro, with or without a schema registry."""

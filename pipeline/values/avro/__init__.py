@@ -1,0 +1,1 @@
+"""Avro values: Java Avro's schema resolution, defaults and types, on fastavro."""

@@ -1,0 +1,238 @@
+"""Serdes: convert values of records to structs and back, as Arrow arrays, with or without Spark.
+
+A serde (:class:`JsonSerde` here, ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.values.avro.serde`) knows the struct
+of its values. A null value is a null struct, both ways: a tombstone stays one. For Spark's columns, use a serde with
+:mod:`pyspark_commitlog.pipeline.values.spark`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...storage import InvalidConfigError, LogStoreError
+from .json.columns import ColumnReader
+from .json.values import Reader
+from .spark_times import zone_of
+
+T = TypeVar("T")
+
+# Named as in Spark's from_avro and from_json: raise for a value that does not decode, or read it as null.
+Mode = Literal["failfast", "permissive"]
+
+
+_CONFLUENT_MAGIC = b"\0"  # JSON cannot begin with it
+_ONE_BY_ONE_MAX = 256  # decoding this many takes about as long as starting the parser of columns
+_SAMPLE, _PIECES = 64, 16
+
+
+class SerializationError(LogStoreError):
+    """A value cannot be decoded, or a row does not fit the schema to write it with."""
+
+
+class Serde(Protocol):
+    """Converts whole columns. Both methods take a ``pyarrow.Array`` or ``ChunkedArray`` and return the same kind."""
+
+    type: pa.StructType
+    mode: Mode
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Converts binary or string values to structs of ``type``.
+
+        A bad value raises SerializationError naming the row (its index in ``values``), or is null with mode
+        ``permissive``.
+        """
+
+    def encode(self, rows: pa.Array) -> pa.Array:
+        """Converts structs to binary values.
+
+        A bad row raises SerializationError naming it, in any mode: a null value would delete.
+        """
+
+
+class JsonSerde:
+    """Serde for values that are one JSON object in UTF-8. Ignores unknown fields; missing fields are null.
+
+    Values are read as by Spark's from_json; docs/values.md lists the exceptions. Dates and timestamps are written as
+    ISO 8601 text, decimals as text. ``confluent_header``: values may begin with Confluent's header, 00 and a schema id
+    of 4 bytes, which is skipped; such a serde only reads. ``timezone`` applies to text without a time zone in columns
+    of timestamps in UTC. Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and
+    maps.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, mode: Mode = "failfast", *, confluent_header: bool = False, timezone: str = "UTC"
+    ) -> None:
+        check_mode(mode)
+        self.mode = mode
+        self._confluent_header = confluent_header
+        check_timezone(timezone)
+        self._timezone = timezone
+        for field in schema:
+            _check_json(field.type, field.name)
+        self.type = pa.struct(list(schema))
+        self._columns = ColumnReader(self.type, zone_of(timezone))
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        return by_chunk(self._decode, values, self.type)
+
+    def encode(self, rows: pa.Array) -> pa.Array:
+        if self._confluent_header:
+            raise InvalidConfigError("a JsonSerde with confluent_header only reads: JSON is written without a header")
+        return by_chunk(self._encode, rows, pa.binary())
+
+    def _decode(self, values: pa.Array) -> pa.Array:
+        valid = values.drop_null().cast(pa.binary())
+        objects = pa.concat_arrays(
+            [pa.array([], self.type), *self._parts(valid, pc.indices_nonzero(values.is_valid()))]
+        )
+        where = pc.if_else(
+            values.is_valid(), pc.subtract(pc.cumulative_sum(values.is_valid().cast(pa.int64())), 1), None
+        )
+        return objects.take(where)
+
+    def _parts(self, values: pa.Array, rows: pa.Array) -> list[pa.Array]:
+        """Decodes all values at once; if that fails, in pieces or one by one, by rules that the parser lacks.
+
+        One by one takes about five times as long. So a few bad values must cost little more than none, and if most
+        values have to be read one by one, the parser must not be tried again and again.
+        """
+        if (found := self._at_once(values)) is not None:
+            return [found]
+        first, last = values[:_SAMPLE], values[-_SAMPLE:]
+        if len(values) <= _ONE_BY_ONE_MAX or self._at_once(first) is None is self._at_once(last):
+            return [self._one_by_one(values, rows)]
+        size = -(-len(values) // _PIECES)
+        pieces = range(0, len(values), size)
+        return [part for at in pieces for part in self._parts(values[at : at + size], rows[at : at + size])]
+
+    def _at_once(self, values: pa.Array) -> pa.Array | None:
+        try:
+            return self._columns.read(self._bodies(values))
+        except pa.ArrowInvalid:
+            return None
+
+    def _bodies(self, values: pa.Array) -> list[bytes]:
+        found: list[bytes] = values.to_pylist()
+        if not self._confluent_header:
+            return found
+        return [value[5:] if value.startswith(_CONFLUENT_MAGIC) else value for value in found]
+
+    def _one_by_one(self, values: pa.Array, rows: pa.Array) -> pa.Array:
+        reader, found = Reader(self.type, zone_of(self._timezone)), list[dict[str, Any] | None]()
+        for place, body in enumerate(self._bodies(values)):
+            try:
+                found.append(reader.read(body))
+            except ValueError as error:
+                if self.mode == "failfast":
+                    value = values[place].as_py()
+                    told = f"{error}{'' if self._confluent_header else _of_header(value)}"
+                    raise _at(rows[place].as_py(), "is not the JSON that was expected", told, value) from None
+                found.append(None)
+        return pa.array(found, self.type)
+
+    def _encode(self, rows: pa.Array) -> pa.Array:
+        return encode_rows(cast_rows(rows, self.type), lambda row: _JSON.encode(row).encode())
+
+
+def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> list[T | None]:
+    """Applies ``decode``, which raises SerializationError for a bad value, to each value."""
+    found: list[T | None] = []
+    for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
+        try:
+            found.append(None if value is None else decode(value))
+        except SerializationError as error:
+            if mode == "failfast":
+                raise _at(row, "does not decode", error, value) from error.__cause__
+            found.append(None)
+    return found
+
+
+def encode_rows(rows: pa.Array, encode: Callable[[dict[str, Any]], bytes]) -> pa.Array:
+    """Applies ``encode`` to each row; its errors become SerializationError naming the row."""
+
+    def values() -> Iterable[bytes | None]:
+        for index, row in enumerate(rows.to_pylist()):
+            try:
+                yield None if row is None else encode(row)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise SerializationError(f"row {index} does not fit the schema: {error}; the row is {row!r}") from error
+
+    return pa.array(values(), pa.binary())
+
+
+def cast_rows(rows: pa.Array, type: pa.StructType) -> pa.Array:
+    """Returns ``rows`` with the fields of ``type``, by name. Raises SerializationError if a field is missing."""
+    try:
+        if missing := [field.name for field in type if rows.type.get_field_index(field.name) < 0]:
+            raise SerializationError(f"the rows to encode lack the fields {', '.join(missing)}")
+        columns = [pc.struct_field(rows, field.name).cast(field.type) for field in type]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SerializationError(f"rows of {rows.type} do not fit {type}: {error}") from None
+    return pa.StructArray.from_arrays(columns, fields=list(type), mask=rows.is_null())
+
+
+def by_chunk(convert: Callable[[pa.Array], pa.Array], column: pa.Array, type: pa.DataType) -> pa.Array:
+    """Applies ``convert``, which takes an Array, to an Array or ChunkedArray."""
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([convert(chunk) for chunk in column.chunks], type)
+    return convert(column)
+
+
+def check_timezone(name: str) -> None:
+    try:
+        zone_of(name)
+    except ValueError as error:
+        raise InvalidConfigError(f"timezone: {error}") from None
+
+
+def check_mode(mode: str) -> None:
+    if mode not in ("failfast", "permissive"):
+        raise InvalidConfigError(f"mode is {mode!r}; it must be failfast or permissive")
+
+
+def _of_header(value: bytes) -> str:
+    if not value.startswith(_CONFLUENT_MAGIC) or len(value) < 5:
+        return ""
+    return (
+        f"; it begins with Confluent's header (00 and the schema's id, {int.from_bytes(value[1:5])}), "
+        "which confluent_header=True skips, or --confluent-header of the export job"
+    )
+
+
+def _at(row: int, what: str, why: object, value: bytes) -> SerializationError:
+    begins = value[:24].hex(" ") + (" ..." if len(value) > 24 else "")
+    return SerializationError(
+        f"row {row} {what}: {why}; its value has {len(value)} bytes: {begins}. "
+        "Fix the producer, skip the record, or set mode='permissive', which reads the value as null"
+    )
+
+
+def _to_text(value: object) -> str:
+    """Converts what JSON has no form for to text: dates and timestamps in ISO 8601, decimals as digits."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+_JSON = json.JSONEncoder(default=_to_text, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+_IN_JSON = (
+    *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_date, pa.types.is_timestamp),
+)
+
+
+def _check_json(kind: pa.DataType, where: str) -> None:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            _check_json(field.type, f"{where}.{field.name}")
+    elif pa.types.is_list(kind):
+        _check_json(kind.value_type, f"{where}[]")
+    elif not any(is_one(kind) for is_one in _IN_JSON):
+        raise InvalidConfigError(
+            f"field {where}: {kind} has no form in JSON here; use text for bytes, and a list of structs for a map"
+        )

@@ -1,0 +1,55 @@
+"""Serdes in Spark: convert a column of bytes to a column of structs, and back."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import BinaryType
+
+from .serde import Mode, Serde, SerializationError
+
+
+def decoded(values: Column, serde: Serde) -> Column:
+    """Decodes ``values`` to structs: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
+
+    A value that does not decode, or has a time that does not fit Spark's microseconds, fails the query with
+    SerializationError, or is null (mode ``permissive``).
+    """
+    spark_type = from_arrow_type(serde.type, prefer_timestamp_ntz=True)
+    arrow_type = to_arrow_type(spark_type, timezone="UTC")
+
+    def decode(column: pa.Array) -> pa.Array:
+        rows = serde.decode(column)
+        try:
+            return rows.cast(arrow_type)
+        except pa.ArrowInvalid:
+            return _row_by_row(rows, arrow_type, serde.mode)
+
+    return cast(Column, arrow_udf(decode, spark_type)(values))  # type: ignore[call-overload]  # it takes structs, too
+
+
+def encoded(rows: Column, serde: Serde) -> Column:
+    """Encodes structs to bytes: ``frame.select(encoded(F.struct("*"), serde).alias("value"))``."""
+
+    def encode(column: pa.Array) -> pa.Array:
+        return serde.encode(column)
+
+    return cast(Column, arrow_udf(encode, BinaryType())(rows))  # type: ignore[call-overload]
+
+
+def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
+    """Casts ``rows`` to ``kind``; one that does not fit is null, or with ``mode`` failfast a SerializationError."""
+    found = []
+    for row in range(len(rows)):
+        try:
+            found.append(rows[row : row + 1].cast(kind))
+        except pa.ArrowInvalid as error:
+            if mode == "failfast":
+                told = f"row {row} does not fit Spark's types: {error}; mode='permissive' reads it as null"
+                raise SerializationError(told) from None
+            found.append(pa.nulls(1, kind))
+    return pa.concat_arrays(found)

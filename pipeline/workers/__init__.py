@@ -1,0 +1,1 @@
+"""Spark's Python processes: what they load before they fork, and how they use memory."""

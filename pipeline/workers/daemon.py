@@ -1,0 +1,99 @@
+"""A worker daemon for Spark that imports what our tasks need before it forks.
+
+``spark.python.daemon.module = pyspark_commitlog.pipeline.workers.daemon`` replaces ``pyspark.daemon``, which forks
+first and leaves the imports to each worker. Here workers share them, and garbage collection skips them.
+
+A fork copies only one thread, so a lock that another thread holds stays locked in the worker forever; this is why Spark
+imports nothing before. So once all is imported, this daemon checks its threads, and runs plain ``pyspark.daemon``
+unless each of them is known to survive a fork. See docs/decisions/worker_daemon.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ... import storage
+from .memory import freeze_imports, keep_freed_memory
+
+PLAIN_DAEMON = "pyspark.daemon"
+_OF_ANY_TASK = (
+    "concurrent.futures.thread",
+    "pandas",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",
+    "pyspark.sql.pandas.serializers",
+    "pyspark_commitlog.pipeline.write.dataframe",
+    "pyspark_commitlog.pipeline.datasource",
+    "pyspark_commitlog.pipeline.write.foreach_batch",
+)
+
+_READ_BY_LIBRARIES = {
+    # Otherwise NumPy's algebra library starts a thread per core of the executor as soon as it is loaded.
+    "OPENBLAS_NUM_THREADS": "1",
+    # Otherwise Arrow's allocator returns memory to the system 10 ms after it is freed, and the next table gets it back
+    # page fault by page fault.
+    "MIMALLOC_PURGE_DELAY": "-1",
+}
+
+# Started by one of Arrow's allocators when the library is loaded. Its fork handlers acquire all its locks before a
+# fork, and reset them in the child (jemalloc's prefork and postfork_child of background_thread).
+BEARS_A_FORK = frozenset({"jemalloc_bg_thd"})
+_THREADS = Path("/proc/self/task")
+
+
+def main() -> None:
+    """Runs until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
+    for name, value in _READ_BY_LIBRARIES.items():
+        os.environ.setdefault(name, value)
+    with redirect_stdout(sys.stderr):  # standard output is for the port that Spark connects to
+        preload(sys.argv[1])
+    if not may_fork():
+        os.execv(sys.executable, [sys.executable, "-m", PLAIN_DAEMON, *sys.argv[1:]])
+    freeze_imports()
+    keep_freed_memory()
+    plain: Any = import_module(PLAIN_DAEMON)
+    plain.worker = ending_quietly(plain.worker)
+    plain.manager()
+
+
+def preload(worker: str) -> None:
+    """Imports what a worker that runs the module ``worker`` would import."""
+    for name in (worker, *_OF_ANY_TASK):
+        import_module(name)
+    storage.load_kernels()  # the first one loads most of Numba
+
+
+def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """Wraps Spark's ``worker`` so that it ends without a traceback when Spark closes the connection.
+
+    Spark ends an idle worker that way. The worker then tries to answer that there was no task, which fails over a unix
+    socket; over TCP it would succeed, though nobody reads it.
+    """
+
+    @wraps(worker)
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
+def may_fork() -> bool:
+    """Whether all other threads of this process survive a fork; False if the system does not list threads."""
+    if not _THREADS.exists():
+        return False
+    others = [thread for thread in _THREADS.iterdir() if thread.name != str(os.getpid())]
+    return BEARS_A_FORK.issuperset((thread / "comm").read_text().strip() for thread in others)
+
+
+if __name__ == "__main__":
+    main()

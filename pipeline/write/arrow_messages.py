@@ -1,0 +1,138 @@
+"""Sends short rows to the sink's tasks as Arrow messages, which saves a step that ``mapInArrow`` takes.
+
+Spark limits a message only by its number of rows. So each column of bytes or text is cut just after the length allowed
+for a short row; a task that finds a cut one gives up, and all rows are sent again by ``mapInArrow``
+(docs/decisions/handing_over_rows.md). Only for a classic session, like ``classic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.core.rdd import RDD
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
+
+from ..rows.arrow import LongRowError, OverMessages
+
+T = TypeVar("T")
+Batches = Iterator[pa.RecordBatch]
+
+UNBOUNDED = 2**31 - 1  # the value of spark.sql.execution.arrow.maxBytesPerBatch that means no limit
+MESSAGE_BYTES_MAX = 16 * 2**20  # the JVM has several copies of a message in memory while it builds it
+SHORT_BYTES = 256  # the limit for a key or a topic's name; a value may have the rest of a row
+_LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
+Limits = Mapping[str, int]  # bytes, by column
+
+
+def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
+    """Returns the limits for strings of a row sent by :func:`collect_over_messages`; other columns have no limit.
+
+    None: rows with ``schema`` cannot be sent that way. Callbacks from the JVM must arrive in the calling thread, as
+    they do by default (PYSPARK_PIN_THREAD), because Spark associates a query with its thread.
+    """
+    if not isinstance(session.sparkContext._gateway, ClientServer):
+        return None
+    conf = session._jsparkSession.sessionState().conf()
+    bytes_max, rows_max = int(conf.arrowMaxBytesPerBatch()), int(conf.arrowMaxRecordsPerBatch())
+    if bytes_max == UNBOUNDED:  # set by the user
+        return {}
+    if rows_max <= 0 or any(isinstance(field.dataType, ArrayType) for field in schema.fields):
+        return None
+    return _shared_out(min(bytes_max, MESSAGE_BYTES_MAX) // rows_max, schema)
+
+
+def _shared_out(row_bytes: int, schema: StructType) -> Limits | None:
+    """Divides the bytes of a row among its columns; None if there are too few."""
+    strings = [field.name for field in schema.fields if isinstance(field.dataType, BinaryType | StringType)]
+    limits = dict.fromkeys(strings, SHORT_BYTES)
+    limits["value"] = row_bytes - SHORT_BYTES * (len(strings) - 1)
+    return limits if limits["value"] >= SHORT_BYTES else None
+
+
+def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterable[T]], limits: Limits) -> list[T]:
+    """Applies ``function`` to the Arrow batches of each task, as ``mapInArrow`` would, and returns all results.
+
+    For ``mapInArrow``, Spark wraps each row in a struct and adds up bytes row by row. It does neither for its own
+    messages (``Dataset.toArrowBatchRdd``). This is one SQL execution, like any query: the session's settings reach its
+    tasks, and listeners are notified.
+
+    Raises LongRowError if a row has more bytes than ``limits``; then discard what ``function`` did in the tasks.
+    """
+    session, cut = rows.sparkSession, _cut(rows, limits)
+    zone, large = session.conf.get("spark.sql.session.timeZone"), session.conf.get(_LARGE_TYPES) == "true"
+    schema = to_arrow_schema(rows.schema, timezone=zone, prefers_large_types=large)
+
+    def collect() -> list[T | None]:
+        messages: RDD[bytes] = RDD(cut._jdf.toArrowBatchRdd().toJavaRDD(), session.sparkContext, NoOpSerializer())
+        return messages.mapPartitions(OverMessages(function, schema, limits)).collect()
+
+    found = _as_one_execution(cut, collect)
+    answers = [answer for answer in found if answer is not None]
+    if len(answers) < len(found):
+        raise LongRowError(f"a row has more bytes than {dict(limits)}")
+    return answers
+
+
+def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
+    """Cuts strings after the first byte (for text: character) above the limit, which shows that they were cut."""
+
+    def told(name: str) -> str:
+        if name not in limits:
+            return f"`{name}`"
+        limit = limits[name]
+        return f"if(octet_length(`{name}`) > {limit}, substring(`{name}`, 1, {limit + 1}), `{name}`) as `{name}`"
+
+    return rows.selectExpr(*map(told, rows.columns)) if limits else rows
+
+
+def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T]:
+    """Calls ``collect`` in this thread, recorded by Spark as an execution of ``rows``."""
+    gateway = rows.sparkSession.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    body: _Body[list[T]] = _Body(collect)
+    executions, name = _executions(gateway)
+    try:
+        executions.withNewExecutionId(rows._jdf.queryExecution(), name, body)
+    except Py4JJavaError:
+        if body.error is not None:
+            raise body.error from None  # the Python error itself, not the JVM's wrapper
+        raise
+    return body.result
+
+
+@lru_cache(maxsize=1)
+def _executions(gateway: ClientServer) -> tuple[Any, Any]:
+    """Returns Spark's recorder of executions and the name of ours; cached, as the JVM takes 6 ms to look them up."""
+    jvm = gateway.jvm
+    return jvm.org.apache.spark.sql.execution.SQLExecution, jvm.scala.Option.apply("collect")
+
+
+class _Body(Generic[T]):
+    """A function for the JVM to call; keeps what it returned or raised."""
+
+    result: T
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self.error: BaseException | None = None
+
+    def apply(self) -> None:
+        try:
+            self.result = self._function()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    class Java:
+        implements = ("scala.Function0",)

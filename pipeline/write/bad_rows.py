@@ -1,0 +1,121 @@
+"""Rows that cannot be written: why, and the records they become in a topic for bad records.
+
+Such a record has the row's key, value and headers unchanged, the time of the write, and more headers with text values:
+:data:`REASON`; :data:`TOPIC` and :data:`PARTITION` that the row was meant for, if known; :data:`TIMESTAMP` (in
+milliseconds) if it had one; and its origin: :data:`APP_ID` and :data:`VERSION` of the write (for a query, its id and
+the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...storage import BinaryColumn, HeadersColumn, Records
+from ..rows.arrow import CREATE_TIME, as_binary
+
+REASON = "commitlog.error.reason"
+TOPIC = "commitlog.error.topic"
+PARTITION = "commitlog.error.partition"
+TIMESTAMP = "commitlog.error.timestamp"
+APP_ID = "commitlog.error.txnAppId"
+VERSION = "commitlog.error.txnVersion"
+TASK = "commitlog.error.task"
+ROW = "commitlog.error.row"
+
+_NO_KEY = "?"  # stands for the missing key of a header
+
+
+class BadRow(NamedTuple):
+    """A row that its topic rejects."""
+
+    row: int  # its index in the table
+    topic: str | None
+    partition: int | None  # the one it names or was assigned; None: not assigned yet
+    reason: str
+
+    def told(self, number: int, task: int) -> str:
+        """Returns the error message; ``number`` is the row's number within the task."""
+        partition = "" if self.partition is None else f", partition {self.partition}"
+        return f"row {number} of task {task} cannot be written to topic {self.topic}{partition}: {self.reason}"
+
+
+class Origin(NamedTuple):
+    """The origin of a table's rows."""
+
+    app_id: str
+    version: int
+    task: int
+    rows_before: int  # rows of the task before this table
+
+
+def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:
+    """Returns records for the bad rows of a table, in order. Works row by row, since there are few."""
+    rows = _with_bytes(batch.take(pa.array([each.row for each in bad]))).to_pylist()
+    headers = [[*_given(row), *_told(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
+    flat = [header for each in headers for header in each]
+    return Records(
+        offsets=np.arange(len(rows), dtype=np.int64),
+        timestamps=np.full(len(rows), now_ms, dtype=np.int64),
+        timestamp_types=np.full(len(rows), CREATE_TIME, dtype=np.int8),
+        keys=BinaryColumn.from_list([row.get("key") for row in rows]),
+        values=BinaryColumn.from_list([row["value"] for row in rows]),
+        headers=HeadersColumn(
+            offsets=np.cumsum([0, *map(len, headers)]).astype(np.int32),
+            keys=BinaryColumn.from_list([key.encode() for key, _ in flat]),
+            values=BinaryColumn.from_list([value for _, value in flat]),
+        ),
+    )
+
+
+def keyless_headers(batch: pa.RecordBatch) -> list[int]:
+    """Returns the rows with a header that has no key."""
+    if "headers" not in batch.schema.names:
+        return []
+    column = batch.column("headers")
+    pairs = column.values
+    if not pairs.null_count and not pairs.field("key").null_count:
+        return []
+    return [
+        index
+        for index, headers in enumerate(column.to_pylist())
+        if any(header is None or header["key"] is None for header in headers or ())
+    ]
+
+
+def _given(row: dict[str, object]) -> Iterable[tuple[str, bytes | None]]:
+    headers = row.get("headers")
+    assert headers is None or isinstance(headers, list)
+    for header in headers or ():
+        yield ((header or {}).get("key") or _NO_KEY, (header or {}).get("value"))
+
+
+def _told(row: dict[str, object], bad: BadRow, origin: Origin) -> Iterable[tuple[str, bytes | None]]:
+    timestamp = row.get("timestamp")
+    told = {
+        REASON: bad.reason,
+        TOPIC: bad.topic,
+        PARTITION: bad.partition,
+        TIMESTAMP: None if timestamp is None else _milliseconds(timestamp),
+        APP_ID: origin.app_id,
+        VERSION: origin.version,
+        TASK: origin.task,
+        ROW: origin.rows_before + bad.row,
+    }
+    return [(name, str(value).encode()) for name, value in told.items() if value is not None]
+
+
+def _milliseconds(timestamp: object) -> int:
+    return int(pa.scalar(timestamp, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py()) // 1000
+
+
+def _with_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the batch with key and value as bytes, even if they are text."""
+    columns = {
+        name: as_binary(column) if name in ("key", "value") else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,164 @@
+"""``df.write.format("commitlog").mode("append")``: writes a DataFrame to topics in one Kafka transaction.
+
+Spark plans a write and commits it in different processes, so no lock can cover both: planning begins the transaction,
+and the commit decides it by compare-and-set. If a second write under the same ``txnAppId`` begins in between, it ends
+the first, as a second producer with the same ``transactional.id`` does in Kafka; so does the retention job after
+``transaction.timeout.ms``. The first write then fails, and none of its rows are ever visible.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ...storage import GroupOffsets, InvalidConfigError, LogManager, TransactionCoordinator, TransactionRefusedError
+from ..read.options import INT_MAX, Given
+from ..rows.kafka_options import KAFKAS, check_names
+from ..rows.spark_schema import WriteColumns
+from .exactly_once.log_ends import check_partitions
+from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, judged
+from .old_records import warn_if_old
+from .targets import PRODUCER_SETTINGS, Targets
+from .task import Answer, TaskWriter, WritePlan, drain
+
+_OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
+_OF_SPARKS_SINK = "includeHeaders"  # ignored: like Spark's sink, we write the column headers whenever there is one
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write, parsed.
+
+    These are ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) of a new topic, ``badRecords``,
+    ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names, with or without the prefix
+    ``kafka.`` (``topics.ProducerSettings``).
+    """
+
+    targets: Targets
+    app_id: str | None  # None: a new name, so that nothing is ever skipped
+    version: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
+        check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK)
+        given = {name.lower(): value for name, value in options.items()}
+        if "path" not in given:
+            raise InvalidConfigError("option path is missing: use .save('/path/to/the/log/directory')")
+        targets = Targets.parse(
+            given["path"],
+            topic=given.get("topic"),
+            topics=given.get("topics"),
+            partitions=Given(given).whole("partitions", INT_MAX),
+            configs=_json_object(given, "configs"),
+            producer={name: given[name] for name in given if name in PRODUCER_SETTINGS or name.startswith(KAFKAS)},
+            bad_records=given.get("badrecords"),
+        )
+        app_id, version = given.get("txnappid"), Given(given).whole("txnVersion", VERSION_MAX, least=0)
+        if (app_id is None) != (version is None):
+            raise InvalidConfigError("txnAppId and txnVersion need each other: the name of a writer and of its write")
+        if app_id is not None and version is not None:
+            check_app_id(app_id)
+        return cls(targets, app_id, version or 0)
+
+
+class CommitLogWriter(DataSourceArrowWriter):
+    """A write. Begins its transaction when Spark plans it, and is pickled to the tasks and to the commit."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        """Raises as :func:`sink.commitlog_sink` does, before anything is written."""
+        targets = options.targets
+        WriteColumns.of(schema, str(targets), by_topic=targets.by_column)
+        self._version = options.version
+        self._is_named = options.app_id is not None
+        self._app_id = options.app_id or f"batch-{uuid.uuid4()}"
+        self._directory = targets.directory
+        with LogManager.open(targets.directory, create=True) as manager:
+            self._plan = self._begin(manager, targets)
+
+    def _begin(self, manager: LogManager, targets: Targets) -> WritePlan | None:
+        """Begins the transaction; returns None if this version was written before."""
+        topics = targets.prepare(manager)
+        timeout_ms = targets.producer.transaction_timeout_ms
+        with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
+            progress = self._progress(manager)
+            check_partitions(manager, progress.ends(topics), topics)
+            done = frozenset(name for name in targets.names if progress.is_done(name))
+            if done == set(targets.names):
+                return None
+            wanted = {name: topic for name, topic in topics.items() if name not in done}
+            groups = [self._app_id] if self._is_named else []
+            places = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
+            transaction = coordinator.begin(places, groups=groups, counted=progress.counted(wanted))
+            return WritePlan.of(targets, wanted, done, transaction, self._version, left={})
+
+    def _progress(self, manager: LogManager) -> Progress:
+        offsets = GroupOffsets(manager).fetch(self._app_id) if self._is_named else {}
+        return Progress(Run(self._app_id, "", ""), self._version, offsets)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._plan is None:
+            drain(iterator)
+            return Report([])
+        return Report(TaskWriter(self._plan).answers(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commits. Raises TransactionAbortedError if a task ran twice, TransactionRefusedError if others ended it."""
+        if self._plan is None:
+            return
+        written = judged([answer for message in messages if isinstance(message, Report) for answer in message.answers])
+        with LogManager.open(self._directory) as manager:
+            coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
+            warn_if_old(manager, f"write {self._app_id}", written)
+            parts, offsets = self._progress(manager).to_commit(self._plan.wanted, written, self._plan.topics)
+            coordinator.commit(self._plan.transaction, parts, offsets if self._is_named else {})
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Aborts, unless the transaction is decided: Spark also calls this after a commit that failed."""
+        if self._plan is not None:
+            with LogManager.open(self._directory) as manager, suppress(TransactionRefusedError):
+                TransactionCoordinator.resume(manager, self._plan.transaction).abort(self._plan.transaction)
+
+
+@dataclass
+class Report(WriterCommitMessage):
+    """The message of a task to the commit."""
+
+    answers: Sequence[Answer]
+
+
+def refuse_overwrite() -> InvalidConfigError:
+    """Returns the error for ``mode("overwrite")``."""
+    return InvalidConfigError(
+        'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records are '
+        "deleted by retention.ms and retention.bytes, and all of them with the topic"
+    )
+
+
+def refuse_stream() -> InvalidConfigError:
+    """Returns the error for ``writeStream.format("commitlog")``."""
+    return InvalidConfigError(
+        "writing each row of a streaming query exactly once needs foreachBatch, since Spark's Python sinks have no "
+        "step before the tasks in which a transaction could begin. Use instead: from pyspark_commitlog import "
+        "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
+        ".option('checkpointLocation', '…').start()"
+    )
+
+
+def _json_object(given: Mapping[str, str], option: str) -> dict[str, object]:
+    text = given.get(option, "{}")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidConfigError(f'option {option} is {text!r}; it must be a JSON object: {{"retention.ms": "-1"}}')
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}

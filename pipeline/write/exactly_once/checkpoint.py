@@ -1,0 +1,308 @@
+"""A query's checkpoint as used by a sink: what the sink syncs, reads and notes there.
+
+Spark stores the input of batch N in ``offsets/N``, and never syncs it. This matters for a log that has batch N:
+
+- After a power cut, or after a backup of the checkpoint was restored, Spark may plan another batch N. So a sink syncs
+  the checkpoint before it commits, and stores a digest of ``offsets/N`` with the progress that it commits.
+- The log may be restored from a backup that is older than the checkpoint. So a sink notes in the checkpoint which batch
+  it wrote to a log: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
+
+Only a checkpoint on a local file system is synced and gets notes. The state of stateful operators is not synced: if it
+is lost, Spark refuses to continue.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple
+
+from ....storage import (
+    CorruptionError,
+    File,
+    FileSystem,
+    LocalFileSystem,
+    OutcomeUnknownError,
+    ProgressMismatchError,
+    StorageError,
+    TransactionRefusedError,
+    parent_of,
+    read_file,
+    write_atomically,
+)
+
+NOTES = "commitlog"  # the folder of our notes in a checkpoint
+NOTE_BYTES_MAX = 1 << 24
+OFFSETS_BYTES_MAX = 1 << 30
+OPEN_MAX = 64  # files at once
+DIGEST_LETTERS = 32  # 128 bits
+COMPACTED = ".compact"  # marks a source's entry that includes earlier ones
+TEMPORARY = ".tmp"  # marks files that Spark is going to rename
+UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed nevertheless
+
+
+class Note(NamedTuple):
+    """A note about a writer and a topic: the newest batch for the log, noted before it is committed."""
+
+    batch: int
+    before: int  # the first batch that the log lacked at that time; it had all batches below
+    topic_id: str | None
+
+    def required(self, version: int) -> int:
+        """Returns the first batch that a log may lack when ``version`` is about to be written.
+
+        A batch above the newest is planned only after that was done. The newest itself, and those before it, may be
+        replayed or planned again.
+        """
+        return self.batch + 1 if version > self.batch else min(version, self.before)
+
+    def reached(self) -> tuple[int, int]:
+        """Returns the sort key of notes: the greater one is newer."""
+        return self.batch, self.before
+
+
+class Remembered(NamedTuple):
+    """A note, its source, and how to discard it on purpose."""
+
+    topic: str
+    note: Note
+    source: str
+    way_out: str
+
+
+class Plan(NamedTuple):
+    """The input of a micro-batch, as stored in the checkpoint."""
+
+    path: str
+    digest: str  # of the file's content, which includes the time of planning, so that no two plans are the same
+
+
+NO_PLAN = Plan("", "")  # not known
+
+
+class Target(NamedTuple):
+    """A writer and where it writes: the subject of a note."""
+
+    app_id: str
+    directory: str  # absolute
+    topics: Mapping[str, str | None]  # ids by name; None: not known
+
+
+class Checkpoint:
+    """An unknown checkpoint, as under Spark Connect: it has no plans and stores no notes."""
+
+    def plan(self, batch: int) -> Plan:
+        return NO_PLAN
+
+    def remembered(self, target: Target) -> list[Remembered]:
+        """Returns the checkpoint's notes about the target's topics.
+
+        A note applies to its directory, even if that was replaced by a copy, and to its topic, even if that was moved.
+        Raises ProgressMismatchError for a note that cannot be read.
+        """
+        return []
+
+    @contextmanager
+    def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
+        """Syncs the checkpoint and adds ``notes``, by topic, while the block runs.
+
+        The future is done when all of it is on disk, or raises StorageError. If the block fails, restores the notes.
+        """
+        done = Future[None]()
+        done.set_result(None)
+        yield done
+
+
+class LocalCheckpoint(Checkpoint):
+    """A checkpoint on a file system of this machine."""
+
+    def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
+        """Reads nothing yet."""
+        self.directory = directory.rstrip("/")
+        self.filesystem = filesystem or LocalFileSystem()
+        self._synced: set[str] = set()  # paths of files, which Spark never changes
+
+    def plan(self, batch: int) -> Plan:
+        path = self._path("offsets", str(batch))
+        try:
+            return Plan(path, digest(read_file(self.filesystem, path, OFFSETS_BYTES_MAX)))
+        except FileNotFoundError:
+            return NO_PLAN
+
+    # Notes
+
+    def remembered(self, target: Target) -> list[Remembered]:
+        found = []
+        for path in self._note_paths():
+            directory, app_id, notes = self._read_notes(path)
+            for topic, topic_id in target.topics.items():
+                note = notes.get(topic)
+                if note is None or app_id != target.app_id:
+                    continue
+                if directory == target.directory or (topic_id is not None and topic_id == note.topic_id):
+                    found.append(Remembered(topic, note, f"{path} notes", f"delete {path}"))
+        return found
+
+    @contextmanager
+    def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
+        path = self._note_path(target)
+        with ThreadPoolExecutor(1, "commitlog syncs a checkpoint") as pool:
+            before = self._read_notes(path)[-1] if self._exists(path) else {}
+            done = pool.submit(self._secure, target, before, notes)
+            try:
+                yield done
+            except UNDECIDED:
+                raise
+            except Exception:  # nothing was committed, and the caller may continue with another batch
+                with suppress(StorageError, OSError):
+                    done.result()
+                    self._write_notes(target, before)
+                raise
+
+    def _secure(self, target: Target, before: Mapping[str, Note], notes: Mapping[str, Note]) -> None:
+        newest = {topic: max(note, before.get(topic, note), key=Note.reached) for topic, note in notes.items()}
+        try:
+            with self._syncing():
+                if {**before, **newest} != before:
+                    self._write_notes(target, {**before, **newest})
+        except OSError as error:
+            raise StorageError(
+                f"{self.directory}: the checkpoint cannot be synced: {error}; nothing was committed"
+            ) from error
+
+    def _write_notes(self, target: Target, notes: Mapping[str, Note]) -> None:
+        """Writes the notes atomically: a crash leaves the old ones or these."""
+        content = {
+            "txnAppId": target.app_id,
+            "logDir": target.directory,
+            "topics": {
+                topic: {"topicId": note.topic_id, "batch": note.batch, "before": note.before}
+                for topic, note in notes.items()
+            },
+        }
+        if not self._exists(self._path(NOTES)):
+            self.filesystem.make_directory(self._path(NOTES))
+            self.filesystem.sync_directory(self.directory)
+        write_atomically(self.filesystem, self._note_path(target), json.dumps(content).encode())
+
+    def _read_notes(self, path: str) -> tuple[str, str, dict[str, Note]]:
+        """Returns directory, writer, and notes by topic."""
+        try:
+            content = json.loads(read_file(self.filesystem, path, NOTE_BYTES_MAX))
+            notes = {
+                topic: Note(int(note["batch"]), int(note["before"]), note["topicId"])
+                for topic, note in content["topics"].items()
+            }
+            return content["logDir"], content["txnAppId"], notes
+        except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
+            raise ProgressMismatchError(
+                f"{path}: the notes are damaged, so it is not known which batches the log must have: {error!r}. "
+                f"Restore the file, or delete it to rely on the log alone"
+            ) from error
+
+    def newest_entries(self) -> list[str]:
+        """Returns the paths of the newest entries of each kind."""
+        newest = [self._path("metadata")]
+        for folder in self._folders():
+            numbers = {name: int(number) for name in self._names(folder) if (number := _number(name)).isdecimal()}
+            if numbers and folder != self._path("sources"):  # which has a folder per source
+                newest.append(f"{folder}/{max(numbers, key=numbers.__getitem__)}")
+        return newest
+
+    def _note_paths(self) -> list[str]:
+        if not self._exists(self._path(NOTES)):
+            return []
+        names = self.filesystem.list(self._path(NOTES))
+        return [self._path(NOTES, name) for name in names if name.endswith(".json")]
+
+    def _note_path(self, target: Target) -> str:
+        name = digest("\0".join((target.app_id, target.directory)).encode("utf-8", "surrogatepass"))
+        return self._path(NOTES, f"{name}.json")
+
+    # Syncing
+
+    @contextmanager
+    def _syncing(self) -> Iterator[None]:
+        """Syncs all that Spark wrote here since the last time: first the files, then their names.
+
+        What is synced in the block takes the files with it if the disk's journal allows: nine syncs then cost as much
+        as two.
+        """
+        listed = {folder: self._listed(folder) for folder in self._folders()}
+        names = {path for paths in listed.values() for path in paths}
+        new = names - self._synced
+        with ExitStack() as opened:
+            files = list[File]()
+            for file in filter(None, map(self._open, sorted(new))):
+                if len(files) == OPEN_MAX:  # as in the first micro-batch of a run, with all older files
+                    with file:
+                        file.sync()
+                    continue
+                files.append(opened.enter_context(file))
+                file.begin_sync()
+            yield
+            for file in files:
+                file.sync()
+        for folder, paths in listed.items():
+            if not new.isdisjoint(paths):
+                self.filesystem.sync_directory(folder)
+        if not self._synced:
+            self.filesystem.sync_directory(parent_of(self.directory))
+        self._synced = names
+
+    def _open(self, path: str) -> File | None:
+        """Opens a file; None for a folder, and for a file that Spark removed in the meantime."""
+        status = self.filesystem.status(path)
+        if status is None or status.is_directory:
+            return None
+        with suppress(FileNotFoundError):
+            return self.filesystem.open(path, "read")
+        return None
+
+    def _folders(self) -> list[str]:
+        """Returns the folders with plans, commits and entries of sources, deepest first."""
+        sources = self._path("sources")
+        below = [f"{sources}/{name}" for name in self._names(sources)]
+        return [*below, sources, self._path("offsets"), self._path("commits"), self.directory]
+
+    def _listed(self, folder: str) -> set[str]:
+        return {f"{folder}/{name}" for name in self._names(folder) if TEMPORARY not in name}
+
+    def _names(self, folder: str) -> list[str]:
+        return self.filesystem.list(folder) if self._exists(folder) else []
+
+    def _exists(self, path: str) -> bool:
+        return self.filesystem.status(path) is not None
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self.directory, *parts))
+
+
+def check_readable(directory: str, filesystem: FileSystem | None = None) -> None:
+    """Checks a local checkpoint, which may be missing, before its query starts.
+
+    Raises CorruptionError with the path of an entry that has no bytes, or only zeros. A power cut may leave such
+    entries, because Spark does not sync them, and Spark's own error does not say what to do. Only the newest entries
+    can be affected.
+    """
+    known = LocalCheckpoint(directory, filesystem)
+    for path in known.newest_entries():
+        with suppress(FileNotFoundError):
+            if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
+                raise CorruptionError(
+                    "an entry of Spark's checkpoint without content, because of a power cut before it was synced. No "
+                    "batch that needs it was committed: delete what 'Spark's checkpoint' in docs/failures.md says, "
+                    "and start the query again",
+                    path=path,
+                )
+
+
+def _number(name: str) -> str:
+    return name.removesuffix(COMPACTED)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGEST_LETTERS]

@@ -1,0 +1,233 @@
+"""The progress of writers: who writes, which versions a topic has, and which answers of tasks count.
+
+A writer's progress in a topic is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>`` (no such
+topic exists, so no lag is computed for it), partition 0, offset = version + 1, metadata = JSON with query id, run id,
+records, the digest of the micro-batch's plan if it is known, and where the records end (``ends``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
+from typing import NamedTuple, SupportsIndex
+
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from ....storage import (
+    SINK_PREFIX,
+    CommittedOffset,
+    InvalidConfigError,
+    ProgressMismatchError,
+    TopicDescription,
+    TransactionAbortedError,
+    TransactionPart,
+    check_transactional_id,
+)
+from ..task import Answer, UnwritableRowError, Written
+from .checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
+from .log_ends import Ends, after, check_written, merged
+
+NO_ENDS: Mapping[str, Ends] = {}
+VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
+
+
+class Run(NamedTuple):
+    """A writer: its name, the query's id and the id of its current run; ids are empty outside a classic query."""
+
+    app_id: str
+    query_id: str
+    run_id: str
+
+    @classmethod
+    def of(cls, session: SparkSession, app_id: str | None) -> Run:
+        """Gets the ids from Spark. Raises InvalidConfigError if there is no name to write under."""
+        query_id = run_id = ""
+        if not is_remote():
+            # StreamExecution sets both on the thread that calls foreachBatch.
+            query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+            run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
+        if app_id is None and not query_id:
+            raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to use")
+        return cls(app_id or query_id, query_id, run_id)
+
+    @property
+    def is_of_query(self) -> bool:
+        """Whether a query writes. With Spark Connect, ids are not known, but a foreachBatch process is of one run."""
+        return bool(self.run_id) or is_remote()
+
+
+class Progress:
+    """A writer's progress in each topic, from its committed offsets."""
+
+    def __init__(
+        self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset], plan: Plan = NO_PLAN
+    ) -> None:
+        """``offsets``: the group's committed offsets; ``plan``: the micro-batch's plan in its checkpoint."""
+        self.run = run
+        self.version = version
+        self._offsets = offsets
+        self._plan = plan
+
+    def reached(self, topic: str) -> int:
+        """Returns the first version that the topic lacks; 0 if it has none."""
+        found = self._offsets.get(progress_key(topic))
+        return 0 if found is None else found.offset
+
+    def is_done(self, topic: str) -> bool:
+        """Returns whether the topic has this version.
+
+        Raises InvalidConfigError if another query wrote under this name, or this run wrote the batch already;
+        ProgressMismatchError if the batch was written with another plan.
+        """
+        found = self._offsets.get(progress_key(topic))
+        if found is None:
+            return False
+        wrote = json.loads(found.metadata or "{}")
+        self._check_same_query(wrote, found.offset, topic)
+        is_done = found.offset > self.version
+        if is_done:
+            self._check_same_plan(wrote, found.offset, topic)
+        return is_done
+
+    def check_remembered(self, remembered: Iterable[Remembered], directory: str) -> None:
+        """Raises ProgressMismatchError if a topic has fewer batches than are remembered."""
+        for each in remembered:
+            has, note = self.reached(each.topic), each.note
+            if has < note.required(self.version):
+                raise set_back(each, self.run.app_id, directory, has)
+
+    def notes(self, topics: Mapping[str, str | None]) -> dict[str, Note]:
+        """Returns what the checkpoint must note before the version is committed; ``topics``: ids by name."""
+        return {topic: Note(self.version, self.reached(topic), topic_id) for topic, topic_id in topics.items()}
+
+    def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
+        """Returns where the writer's records end, for those of ``topics`` that have some."""
+        written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
+        return merged([json.loads(metadata or "{}") for metadata in written], topics)
+
+    def counted(self, topics: Mapping[str, TopicDescription]) -> dict[tuple[str, int], int]:
+        """Returns how far the progress counts the writer's records, for those of ``topics`` that have some."""
+        return {
+            (name, number): ends.offsets[number] if number < len(ends.offsets) else 0
+            for name, ends in self.ends(topics).items()
+            for number in topics[name].partitions
+        }
+
+    def to_commit(
+        self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]
+    ) -> tuple[list[TransactionPart], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+        """Returns the parts and the offsets to commit for what tasks wrote to ``topics``; ``wanted``: those that count.
+
+        Raises ProgressMismatchError if a partition has just been set back.
+        """
+        ends = self.ends(topics)
+        check_written(ends, written)
+        records = dict.fromkeys(wanted, 0)
+        for each in written:
+            if each.topic in records:
+                records[each.topic] += each.records
+        parts = [TransactionPart(each.topic, each.partition, each.records) for each in written]
+        return parts, self.offsets(records, after(ends, written, topics))
+
+    def offsets(
+        self, records: Mapping[str, int], ends: Mapping[str, Ends] = NO_ENDS
+    ) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
+        """Returns the offsets to commit in the transaction; ``records`` by topic, ``ends`` as of its commit."""
+        return {
+            self.run.app_id: {
+                progress_key(topic): CommittedOffset(self.version + 1, self._metadata(topic, records, ends))
+                for topic in records
+            }
+        }
+
+    def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
+        """Returns the metadata for a topic, including the ends of the topic for bad records, which has no progress."""
+        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records[topic]}
+        if self._plan.digest:
+            metadata["plan"] = self._plan.digest
+        if ends:
+            its = {name: each.as_json() for name, each in ends.items() if name == topic or name not in records}
+            metadata["ends"] = its
+        return json.dumps(metadata, separators=(",", ":"))
+
+    def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+        run, other = self.run, wrote.get("queryId", "")
+        if other and run.query_id and other != run.query_id:
+            raise InvalidConfigError(
+                f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {other}, but this is query "
+                f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Use another "
+                f"txnAppId; to start over on purpose, delete the offsets of group {run.app_id!r}"
+            )
+        if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
+            raise written_twice(self.version, topic, run.app_id)
+
+    def _check_same_plan(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+        """Raises if the batch was written with another plan, since it then has other rows."""
+        group, written_as = self.run.app_id, wrote.get("plan", "")
+        if written_as and self._plan.digest and written_as != self._plan.digest:
+            raise ProgressMismatchError(
+                f"topic {topic} {_batches(offset)} of txnAppId {group!r}, the last one planned with digest "
+                f"{written_as}, but batch {self.version} has another plan in {self._plan.path}, digest "
+                f"{self._plan.digest}: the checkpoint lost its newest entries, or is an older copy. Skipping the batch "
+                "would lose rows. Restore the checkpoint that fits the log, or a log as old as the checkpoint. To "
+                "write the batch as it is planned now, although the log may have some of its rows, delete the "
+                f"checkpoint's folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets "
+                f"--group {group} --topic {progress_key(topic)[0]})"
+            )
+
+
+def check_app_id(app_id: str) -> None:
+    """Raises InvalidConfigError for a ``txnAppId`` that cannot be a transactional id."""
+    check_transactional_id(app_id, "txnAppId")
+
+
+def check_version(version: object, name: str) -> None:
+    """Raises InvalidConfigError, which calls it ``name``, for a version that does not fit a committed offset."""
+    if not isinstance(version, SupportsIndex) or not 0 <= index(version) <= VERSION_MAX:
+        raise InvalidConfigError(f"{name} is {version!r}; it must be a whole number from 0 to {VERSION_MAX}")
+
+
+def set_back(remembered: Remembered, app_id: str, directory: str, has: int) -> ProgressMismatchError:
+    """Returns the error for a log that only has the versions below ``has``, although more are remembered."""
+    topic, note, source, way_out = remembered
+    return ProgressMismatchError(
+        f"{source} that batch {note.batch} of txnAppId {app_id!r} was written to topic {topic} of {directory}, which "
+        f"{_batches(has)}: the log is an older copy, or the offsets of group {app_id!r} are lost. Continuing would "
+        "lose rows, or write them twice. Restore the log that fits the checkpoint, or a checkpoint as old as the log; "
+        f"to continue anyway, {way_out}"
+    )
+
+
+def written_twice(version: int, topic: str, app_id: str) -> InvalidConfigError:
+    """Returns the error for a second write of a version in one run; a later run would skip its rows."""
+    return InvalidConfigError(
+        f"batch {version} was already written to topic {topic} in this run: a foreachBatch function that writes to a "
+        f"topic twice needs a txnAppId for each write. Keep {app_id!r} for the first write, which is done for this "
+        "batch, and use another one for the second. Writing all rows at once instead works from the next batch on, "
+        "but loses those of the second write in this one"
+    )
+
+
+def _batches(reached: int) -> str:
+    return f"has batches up to {reached - 1}" if reached else "has no batch of it"
+
+
+def judged(answers: Sequence[Answer]) -> list[Written]:
+    """Returns what the tasks wrote, if all of it counts.
+
+    Raises UnwritableRowError for a row that no topic accepts, TransactionAbortedError if a task refused to write.
+    """
+    for each in answers:
+        if each.unwritable is not None:
+            raise UnwritableRowError(each.unwritable)
+    for each in answers:
+        if each.refused is not None:
+            raise TransactionAbortedError(f"aborted: {each.refused}")
+    return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
+
+
+def progress_key(topic: str) -> tuple[str, int]:
+    """Returns the topic and partition of the committed offset that is a writer's progress in a topic."""
+    return SINK_PREFIX + topic, 0

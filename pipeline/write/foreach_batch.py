@@ -1,0 +1,265 @@
+"""The foreachBatch writer: each micro-batch of a streaming query is one Kafka transaction.
+
+The query's progress (``progress``) is a consumer offset that is committed in the transaction; a batch below it is
+skipped. The guarantees, and how they were tested, are in docs/exactly_once.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from types import ModuleType
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
+
+from ...storage import InvalidConfigError, LogManager, TopicDescription, Transaction, TransactionAbortedError
+from ..rows.arrow import LongRowError
+from ..rows.spark_schema import WriteColumns
+from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
+from .exactly_once.progress import Progress, Run, check_app_id, check_version, judged
+from .kept_writers import DriverWriter, SinkBatch, calling, release, remembered_here, writing
+from .old_records import warn_if_old
+from .targets import Targets
+from .task import ANSWER, Answer, TaskWriter, WritePlan, Written
+
+BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
+ATTEMPTS = 3  # at a micro-batch, before the query fails
+_CANCELLED = "cancelled"  # in Spark's errors about a job that was stopped on purpose
+
+logger = logging.getLogger(__name__)
+
+
+def commitlog_sink(
+    *,
+    topic: str | None = None,
+    topics: str | Sequence[str] | None = None,
+    log_dir: str,
+    txnAppId: str | None = None,  # noqa: N803  Spark's name for it, as in Delta's writer
+    partitions: int | None = None,
+    configs: Mapping[str, object] | None = None,
+    producer: Mapping[str, object] | None = None,
+    badRecords: str | None = None,  # noqa: N803  written as Spark writes its options
+) -> CommitLogSink:
+    """Returns a function for ``writeStream.foreachBatch`` that appends each micro-batch once to topics in ``log_dir``.
+
+    Rows have a column ``value`` (binary or string) and may have ``key``, ``timestamp``, ``partition`` (int) and
+    ``headers``; other columns are ignored. They are written to ``topic``; with ``topics`` (names, or one string with
+    commas), each is written to the topic that its column ``topic`` names. A missing topic is created with
+    ``partitions`` (1) and ``configs``, Kafka's topic settings by name; an existing one must have them. ``producer``:
+    ``topics.ProducerSettings``.
+
+    A row that its topic refuses fails the query before any row of the micro-batch is visible; with ``badRecords``, a
+    topic, it is written there in the same transaction (``bad_records``).
+
+    ``txnAppId`` names the writer, by default the query's id; the batch id is the version of a write (Delta's
+    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one. A name
+    has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
+
+    Raises InvalidConfigError at once for settings that are wrong in themselves. The function itself raises, before
+    anything is written, InvalidConfigError for columns, speculation or a ``txnAppId`` of another query,
+    TopicExistsError for a topic with other settings, and LogDirLockedError where a broker runs on the directory or
+    another process writes under the same name.
+    """
+    targets = Targets.parse(
+        log_dir,
+        topic=topic,
+        topics=topics if topics is None or isinstance(topics, str) else list(topics),
+        partitions=partitions,
+        configs=configs,
+        producer=producer,
+        bad_records=badRecords,
+    )
+    if txnAppId is not None:
+        check_app_id(txnAppId)
+    return CommitLogSink(targets, txnAppId)
+
+
+class CommitLogSink:
+    """The function that :func:`commitlog_sink` returns: call it with a DataFrame and a batch id."""
+
+    def __init__(self, targets: Targets, app_id: str | None) -> None:
+        self._targets = targets
+        self._app_id = app_id
+        self._written_as: set[str] = set()
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
+        """Writes ``frame``. Returns what each task wrote, or an empty list for a batch that was written before."""
+        columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
+        refuse_speculation(frame.sparkSession)
+        check_version(batch_id, "the batch id")
+        session = frame.sparkSession
+        run = Run.of(session, self._app_id)
+        checkpoint, plan = _planned(session, run, batch_id)
+        self._written_as.add(run.app_id)
+        with calling(self._targets.directory, run, batch_id, self._targets.names):
+            return self._write(columns.select(frame), run, batch_id, checkpoint, plan)
+
+    def _write(self, rows: DataFrame, run: Run, version: int, checkpoint: Checkpoint, plan: Plan) -> list[Written]:
+        directory = self._targets.directory
+        with LogManager.open(directory, create=True) as manager:
+            if not manager.filesystem.list(directory):  # perhaps its disk is not mounted: create nothing there
+                target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
+                Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
+            topics = self._targets.prepare(manager)
+        target = Target(run.app_id, directory, {name: topics[name].topic_id for name in self._targets.names})
+        with writing(directory, run, topics) as writer:
+            progress = Progress(run, version, writer.groups.fetch(run.app_id), plan)
+            progress.check_remembered(_remembered(target, checkpoint), directory)
+            writer.check_partitions(progress.ends(topics), topics)
+            batch = _MicroBatch(writer, self._targets, topics, progress)
+            with checkpoint.secured(target, progress.notes(target.topics)) as secured:
+                return batch.write(rows, secured)
+
+    def close(self) -> None:
+        """Leaves the topics as after a clean stop, and lets others write under the same ``txnAppId``.
+
+        Call it after the query has ended; its end does the same a moment later. Without either, nothing is lost, but
+        the next start, or a broker, reads more of the log.
+        """
+        for app_id in self._written_as:
+            release(self._targets.directory, app_id)
+        self._written_as.clear()
+
+
+class _MicroBatch:
+    """Writes one version of a writer to its topics."""
+
+    def __init__(
+        self, writer: DriverWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
+    ) -> None:
+        self._writer = writer
+        self._targets = targets
+        self._progress = progress
+        self._done = frozenset(name for name in targets.names if progress.is_done(name))
+        self._topics = {name: topic for name, topic in topics.items() if name not in self._done}
+        self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
+
+    def write(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
+        """Writes the rows, in a few attempts: a killed worker or a lost executor need not end the query.
+
+        Commits nothing before the checkpoint is ``secured``; only waits for that if there is nothing to write.
+        """
+        if not self.wanted:
+            secured.result()
+            return []
+        attempt = 1
+        while True:
+            try:
+                return self._try(rows, secured)
+            except LongRowError as error:  # costs no attempt, and happens only once
+                logger.info("batch %d: %s; writing it and later ones by mapInArrow", self._progress.version, error)
+                self._writer.has_long_rows = True
+            except _failures() as error:
+                if attempt == ATTEMPTS or _CANCELLED in str(error):
+                    raise
+                logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
+                attempt += 1
+
+    def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
+        """Runs one transaction: begins it, writes with one Spark job, and commits with the offsets, or aborts."""
+        coordinator = self._writer.coordinator
+        partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
+        began_s = time.monotonic()
+        counted = self._progress.counted(self._topics)
+        transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id], counted=counted)
+        with AbortUnlessTold(self._writer, transaction) as guard:
+            written = judged(self._run_tasks(transaction, rows))
+            warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)
+            parts, offsets = self._progress.to_commit(self.wanted, written, self._topics)
+            secured.result()
+            guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
+            committing_s = time.monotonic()
+            coordinator.commit(transaction, parts, offsets)
+        ended_s = time.monotonic()
+        self._writer.newest = SinkBatch(
+            self._targets.directory, self._progress.run.app_id, written, ended_s - began_s, ended_s - committing_s
+        )
+        return written
+
+    def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
+        """Runs the tasks; returns their answers. If they use this machine's page cache, syncs while they write."""
+        syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
+        if _tasks_run_here(rows.sparkSession):
+            syncing = self._writer.coordinator.syncing(transaction)
+        with syncing as left, self._described(rows.sparkSession):
+            plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, left)
+            return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
+
+    def _described(self, session: SparkSession) -> AbstractContextManager[None]:
+        """Describes the job in Spark's UI: batch, writer and topics."""
+        text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
+        return nullcontext() if is_remote() else _load("classic").described(session, text)
+
+
+def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
+    """Returns the checkpoint of the query and the plan of its micro-batch, if they are known.
+
+    A foreachBatch function may number its writes as it likes; Spark's own batch id is a property of the thread.
+    """
+    if not run.query_id:
+        return Checkpoint(), NO_PLAN
+    checkpoint = _load("classic").watch(session, run.query_id, run.run_id)
+    return checkpoint, checkpoint.plan(int(session.sparkContext.getLocalProperty(BATCH_ID) or version))
+
+
+def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:
+    """Returns what the checkpoint and this process remember about the log."""
+    here = remembered_here(target.directory, target.app_id)
+    return [*checkpoint.remembered(target), *(each for each in here if each.topic in target.topics)]
+
+
+def _tasks_run_here(session: SparkSession) -> bool:
+    """Whether tasks run on this machine, so that syncing a file here syncs what they wrote."""
+    return not is_remote() and str(session.sparkContext.master).split("[")[0] == "local"
+
+
+def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer]:
+    """Writes all rows with one Spark job; returns its tasks' answers. LongRowError unless rows ``may_be_long``."""
+    if not is_remote() and not may_be_long:
+        messages = _load("messages")
+        limits = messages.limits_for(rows.sparkSession, rows.schema)
+        if limits is not None:
+            return messages.collect_over_messages(rows, task.answers, limits)  # type: ignore[no-any-return]
+    return [Answer(*row) for row in rows.mapInArrow(task, ANSWER).collect()]
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Returns the errors after which another attempt may succeed."""
+    classic = () if is_remote() else (_load("classic").JobFailedError,)
+    return (TransactionAbortedError, PySparkException, *classic)
+
+
+def _load(name: str) -> ModuleType:
+    """Imports ``classic`` or ``messages``, which a client of Spark Connect cannot import."""
+    return import_module(f"pyspark_commitlog.pipeline.{name}")
+
+
+class AbortUnlessTold:
+    """Aborts a transaction if the block ends with any exception before ``is_told`` is set."""
+
+    def __init__(self, writer: DriverWriter, transaction: Transaction) -> None:
+        self._writer = writer
+        self._transaction = transaction
+        self.is_told = False
+
+    def __enter__(self) -> AbortUnlessTold:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not self.is_told:
+            self._writer.coordinator.abort(self._transaction)
+
+
+def refuse_speculation(session: SparkSession) -> None:
+    """Raises InvalidConfigError under ``spark.speculation``."""
+    if session.conf.get("spark.speculation", "false") == "true":
+        raise InvalidConfigError(
+            "spark.speculation=true starts a task twice, and both would append: set it to false for a query that "
+            "writes to a log"
+        )

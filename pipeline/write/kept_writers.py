@@ -1,0 +1,220 @@
+"""A driver's writers, kept between micro-batches: the log directory stays open, the transactional id locked.
+
+Opening and locking them again for each micro-batch would cost more than a small one does, and a second driver could get
+in between. A writer is closed when its query ends or its sink is closed; all locks end with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...storage import GroupOffsets, LogManager, LogStoreError, TopicDescription, TransactionCoordinator, this_process
+from .exactly_once.checkpoint import Note, Remembered
+from .exactly_once.log_ends import Ends, check_partitions
+from .exactly_once.progress import Run, progress_key, set_back, written_twice
+from .task import Written
+
+logger = logging.getLogger(__name__)
+
+
+class SinkBatch(NamedTuple):
+    """A micro-batch that a sink committed."""
+
+    log_dir: str
+    app_id: str
+    written: list[Written]
+    seconds: float  # since its transaction began
+    commit_seconds: float  # the part of it that the commit took
+
+
+class DriverWriter:
+    """A transactional id that this process holds. For one thread at a time, which :func:`writing` ensures."""
+
+    def __init__(self, directory: str, app_id: str) -> None:
+        """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process holds it."""
+        self.manager = LogManager.open(directory)
+        self._topics: dict[str, TopicDescription] = {}
+        self._inodes: dict[str, int | None] = {}
+        self._checked: set[str] = set()  # topics
+        self.newest: SinkBatch | None = None
+        self.has_long_rows = False  # the query had some, which cannot be sent to tasks as Arrow messages
+        try:
+            self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
+        except BaseException:
+            self.manager.close()
+            raise
+        self.groups = GroupOffsets(self.manager)
+        self._app_id = app_id
+
+    def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
+        """Whether the open logs are still those of the directory and the topics, with the same settings."""
+        are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
+        return are_same and self._inodes_of(self._inodes) == self._inodes
+
+    def note(self, topics: Mapping[str, TopicDescription]) -> None:
+        """Stores the topics as they are when their logs are opened, for :meth:`is_current`."""
+        self._topics.update(topics)
+        places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        places += [self.groups.partition_of(self._app_id)]
+        directories = [self.manager.directory, *(self.manager.partition_path(*place) for place in places)]
+        self._inodes |= self._inodes_of(path for path in directories if path not in self._inodes)
+
+    def _inodes_of(self, directories: Iterable[str]) -> dict[str, int | None]:
+        found = {path: self.manager.filesystem.status(path) for path in directories}
+        return {path: None if status is None else status.inode for path, status in found.items()}
+
+    def check_partitions(self, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
+        """Checks each topic once, as open logs notice changed files themselves. Raises ProgressMismatchError."""
+        check_partitions(self.manager, {name: ends[name] for name in ends.keys() - self._checked}, topics)
+        self._checked |= topics.keys()
+
+    def progress(self) -> dict[str, Note]:
+        """Returns this writer's current progress in the log, by topic."""
+        offsets = self.groups.fetch(self._app_id)
+        taken = {name: offsets.get(progress_key(name)) for name in self._topics}
+        return {
+            name: Note(found.offset - 1, found.offset, self._topics[name].topic_id)
+            for name, found in taken.items()
+            if found is not None
+        }
+
+    def close(self) -> None:
+        """Closes everything, and leaves the topics as after a clean stop."""
+        try:
+            self.coordinator.close(keep_lock_file=True)
+        finally:
+            self.manager.close()
+
+
+class _Kept:
+    """An entry in the table of writers; ``turn`` is held while the writer is used or dropped."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self.writer: DriverWriter | None = None
+        self.run_id = ""  # of the run that used it last
+        self.notes: dict[str, Note] = {}  # the progress last seen in the log, by topic; outlives the writer
+        self.calls: dict[str, tuple[str, int]] = {}  # the run and version written last, by topic
+
+    def checkpoint_later(self) -> None:
+        """Starts a checkpoint in a thread while Spark records the end of the micro-batch; the next one waits for it."""
+        threading.Thread(target=self._checkpoint, name="commitlog checkpoint").start()
+
+    def _checkpoint(self) -> None:
+        with self.turn:
+            if self.writer is not None:
+                self.writer.coordinator.checkpoint()
+
+    def remembered(self) -> list[Remembered]:
+        """Returns the progress that this process saw last in the log."""
+        way_out = "start the query again, or close the sink"
+        return [Remembered(topic, note, "this process remembers", way_out) for topic, note in self.notes.items()]
+
+    def check_not_set_back(self, app_id: str) -> None:
+        """Raises if the log has less than before: a running query never repeats a batch, so it would lose rows."""
+        assert self.writer is not None
+        found = self.writer.progress()
+        for each in self.remembered():
+            has = found[each.topic].before if each.topic in found else 0
+            if has < each.note.before:
+                raise set_back(each, app_id, self.writer.manager.directory, has)
+
+    def forget(self) -> None:
+        """Closes the writer and forgets what it wrote."""
+        self.drop()
+        self.notes.clear()
+        self.calls.clear()
+
+    def drop(self) -> None:
+        """Closes the writer; only logs an error of the disk, which the next writer will raise."""
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            try:
+                writer.close()
+            except (LogStoreError, OSError) as error:
+                logger.warning("%s: %s", writer.manager.directory, error)
+
+
+_table: dict[tuple[str, str], _Kept] = {}  # by directory and transactional id
+_table_turn = threading.Lock()
+
+
+@contextmanager
+def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[DriverWriter]:
+    """Yields the writer for ``run``, new or kept from before.
+
+    Drops it if the block fails; the next one then reads from disk what became of the transaction. ``topics`` are the
+    topics to write to, as they are in the directory.
+
+    Raises LogDirLockedError, without waiting, while another process writes under the same ``txnAppId``.
+    """
+    kept = _place(directory, run.app_id)
+    with kept.turn:
+        if kept.writer is not None and not kept.writer.is_current(topics):
+            kept.drop()
+        if kept.writer is None:
+            kept.writer = DriverWriter(directory, run.app_id)
+        try:
+            kept.writer.note(topics)
+            kept.run_id = run.run_id
+            if run.query_id:
+                kept.check_not_set_back(run.app_id)
+            yield kept.writer
+            kept.notes |= kept.writer.progress()
+        except BaseException:
+            kept.drop()
+            raise
+        kept.checkpoint_later()
+
+
+def remembered_here(directory: str, app_id: str) -> list[Remembered]:
+    """Returns the progress that this process saw last in a log."""
+    return _place(directory, app_id).remembered()
+
+
+@contextmanager
+def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> Iterator[None]:
+    """Surrounds a write of a version to topics. Raises InvalidConfigError if the same run of a query wrote it before.
+
+    A run that replays the version would find the rows of the first call, and skip those of the second for good.
+    """
+    kept, call = _place(directory, run.app_id), (run.run_id, version)
+    names = list(topics) if run.is_of_query else []
+    for topic in names:
+        if kept.calls.get(topic) == call:
+            raise written_twice(version, topic, run.app_id)
+    yield
+    kept.calls |= dict.fromkeys(names, call)
+
+
+def release(directory: str, app_id: str) -> None:
+    """Closes a writer once nobody uses it."""
+    kept = _place(directory, app_id)
+    with kept.turn:
+        kept.forget()
+
+
+def release_run(run_id: str) -> None:
+    """Closes the writers that a run of a query used last."""
+    with _table_turn:
+        places = list(_table.values())
+    for kept in places:
+        with kept.turn:
+            if kept.run_id == run_id:
+                kept.forget()
+
+
+def newest_batches() -> list[SinkBatch]:
+    """Returns the newest batch that each writer of this process committed. Does not wait for busy writers."""
+    with _table_turn:
+        writers = [kept.writer for kept in _table.values()]
+    return [writer.newest for writer in writers if writer is not None and writer.newest is not None]
+
+
+def _place(directory: str, app_id: str) -> _Kept:
+    with _table_turn:
+        return _table.setdefault((directory, app_id), _Kept())

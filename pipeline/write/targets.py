@@ -1,0 +1,245 @@
+"""The topics that rows are written to: created with the given settings if they are missing, but never changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Self
+
+from ...storage import (
+    TRANSACTION_TIMEOUT_MS,
+    Codec,
+    Compression,
+    InvalidConfigError,
+    LogConfig,
+    LogManager,
+    TopicDescription,
+    check_takes_records,
+    check_whole,
+    did_you_mean,
+    target_compression,
+)
+from ..read.options import local_directory
+from ..rows.kafka_options import KAFKAS, log_once, notice_of
+
+# The bytes of records in a batch (a producer's batch.size), unless the topic accepts less; by default, it accepts as
+# much. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive. Other writers have to
+# read the header of each batch: with batches of 256 KiB, writing 2,000,000 rows of 116 bytes took 50 ms more of about
+# 1,000 ms. The price of larger batches: finding ten records by offset takes 2.2 ms instead of 1.7 ms.
+BATCH_SIZE_BYTES = 1 << 20
+
+_CODECS = {codec.name.lower(): codec for codec in Codec}
+_LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
+_IGNORE_KEYS = "partitioner.ignore.keys"
+PRODUCER_SETTINGS = (
+    *("batch.size", "compression.type", *_LEVELS, "partitioner.class", _IGNORE_KEYS, "transaction.timeout.ms"),
+)
+# Settings of a producer that would change what is written, and have no effect here.
+_REFUSED = {
+    "key.serializer": "keys are written as bytes; cast the column key",  # Spark's Kafka sink rejects it too
+    "value.serializer": "values are written as bytes; cast the column value",
+    "interceptor.classes": "there is no producer to intercept",
+    "transactional.id": "set txnAppId instead",
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Partitioner(Enum):
+    """How to choose a partition for a row that names none: the values of ``partitioner.class``."""
+
+    DEFAULT = "default"  # by murmur2 of the key; all rows of a table without a key get the same one
+    ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key
+    COLUMN = "column"  # not at all: each row must name its partition
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """How rows become batches: some of the settings of Kafka's producer, by its names."""
+
+    batch_bytes: int
+    compression: Compression
+    partitioner: Partitioner
+    transaction_timeout_ms: int  # the maximum age of a transaction whose driver died
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> Self:
+        """Parses the settings of a producer.
+
+        These are, with defaults, ``batch.size`` (1048576), ``compression.type`` (``none``) and its levels,
+        ``partitioner.class`` (``default``), ``partitioner.ignore.keys`` (``false``) and ``transaction.timeout.ms``
+        (900000). Names may begin with ``kafka.``, as in Spark's Kafka sink; then other settings of a producer are
+        accepted, with one notice that they change nothing. Raises InvalidConfigError naming an unknown or invalid
+        setting.
+        """
+        settings = _by_kafkas_names(given)
+        return cls(
+            _whole(settings, "batch.size", BATCH_SIZE_BYTES),
+            _compression(settings),
+            _partitioner(settings),
+            _whole(settings, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        )
+
+    def compression_in(self, topic: LogConfig) -> Compression:
+        """Returns the topic's compression, or the producer's if the topic leaves it to producers."""
+        if topic.compression_type == "producer":
+            return self.compression
+        return target_compression(topic, Codec.NONE)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The topics that a sink writes to, and their settings."""
+
+    directory: str
+    names: tuple[str, ...]
+    by_column: bool  # the column topic names each row's topic; otherwise there is only one topic
+    partitions: int | None  # None: the existing ones, or one for a new topic
+    configs: dict[str, str]  # Kafka's topic settings by name
+    producer: ProducerSettings
+    bad_records: str | None  # the topic for rows that the others refuse; None: such a row fails the write
+
+    @classmethod
+    def parse(
+        cls,
+        log_dir: str,
+        *,
+        topic: str | None = None,
+        topics: str | list[str] | tuple[str, ...] | None = None,
+        partitions: int | None = None,
+        configs: Mapping[str, object] | None = None,
+        producer: Mapping[str, object] | None = None,
+        bad_records: str | None = None,
+    ) -> Self:
+        """Checks the arguments without reading the disk.
+
+        Raises InvalidConfigError naming an invalid argument, InvalidTopicError for an internal topic.
+        """
+        names = _names(topic, topics)
+        for name in (*names, bad_records or ""):
+            check_takes_records(name)
+        own = {name: str(value) for name, value in (configs or {}).items()}
+        for name in own:
+            if name in ("batch.size", "partitioner.class", "transaction.timeout.ms"):
+                raise InvalidConfigError(f"{name} is a setting of the producer, not of a topic: give it in producer")
+        LogConfig.from_mapping(own)
+        if partitions is not None and partitions < 1:
+            raise InvalidConfigError(f"topic {names[0]}: a topic has at least one partition, not {partitions}")
+        if bad_records in names:
+            raise InvalidConfigError(
+                f"badRecords = {bad_records!r} is a topic of the write itself, and would refuse the rows again: name "
+                "another one"
+            )
+        settings = ProducerSettings.parse(producer or {})
+        return cls(local_directory(log_dir), names, topics is not None, partitions, own, settings, bad_records)
+
+    def __str__(self) -> str:
+        return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
+
+    def prepare(self, manager: LogManager) -> dict[str, TopicDescription]:
+        """Returns the topics, including the one for bad records; creates missing ones.
+
+        Raises TopicExistsError if one has other settings than requested, LogDirLockedError if a broker runs on the
+        directory, InvalidConfigError if the topic for bad records is compacted, and UnknownTopicOrPartitionError if a
+        broker has partitions of a topic elsewhere.
+        """
+        manager.check_writable()
+        found = {
+            name: manager.ensure_topic(name, partitions=self.partitions, configs=self.configs) for name in self.names
+        }
+        if self.bad_records is not None:
+            bad = manager.ensure_topic(self.bad_records)
+            if LogConfig.from_mapping(bad.configs).compact:
+                raise InvalidConfigError(
+                    f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them"
+                )
+            found[bad.name] = bad
+        for each in found.values():
+            check_whole(manager, each)
+        return found
+
+
+def manager_for(directory: str, topics: Mapping[str, TopicDescription]) -> LogManager:
+    """Returns the manager that this process keeps for ``directory``, for tasks, which a worker runs one by one.
+
+    Opening a log for writing means reading its tail, so logs stay open as long as the process; but a topic that was
+    deleted and created again, or has other settings now, is opened again.
+    """
+    return _shared_manager(directory, tuple((each.topic_id, *sorted(each.configs.items())) for each in topics.values()))
+
+
+@cache
+def _shared_manager(directory: str, _topics: tuple[object, ...]) -> LogManager:
+    return LogManager.open(directory)
+
+
+def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
+    if (topic is None) == (topics is None):
+        raise InvalidConfigError("exactly one of topic (for all rows) and topics (rows name theirs) must be given")
+    listed = topics.split(",") if isinstance(topics, str) else topics or [topic or ""]
+    names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
+    if not names:
+        raise InvalidConfigError("topics names no topic" if topic is None else "topic is empty")
+    return names
+
+
+def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
+    """Returns the given settings that are in ``PRODUCER_SETTINGS``, without prefix."""
+    found: dict[str, object] = {}
+    unused = []
+    for name, value in given.items():
+        setting = name.lower().removeprefix(KAFKAS)
+        if setting in _REFUSED:
+            raise InvalidConfigError(f"producer setting {name} is not supported: {_REFUSED[setting]}")
+        if setting in PRODUCER_SETTINGS:
+            if found.setdefault(setting, value) != value:
+                raise InvalidConfigError(f"{setting} is given twice, as {found[setting]!r} and as {value!r}")
+        elif name.lower().startswith(KAFKAS):
+            unused.append(name)
+        else:
+            raise InvalidConfigError(
+                f"unknown producer setting {name!r}{did_you_mean(name, PRODUCER_SETTINGS)}; "
+                f"there are {', '.join(PRODUCER_SETTINGS)}"
+            )
+    for notice in notice_of(unused):
+        log_once(notice)
+    return found
+
+
+def _whole(given: Mapping[str, object], name: str, default: int) -> int:
+    text = str(given.get(name, default))
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise InvalidConfigError(f"{name} = {text!r}: must be a whole number from 1 to {2**31 - 1}")
+    return int(text)
+
+
+def _compression(given: Mapping[str, object]) -> Compression:
+    """Parses codec and levels; a level means the same as in a topic, so the topic's rules check it."""
+    name = str(given.get("compression.type", "none")).lower()
+    if name not in _CODECS:
+        raise InvalidConfigError(f"compression.type = {name!r}: must be one of {', '.join(_CODECS)}")
+    levels = {level: str(given[level]) for level in _LEVELS if level in given}
+    return target_compression(LogConfig.from_mapping(levels), _CODECS[name])
+
+
+def _partitioner(given: Mapping[str, object]) -> Partitioner:
+    """Parses the name of one of Kafka's classes, with or without package; its older ones are the default here."""
+    text = str(given.get("partitioner.class", Partitioner.DEFAULT.value))
+    known = {each.value.lower(): each for each in Partitioner} | {
+        "defaultpartitioner": Partitioner.DEFAULT,
+        "uniformstickypartitioner": Partitioner.DEFAULT,
+    }
+    name = text.rsplit(".", 1)[-1].lower()
+    if name not in known:
+        raise InvalidConfigError(
+            f"partitioner.class = {text!r}: must be one of {', '.join(each.value for each in Partitioner)}"
+        )
+    ignores_keys = str(given.get(_IGNORE_KEYS, "false")).lower()
+    if ignores_keys not in ("true", "false"):
+        raise InvalidConfigError(f"{_IGNORE_KEYS} = {ignores_keys!r}: must be true or false")
+    if known[name] is Partitioner.DEFAULT and ignores_keys == "true":
+        return Partitioner.ROUND_ROBIN
+    return known[name]

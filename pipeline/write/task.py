@@ -1,0 +1,384 @@
+"""The part of a write in tasks: appends Arrow batches as record batches, and returns one row per partition."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.taskcontext import TaskContext  # pyspark does not export it if only Connect's client is installed
+
+from ...storage import (
+    AppendInfo,
+    BatchFields,
+    Divided,
+    EncodedBatches,
+    InvalidRecordError,
+    LogConfig,
+    Records,
+    ShareEncoder,
+    TopicDescription,
+    Transaction,
+    TransactionalWriter,
+    TransactionRefusedError,
+    bytes_in_batch,
+    find_refused,
+    gathered,
+)
+from ..rows.arrow import to_records
+from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
+from .partitioner import UNKNOWN, Chooser
+from .targets import Partitioner, ProducerSettings, Targets, manager_for
+
+
+class Written(NamedTuple):
+    """What one task wrote to one partition."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int  # other tasks' records may be in between
+    records: int
+    bytes: int
+    newest_ms: int  # the largest time of the records; -1 if none has one
+
+    def plus(self, later: Written) -> Written:
+        return self._replace(
+            last_offset=later.last_offset,
+            records=self.records + later.records,
+            bytes=self.bytes + later.bytes,
+            newest_ms=max(self.newest_ms, later.newest_ms),
+        )
+
+
+class Answer(NamedTuple):
+    """A row that a task returns: what it wrote to a partition, or why its writes do not count."""
+
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    records: int | None = None
+    bytes: int | None = None
+    newest_ms: int | None = None
+    refused: str | None = None  # the task must not write: it is late, or a second attempt
+    unwritable: str | None = None  # a row of its input that no topic accepts
+
+
+ANSWER = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("first_offset", LongType()),
+        StructField("last_offset", LongType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+        StructField("newest_ms", LongType()),
+        StructField("refused", StringType()),
+        StructField("unwritable", StringType()),
+    ]
+)
+_ARROW_ANSWER = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes", "newest_ms")],
+        ("refused", pa.string()),
+        ("unwritable", pa.string()),
+    ]
+)
+
+# The bytes of rows that a task encodes and appends at once. Nearly half the time of an append of some megabytes does
+# not depend on its size, so a task with many rows appends many at once. But rows that are not appended yet are not on
+# their way to disk either, and everybody waits for that after the last row.
+TABLE_BYTES_MIN = 16 * 2**20
+TABLE_BYTES_MAX = 24 * 2**20  # the most to wait for; half as much again may arrive, and one more Arrow batch
+PART_BYTES_MIN = 2**15  # wait for at least this much per partition on average, or record batches get small; but
+PARTS_BYTES_MAX = 32 * 2**20  # for no more than this in all partitions
+
+Append = Callable[[str, int, EncodedBatches], AppendInfo]
+Bytes = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
+NOWHERE = -1  # instead of a partition: the row is not written
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """All that a task has to know; sent to the workers."""
+
+    directory: str
+    topics: dict[str, TopicDescription]  # by name; including the one for bad records
+    only: str | None  # the topic of all rows; None: the column topic names it
+    done: frozenset[str]  # topics that have their rows of this version already, which are skipped
+    bad_records: str | None
+    producer: ProducerSettings
+    transaction: Transaction
+    version: int
+    left: Mapping[tuple[str, int], int]  # segments whose sync is left to the driver, by base offset
+
+    @classmethod
+    def of(
+        cls,
+        targets: Targets,
+        topics: Mapping[str, TopicDescription],
+        done: frozenset[str],
+        transaction: Transaction,
+        version: int,
+        left: Mapping[tuple[str, int], int],
+    ) -> Self:
+        """``topics``: those of the targets that are not done, and the one for bad records."""
+        return cls(
+            directory=targets.directory,
+            topics=dict(topics),
+            only=None if targets.by_column else targets.names[0],
+            done=done,
+            bad_records=targets.bad_records,
+            producer=targets.producer,
+            transaction=transaction,
+            version=version,
+            left=dict(left),
+        )
+
+    @property
+    def app_id(self) -> str:
+        return self.transaction.transactional_id
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The topics that rows may be written to."""
+        return frozenset(self.topics) - {self.bad_records}
+
+    def settings_for(self, topic: str) -> ProducerSettings:
+        """Returns the settings for a topic; bad records always get the default partitioner.
+
+        A partition that a row names is one of the topic it was meant for.
+        """
+        if topic == self.bad_records:
+            return replace(self.producer, partitioner=Partitioner.DEFAULT)
+        return self.producer
+
+
+class UnwritableRowError(InvalidRecordError):
+    """A row that no topic accepts; the message names the row, its topic and partition, and the reason."""
+
+
+@dataclass(frozen=True)
+class TaskWriter:
+    """The function for ``mapInArrow``; other ways into a task call :meth:`answers`. Sent to the workers.
+
+    Appends whenever enough rows have arrived, which limits the memory of a task. Before it returns, syncs all
+    partitions it wrote to, except segments that the plan leaves to the driver: all that the answer reports is on disk.
+
+    Only the first attempt of a task writes. A later one cannot know what an earlier one wrote, or is still writing, so
+    it refuses, and the driver starts again; the same happens if the transaction is over.
+    """
+
+    plan: WritePlan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=_ARROW_ANSWER)
+
+    def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
+        """Writes all rows. Returns one answer per partition, or a single one that says why they do not count."""
+        context = TaskContext.get()
+        task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+        if attempt:
+            return self._refused(batches, f"task {task} was started again, attempt {attempt}")
+        manager = manager_for(self.plan.directory, self.plan.topics)
+        writer = TransactionalWriter(manager, self.plan.transaction, left=self.plan.left)
+        try:
+            written = _Task(self.plan, task, writer.append).write(batches)
+            writer.flush()
+        except TransactionRefusedError as error:
+            return self._refused(batches, str(error))
+        except UnwritableRowError as error:
+            drain(batches)
+            return [Answer(unwritable=str(error))]
+        return [Answer(*each) for each in written]
+
+    def _refused(self, batches: Iterator[pa.RecordBatch], reason: str) -> list[Answer]:
+        drain(batches)
+        return [Answer(refused=reason)]
+
+
+def drain(batches: Iterator[pa.RecordBatch]) -> None:
+    """Reads the remaining input: Spark does not reuse a worker that leaves input unread."""
+    for _ in batches:
+        pass
+
+
+def table_bytes(partitions: int) -> tuple[int, int]:
+    """Returns the least and the most bytes that a task collects before it appends to this many partitions."""
+    parts = min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX)
+    return max(TABLE_BYTES_MIN, parts), max(TABLE_BYTES_MAX, parts)
+
+
+_kept = threading.local()
+
+
+def _kept_memory(size: int) -> Bytes:
+    """Returns memory that a thread reuses for all topics and tasks: new memory costs as much as writing to it."""
+    if not hasattr(_kept, "memory") or len(_kept.memory) < size:
+        _kept.memory = np.empty(size, dtype=np.uint8)
+    return _kept.memory[:size]  # type: ignore[no-any-return]
+
+
+class _Task:
+    """Writes the rows of one task."""
+
+    def __init__(self, plan: WritePlan, number: int, append: Append) -> None:
+        self._plan = plan
+        self._number = number
+        self._append = append
+        self._least, self._most = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
+        memory = _kept_memory(2 * self._most)
+        self._topics = {
+            name: _TopicWriter(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
+        }
+        self._written: dict[tuple[str, int], Written] = {}
+        self._rows_before = 0
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
+        """Appends every row, in order. Raises UnwritableRowError.
+
+        Another thread reads rows while this one encodes and appends, because Spark waits while nobody reads.
+        """
+        rows, size = filter(len, batches), attrgetter("nbytes")
+        with closing(gathered(rows, size, least=self._least, most=self._most)) as tables:
+            for table in tables:
+                self._write_table(table)
+        return list(self._written.values())
+
+    def _write_table(self, table: list[pa.RecordBatch]) -> None:
+        """Writes the rows of some Arrow batches with one append per partition.
+
+        Divides all before it encodes any, and encodes all of a topic before it appends any: a step whose code is in the
+        processor's caches takes half the time.
+        """
+        divided = defaultdict[str, list[Divided]](list)
+        now_ms = time.time_ns() // 1_000_000
+        for batch in table:
+            for topic, part in self._divided(batch, now_ms):
+                divided[topic].append(part)
+            self._rows_before += batch.num_rows
+        for topic, parts in divided.items():
+            for partition, batches in self._topics[topic].encode(parts):
+                self._append_to(topic, partition, batches)
+
+    def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
+        """Yields the rows of an Arrow batch by topic, including bad rows for their topic."""
+        bad: list[BadRow] = []
+        keyless = keyless_headers(batch)
+        if keyless:
+            rest = np.setdiff1d(np.arange(batch.num_rows), keyless)
+            yield from self._good(batch.take(pa.array(rest)), bad, now_ms)
+            bad = [each._replace(row=int(rest[each.row])) for each in bad]
+            bad += [BadRow(row, self._topic_of(batch, row), None, "a header has no key") for row in keyless]
+        else:
+            yield from self._good(batch, bad, now_ms)
+        if bad:
+            yield self._given_away(batch, sorted(bad), now_ms)
+
+    def _good(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> Iterator[tuple[str, Divided]]:
+        """Yields the rows that can be written, by topic; adds the others to ``bad``."""
+        records = to_records(batch, now_ms)
+        asked = batch.column("partition") if "partition" in batch.schema.names else None
+        for topic, rows in self._by_topic(batch, bad):
+            table, refused = self._topics[topic].divide(records, asked, rows, now_ms)
+            bad += refused
+            yield topic, table
+
+    def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
+        """Yields the rows of each topic, None for all rows; adds rows that name none of the topics to ``bad``."""
+        plan = self._plan
+        if plan.only is not None:
+            yield plan.only, None
+            return
+        named = batch.column("topic").dictionary_encode()
+        places = named.indices.fill_null(-1).to_numpy()
+        for place, topic in enumerate([*named.dictionary.to_pylist(), None]):
+            rows = np.flatnonzero(places == (place if topic is not None else -1))
+            if topic in plan.wanted:
+                yield topic, rows
+            elif topic not in plan.done:
+                told = "column topic is null" if topic is None else f"it is not one of {', '.join(sorted(plan.wanted))}"
+                bad += [BadRow(row, topic, None, told) for row in rows.tolist()]
+
+    def _topic_of(self, batch: pa.RecordBatch, index: int) -> str | None:
+        if self._plan.only is not None:
+            return self._plan.only
+        topic: str | None = batch.column("topic")[index].as_py()
+        return topic
+
+    def _append_to(self, topic: str, partition: int, encoded: EncodedBatches) -> None:
+        info = self._append(topic, partition, encoded)
+        count = info.last_offset - info.first_offset + 1
+        added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size, info.max_timestamp)
+        before = self._written.get((topic, partition))
+        self._written[topic, partition] = added if before is None else before.plus(added)
+
+    # Rows that cannot be written
+
+    def _given_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
+        """Converts bad rows for their topic. Raises UnwritableRowError if there is none, or it refuses one too."""
+        topic = self._plan.bad_records
+        if topic is None:
+            raise self._unwritable(bad[0])
+        origin = Origin(self._plan.app_id, self._plan.version, self._number, self._rows_before)
+        table, refused = self._topics[topic].divide(to_bad_records(batch, bad, origin, now_ms), None, None, now_ms)
+        if refused:
+            first = bad[refused[0].row]
+            raise self._unwritable(first._replace(reason=f"{first.reason}; nor to topic {topic}: {refused[0].reason}"))
+        return topic, table
+
+    def _unwritable(self, bad: BadRow) -> UnwritableRowError:
+        return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
+
+
+class _TopicWriter:
+    """Finds the rows that one topic refuses, and encodes the others."""
+
+    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
+        self._name = topic.name
+        self._config = LogConfig.from_mapping(topic.configs)
+        self._compression = producer.compression_in(self._config)
+        room = bytes_in_batch(self._config.batch_size_max, self._compression)
+        count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
+        fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
+        self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)
+        self._chooser = Chooser(producer.partitioner, count, first=task)
+
+    def divide(
+        self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
+    ) -> tuple[Divided, list[BadRow]]:
+        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those it refuses."""
+        assert records.keys is not None  # a missing column is one of nulls
+        chosen = self._chooser.choose(records.keys, asked)
+        reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
+        reasons |= dict(self._chooser.refused(chosen))
+        if rows is None and not reasons:
+            return Divided(records, chosen), []
+        mine = np.arange(len(records)) if rows is None else rows
+        is_bad = np.isin(mine, list(reasons))
+        taken = np.full(len(records), NOWHERE, dtype=np.int32)
+        taken[mine[~is_bad]] = chosen[mine[~is_bad]]
+        named = {row: int(chosen[row]) for row in mine[is_bad].tolist()}
+        bad = [
+            BadRow(row, self._name, None if partition == UNKNOWN else partition, reasons[row])
+            for row, partition in named.items()
+        ]
+        return Divided(records, taken), bad
+
+    def encode(self, tables: list[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
+        """Encodes the results of :meth:`divide`, by partition; append each before encoding the next topic's."""
+        self._chooser.move_on()
+        return self._encoder.encode(tables)

@@ -1,0 +1,242 @@
+"""Decides the fate of each batch (Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
+
+A window of batches is decided at once, by masks over its batches and over all their records. A batch that loses nothing
+is copied as it is; one that loses some records is rebuilt with the rest; one that loses all but must be remembered
+keeps its header; the others are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from enum import IntEnum
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import format as formats
+from ..errors import CorruptionError
+from ..format import compaction_view, v2
+from ..format.compaction_view import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
+from ..format.constants import NO_OFFSET
+from ..format.files import file_names
+from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
+from ..kernels import offset_map as maps
+from ..recovery.producer_state import ProducerState
+from ..segment.reader import Rows, Window
+from ..segment.writer import LogSegment
+from .superseded import Superseded
+
+# Decompressed records are held in memory, so compressed batches are processed in smaller portions.
+_EXPECTED_RATIO = 4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a round."""
+
+    offset_map: maps.OffsetMap
+    superseded: Superseded
+    producers: Mapping[int, ProducerState]  # active producers, by producer id
+    first_uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    legacy_horizon_ms: int  # segments with newer files keep their tombstones of magic 0 and 1
+
+
+class Fate(IntEnum):
+    """What happens to a batch."""
+
+    GONE = 0
+    COPIED = 1
+    REBUILT = 2
+    EMPTIED = 3  # keeps its header only
+
+
+@dataclass
+class Counts:
+    """Statistics of a compaction."""
+
+    records_read: int = 0
+    records_kept: int = 0
+    records_without_key: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + others for mine, others in zip(astuple(self), astuple(other), strict=True)))
+
+
+class _Verdict(NamedTuple):
+    """The decision on a window: the fate of its batches, and the records to keep."""
+
+    fates: npt.NDArray[np.int8]  # shape (batches,)
+    horizons: Int64s  # shape (batches,)
+    kept: Bools  # shape (records,)
+    survivors: Int64s  # shape (batches,): records kept
+
+
+class Filter:
+    """Applies the rules to windows of one segment, and counts. Each thread needs its own."""
+
+    def __init__(self, rules: Rules, segment: LogSegment) -> None:
+        self.rules = rules
+        self.segment = segment
+        self.counts = Counts()
+        self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
+
+    def apply(self, window: Window, discardable: Bools) -> Bytes:
+        """The remaining batches of a window; ``discardable``, shape (batches,), are those that no transaction needs.
+
+        Raises CorruptRecordError or InvalidRecordError, with path and position: damage is never compacted away.
+        """
+        headers = window.headers
+        is_past = headers.has_delete_horizon & (headers.table["base_timestamp"] <= self.rules.now_ms)
+        discarded = discardable & (~headers.is_control | is_past)
+        # These are dropped or kept by their header alone, without being decoded, so verify them here.
+        verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
+        superseded = ~discarded & self.rules.superseded.of(headers)
+        is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
+        parts = _parts(window, is_read)
+        pieces = [piece for part in parts for piece in self._filtered(window, part, discardable, is_read)]
+        self.counts.bytes_read += len(window.buffer)
+        self.counts.records_read += int(headers.table["count"][superseded].sum())
+        return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.empty(0, dtype=np.uint8)])
+
+    def _filtered(self, window: Window, part: slice, discardable: Bools, is_read: Bools) -> list[Bytes]:
+        headers = window.headers[part]
+        read_rows = np.flatnonzero(is_read[part])
+        is_known = self.rules.superseded.knows_each_record(headers[read_rows])
+        secret = None if is_known else self.rules.offset_map.secret
+        records = read_keys(self.segment, window, read_rows + part.start, secret)
+        counts = np.zeros(len(headers), dtype=np.int64)
+        counts[read_rows] = records.counts
+        latest = self.rules.superseded.are_latest(records) if is_known else self._looked_up(records)
+        verdict = self._decide(
+            headers, records, self._kept(headers, records, counts, latest), counts, discardable[part]
+        )
+        self.counts.records_read += len(records.offsets)
+        self.counts.records_kept += int(verdict.survivors.sum())
+        return _written(window.buffer, headers, verdict, partial(_rebuilt, headers, records, read_rows, verdict))
+
+    def _looked_up(self, records: Keyed) -> Bools:
+        return self.rules.offset_map.are_latest(records.hashes, records.has_key, records.offsets)
+
+    def _decide(
+        self, headers: BatchHeaders, records: Keyed, kept: Bools, counts: Int64s, discardable: Bools
+    ) -> _Verdict:
+        survivors = _count_in(counts, kept)
+        has_tombstone = _count_in(counts, kept & ~records.has_value) > 0
+        is_v2, has_horizon = headers.table["magic"] >= v2.MAGIC, headers.has_delete_horizon
+        gets_horizon = is_v2 & ~has_horizon & (has_tombstone | (headers.is_control & discardable))
+        horizons = np.where(has_horizon, headers.table["base_timestamp"], NO_HORIZON)
+        horizons[gets_horizon] = self.rules.now_ms + self.rules.delete_retention_ms
+        fates = np.where(survivors, Fate.REBUILT, np.where(self._is_remembered(headers), Fate.EMPTIED, Fate.GONE))
+        fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
+        return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
+
+    def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s, is_latest: Bools) -> Bools:
+        """Which records survive in batches that are not dropped as a whole."""
+        table, offset_map = headers.table, self.rules.offset_map
+        is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
+        protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
+        is_safe = (records.offsets > offset_map.latest_offset) | np.repeat(headers.is_control, counts)
+        self.counts.records_without_key += int((~records.has_key & ~is_safe).sum())
+        kept: Bools = is_safe | (is_latest & (records.has_value | np.repeat(protects, counts)))
+        return kept
+
+    def _is_remembered(self, headers: BatchHeaders) -> Bools:
+        """Which batches keep their headers without records: the last of each active producer and the last of the round.
+
+        The former hold the sequence that the producer's next batch must follow, and the epoch below which it is fenced.
+        The latter holds the offset up to which the log is known to reach (KAFKA-17076, newer than 3.9.1).
+        """
+        table, control = headers.table, headers.is_control
+        is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset
+        remembered: Bools = is_last & (table["magic"] >= v2.MAGIC)
+        for producer_id in np.unique(table["producer_id"][table["producer_id"] >= 0]).tolist():
+            state = self.rules.producers.get(producer_id)
+            if state is not None and state.last_offset != NO_OFFSET:
+                remembered |= (table["producer_id"] == producer_id) & (table["last_offset"] == state.last_offset)
+            elif state is not None:
+                is_of_epoch = control & (table["producer_epoch"] == state.epoch)
+                remembered |= (table["producer_id"] == producer_id) & is_of_epoch
+        return remembered
+
+
+def _count_in(counts: Int64s, flags: Bools) -> Int64s:
+    """How many flags are set in each batch; ``counts``, shape (batches,), is the number of flags of each."""
+    before = np.concatenate(([0], np.cumsum(flags)))
+    stops = np.cumsum(counts)
+    found: Int64s = before[stops] - before[stops - counts]
+    return found
+
+
+@contextmanager
+def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
+    """Adds path and position to damage errors."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise error.located(segment.path(file_names.LOG), window.position) from error
+
+
+def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
+    """Raise CorruptRecordError, with path and position, if the checksum of one of the batches ``rows`` is wrong."""
+    with _locating(segment, window):
+        formats.verify(window.buffer, window.headers[rows])
+
+
+def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s | None) -> Keyed:
+    """The records of the batches ``rows``, all of magic 2 or none. Raises as :func:`keyed.read`, with path."""
+    with _locating(segment, window):
+        limit = segment.context.config.max_decompressed_bytes
+        return compaction_view.read(window.buffer, window.headers[rows], secret, limit)
+
+
+def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
+    """Divides a window into parts of one format whose records need about the memory of an uncompressed window.
+
+    ``is_read``, shape (batches,), marks the batches whose records are read.
+    """
+    headers = window.headers
+    weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1) * is_read
+    part_of = (np.cumsum(weights) - weights) // len(window.buffer)
+    breaks = (np.diff(part_of) != 0) | np.diff(headers.table["magic"] >= v2.MAGIC)
+    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(headers)]
+    return (slice(first, last) for first, last in pairwise(bounds))
+
+
+def _written(
+    buffer: Bytes, headers: BatchHeaders, verdict: _Verdict, rebuild: Callable[[Int64s], Rebuilt]
+) -> list[Bytes]:
+    """The remaining batches in order, in as few pieces as possible: neighbours in a source form one piece."""
+    table, fates = headers.table, verdict.fates
+    starts, sizes = table["position"].copy(), table["size"].copy()
+    sources: dict[int, Bytes] = {Fate.COPIED: buffer}
+    emptied, rebuilt = np.flatnonzero(fates == Fate.EMPTIED), np.flatnonzero(fates == Fate.REBUILT)
+    if len(emptied):
+        sources[Fate.EMPTIED] = np.concatenate([v2.empty_batch(headers[row : row + 1]) for row in emptied.tolist()])
+        sizes[emptied] = v2.LAYOUT.itemsize
+        starts[emptied] = np.arange(len(emptied)) * v2.LAYOUT.itemsize
+    if len(rebuilt):
+        sources[Fate.REBUILT], sizes[rebuilt] = rebuild(rebuilt)
+        starts[rebuilt] = np.cumsum(sizes[rebuilt]) - sizes[rebuilt]
+    left = np.flatnonzero(fates)
+    breaks = (np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])
+    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(left)] if len(left) else [0]
+    runs = ((left[first], left[last - 1]) for first, last in pairwise(bounds))
+    return [sources[int(fates[first])][starts[first] : starts[last] + sizes[last]] for first, last in runs]
+
+
+def _rebuilt(headers: BatchHeaders, records: Keyed, read_rows: Int64s, verdict: _Verdict, rows: Int64s) -> Rebuilt:
+    """The batches of ``rows`` rebuilt; ``records`` are those of ``read_rows``."""
+    is_row = np.zeros(len(headers), dtype=np.bool_)
+    is_row[rows] = True
+    kept = np.flatnonzero(verdict.kept & np.repeat(is_row[read_rows], records.counts))
+    at = np.searchsorted(read_rows, rows)
+    return records.rebuild(Wanted(at, kept, verdict.survivors[rows], headers[rows], verdict.horizons[rows]))

@@ -1,0 +1,99 @@
+"""Writes the batches of a group to a new segment, or to several if they no longer fit one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import format as formats
+from ..format.constants import INT32_MAX
+from ..format.files import file_names
+from ..format.files.index_entries import AbortedTxn
+from ..format.tables import BatchHeaders, Bytes
+from ..segment.reader import LogContext
+from ..segment.writer import LogSegment
+
+logger = logging.getLogger(__name__)
+
+
+class Output:
+    """The ``.cleaned`` segments of one group.
+
+    Usually one. Rebuilt batches may be larger than before (another compression level, timestamps relative to a delete
+    horizon), so that an index fills up or the file reaches 2 GiB; another segment then begins at that offset.
+    """
+
+    def __init__(self, context: LogContext, base_offset: int) -> None:
+        """Create the first segment, replacing whatever an earlier attempt left on disk."""
+        self.context = context
+        self.segments: list[LogSegment] = []
+        self._next_offset = base_offset
+        self._begin(base_offset)
+
+    def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
+        """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in order."""
+        entries = list(still_aborted)
+        left = formats.scan(buffer).headers
+        while len(left):
+            count = self._fitting(left)
+            if not count:
+                self.segments[-1].become_inactive()
+                self._begin(self._next_offset)
+                continue
+            fitting, left = left[:count], left[count:]
+            self._next_offset = fitting.next_offset
+            while entries and entries[0].last_offset < self._next_offset:
+                self.segments[-1].txn_index.append(entries.pop(0))
+            self.segments[-1].append(buffer[int(fitting.table["position"][0]) : fitting.end], fitting)
+            self.segments[-1].begin_sync()  # the disk writes while the next batches are made
+
+    def _begin(self, base_offset: int) -> None:
+        leftover = LogSegment(self.context, base_offset, file_names.CLEANED)
+        leftover.remove_files()
+        try:
+            self.segments.append(LogSegment.create(self.context, base_offset, file_names.CLEANED))
+        except OSError:
+            _remove(leftover)  # whatever was created of it
+            raise
+
+    def _fitting(self, headers: BatchHeaders) -> int:
+        """The number of batches that surely fit the newest segment; at least one if it is empty.
+
+        Otherwise no segment would ever do, if indexes have no room for an entry, or an offset is out of range for the
+        segment that the batch came from, which appending refuses.
+        """
+        segment, table = self.segments[-1], headers.table
+        too_much = np.cumsum(table["size"]) > INT32_MAX - segment.size
+        too_far = table["last_offset"] - segment.base_offset > INT32_MAX
+        beyond = np.flatnonzero(too_much | too_far)
+        count = int(beyond[0]) if len(beyond) else len(headers)
+        return max(min(count, segment.offset_index.room, segment.time_index.room), int(not segment.size))
+
+    @property
+    def reach(self) -> int:
+        """The offset after the last batch, or base offset + 1 of the newest segment if that is empty."""
+        return max(self._next_offset, self.segments[-1].base_offset + 1)
+
+    def finish(self, modified_ms: int) -> list[LogSegment]:
+        """Close the segments, give them the modification time of their sources, and sync everything to disk."""
+        self.segments[-1].become_inactive()
+        filesystem = self.context.filesystem
+        for segment in self.segments:
+            filesystem.set_modified(segment.path(file_names.LOG), modified_ms)
+        filesystem.sync_directory(self.context.directory)
+        return self.segments
+
+    def discard(self) -> None:
+        """Remove what was written, as far as possible. The originals are intact; opening the log removes the rest."""
+        for segment in reversed(self.segments):
+            _remove(segment)
+
+
+def _remove(segment: LogSegment) -> None:
+    """Log a failure instead of raising it, since the error that led here is the one to report."""
+    try:
+        segment.remove_files()
+    except OSError as error:
+        logger.warning("%s; a file of a failed compaction stays until the log is opened again", error)

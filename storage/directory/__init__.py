@@ -1,0 +1,7 @@
+"""A log directory: its topics, partitions, settings and checkpoints.
+
+:class:`LogManager` opens one and hands out its logs; ``admin`` creates, alters and deletes topics; ``snapshot`` copies
+a directory and restores the copy; ``fs_check`` tests whether a file system keeps its promises. A broker's directory has
+no topic settings: ``metadata_log`` reads them from its KRaft metadata, ``described_settings`` from what Kafka's tools
+print.
+"""

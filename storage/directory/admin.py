@@ -1,0 +1,280 @@
+"""Changes to the topics of a log directory: configs, partitions, deletion of records and of topics (Kafka's Admin).
+
+The first change to a topic that a broker created adds it to ``topics.json``, since the broker keeps its configs
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import uuid4
+
+from ..config import LogConfig
+from ..errors import CorruptionError, InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
+from ..filesystem import read_file, remove_tree
+from ..format.files import checkpoints, file_names
+from ..open_files import OPEN_FILES
+from ..segment.reader import LogContext
+from ..writing.locks import APPEND_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from .manager import LogManager, TopicPartition
+from .metadata_log import read_metadata_log
+from .protected_topics import check_changeable, is_internal
+from .topics_file import PARTITIONS_MAX, Known, TopicDescription
+
+METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
+
+
+def alter_configs(
+    manager: LogManager, name: str, changes: Mapping[str, str | None], *, dry_run: bool = False
+) -> TopicDescription:
+    """Set some of a topic's configs, by Kafka's keys; None resets one. Returns the changed topic; durable.
+
+    With ``dry_run``, returns the topic as it would be, without changing it. A process that has its logs open keeps the
+    settings with which it opened them. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for resetting what
+    is not set, PolicyViolationError for an internal topic, and LogDirLockedError while a broker runs here.
+    """
+    check_changeable(name, "a change of its configs")
+    if dry_run:
+        return _with_configs(manager.topic(name), changes)
+    with _changing(manager, name) as topic:
+        altered = _with_configs(topic, changes)
+        manager.describe_topics({**manager.described_topics(), name: altered})
+        return altered
+
+
+def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) -> TopicDescription:
+    missing = [key for key, value in changes.items() if value is None and key not in topic.configs]
+    if missing:
+        raise InvalidConfigError(f"topic {topic.name!r} has no config {', '.join(missing)} of its own to reset")
+    merged = {**topic.configs, **changes}
+    configs = {key: value for key, value in merged.items() if value is not None}
+    LogConfig.from_mapping(configs)
+    return replace(topic, configs=configs)
+
+
+def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool = False) -> TopicDescription:
+    """Add empty partitions to a topic so that it has ``total``; durable on return.
+
+    With ``dry_run``, returns the topic as it would be, without changing it.
+
+    Keys of new records may then map to other partitions than before, because the default partitioner uses the number of
+    partitions. After a crash, the topic is unchanged, perhaps with empty directories that the next call uses. Raises
+    UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, PolicyViolationError for an
+    internal topic, whose keys would be searched for in other partitions, and LogDirLockedError.
+    """
+    check_changeable(name, "a change of its number of partitions")
+    if dry_run:
+        return _enlarged(manager.topic(name), total)
+    with _changing(manager, name) as topic:
+        larger = _enlarged(topic, total)
+        manager.make_partitions(larger, range(len(topic.partitions), total))
+        manager.describe_topics({**manager.described_topics(), name: larger})
+        return larger
+
+
+def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
+    if not len(topic.partitions) < total <= PARTITIONS_MAX:
+        raise InvalidConfigError(
+            f"topic {topic.name!r} has {len(topic.partitions)} partitions, {total} were asked for: more are needed, "
+            f"and at most {PARTITIONS_MAX}"
+        )
+    return replace(topic, partitions=tuple(range(total)))
+
+
+def delete_topic(manager: LogManager, name: str) -> None:
+    """Delete a topic with all its records. Committed offsets of groups are kept.
+
+    After a crash that follows any step up to 3, the topic is still listed, and deleting it again continues:
+
+    1. each partition's directory, in ascending order, is renamed ``….<32 hex digits>-delete``, as by a broker;
+    2. the checkpoints drop its partitions;
+    3. ``topics.json`` drops it: from here on, or from the last rename on if the file never had it, the topic is gone;
+    4. the content of ``-delete`` directories is removed, including those of an earlier deletion or of a broker.
+
+    Readers and writers that have a partition open fail when they next access its directory.
+
+    Raises UnknownTopicOrPartitionError; PolicyViolationError for an internal topic with records; LogDirLockedError if a
+    broker runs here or another process works on a partition; StorageError if this process may not hold the locks of so
+    many partitions at once. Nothing is changed then.
+    """
+    topic = manager.topic(name)
+    check_deletable(manager, topic)
+    manager.check_writable()
+    OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
+    manager.close_logs(name)
+    with ExitStack() as locks:
+        contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]
+        for context in contexts:
+            locks.enter_context(take_maintenance_lock(context))
+            tell_work(context, f"deletion of topic {name}")
+        for context in contexts:
+            locks.enter_context(wait_for_lock(context, APPEND_LOCK_FILE))
+        locks.enter_context(manager.root_lock())  # last, because an appending process may wait for it
+        for context in contexts:
+            _mark_deleted(manager, context.directory)
+        manager.filesystem.sync_directory(manager.directory)
+        manager.forget_partitions({(name, partition) for partition in topic.partitions})
+        described = manager.described_topics()
+        if described.pop(name, None) is not None:
+            manager.describe_topics(described)
+        _remove_deleted(manager)
+
+
+def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
+    """Raise PolicyViolationError for an internal topic with records, which are the progress of queries and groups."""
+    if is_internal(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
+        check_changeable(topic.name, "its deletion")
+
+
+def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
+    context = _context(manager, topic, partition)
+    return context is not None and any(
+        (status := manager.filesystem.status(file_names.join(context.directory, file))) is not None and status.size
+        for file in manager.filesystem.list(context.directory)
+        if file.endswith(file_names.LOG)
+    )
+
+
+def check_whole(manager: LogManager, topic: TopicDescription) -> None:
+    """Raise UnknownTopicOrPartitionError if some partitions of a topic are known to be elsewhere.
+
+    A broker may keep them in another of its ``log.dirs``. Keys map to partitions by the number of partitions, so
+    nothing may be written by key to part of a topic. If the broker's metadata is elsewhere too, a part that begins at 0
+    without a gap cannot be distinguished from a whole topic.
+    """
+    if topic.name in manager.described_topics():
+        return
+    found = read_metadata_log(manager.directory, manager.filesystem).partitions.get(topic.name, len(topic.partitions))
+    if topic.partitions != tuple(range(found)):
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: the others are "
+            "in another of the broker's log.dirs, and keys would map to other partitions than with all of them"
+        )
+
+
+def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
+    """The id in its first partition, where a broker stores it, or else in the next ones; None for a topic from before
+    Kafka 2.8.
+    """
+    if topic.topic_id is not None:
+        return topic.topic_id
+    found = (_known_topic_id(manager, topic.name, partition) for partition in topic.partitions)
+    return next(filter(None, found), None)
+
+
+def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
+    """The id of the topic that a partition was created for, from its directory; None if there is none.
+
+    Raises CorruptCheckpointError if the file is damaged: it is renamed into place whole, so no crash leaves a torn one.
+    """
+    path = manager.path(file_names.partition_directory(topic, partition), file_names.PARTITION_METADATA_FILE)
+    try:
+        data = read_file(manager.filesystem, path, METADATA_BYTES_MAX)
+        return checkpoints.encode_id(checkpoints.decode_partition_metadata(data))
+    except FileNotFoundError:
+        return None
+    except CorruptionError as error:
+        raise error.located(path) from None
+
+
+def _known_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
+    try:
+        return partition_topic_id(manager, topic, partition)
+    except CorruptionError as error:
+        logger.warning("%s; treated as missing", error)
+        return None
+
+
+def topic_size(manager: LogManager, topic: TopicDescription) -> int:
+    """Bytes of all files in its partitions' directories."""
+    return sum(
+        status.size
+        for partition in topic.partitions
+        if (context := _context(manager, topic.name, partition)) is not None
+        for file in manager.filesystem.list(context.directory)
+        if (status := manager.filesystem.status(file_names.join(context.directory, file))) is not None
+    )
+
+
+logger = logging.getLogger(__name__)
+
+
+class DeletedRecords(NamedTuple):
+    """The result for a partition."""
+
+    topic: str
+    partition: int
+    log_start_offset: int | None  # the new one; None: unchanged
+    error: LogStoreError | None
+
+
+def delete_records(
+    manager: LogManager, before: Mapping[TopicPartition, int], *, dry_run: bool = False
+) -> Iterator[DeletedRecords]:
+    """Raise the log start of partitions to an offset each, or to the log end for -1 (Kafka's deleteRecords).
+
+    An error in one partition does not affect the others; records of internal topics are never deleted. With
+    ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
+    """
+    if not dry_run:
+        manager.check_writable()
+    for (topic, partition), offset in before.items():
+        try:
+            check_changeable(topic, "deleting its records")
+            if dry_run:
+                with manager.open_reader(topic, partition) as reader:
+                    start = reader.start_without_records(offset)
+            else:
+                start = manager.open_log(topic, partition).delete_records(offset)
+        except LogStoreError as error:
+            yield DeletedRecords(topic, partition, None, error)
+        else:
+            yield DeletedRecords(topic, partition, start, None)
+
+
+@contextmanager
+def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
+    """The topic as it is, or would be, in ``topics.json``, while nobody else changes files at the root."""
+    manager.topic(name)
+    manager.check_writable()
+    with manager.root_lock():
+        yield _described(manager, manager.topic(name))
+
+
+def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription:
+    """The topic with the id in its partitions if a broker created it."""
+    if topic.topic_id is not None:
+        return topic
+    if topic.partitions != tuple(range(len(topic.partitions))):
+        raise UnknownTopicOrPartitionError(
+            f"topic {topic.name!r} has only partitions {list(topic.partitions)} in {manager.directory}: the others are "
+            "in another of the broker's log.dirs, and it cannot be changed here alone"
+        )
+    return replace(topic, topic_id=topic_id(manager, topic) or checkpoints.encode_id(uuid4()), known=Known.SOME)
+
+
+def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:
+    """The context for the locks of a partition; None if an earlier deletion has renamed its directory."""
+    directory = manager.partition_path(topic, partition)
+    if manager.filesystem.status(directory) is None:
+        return None
+    return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
+
+
+def _mark_deleted(manager: LogManager, directory: str) -> None:
+    found = file_names.parse_partition_directory(directory.rpartition("/")[2])
+    assert found is not None
+    marked = file_names.marked_directory(found.topic, found.partition, "delete", uuid4().hex)
+    manager.filesystem.rename(directory, manager.path(marked))
+
+
+def _remove_deleted(manager: LogManager) -> None:
+    for name in manager.filesystem.list(manager.directory):
+        found = file_names.parse_partition_directory(name)
+        if found is not None and found.kind == "delete":
+            remove_tree(manager.filesystem, manager.path(name))
+    manager.filesystem.sync_directory(manager.directory)

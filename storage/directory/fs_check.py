@@ -1,0 +1,268 @@
+"""Tests whether a file system has what this engine relies on: :func:`check_filesystem`, before the first write.
+
+docs/crash_safety.md lists the requirements. Each check works in a directory of its own below the one being checked,
+with the operations that a log uses, and removes what it created.
+
+Two things cannot be proven. Only a power cut shows whether synced bytes survive one: the check reports whether syncing
+succeeds, how long it takes, and whether mount options make it ineffective. Locks are proven between two open files of
+this machine; whether they work across machines depends on the server: run the check on one machine while another holds
+the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from ..clock import Clock, SystemClock
+from ..errors import StorageError
+from ..filesystem import FileSystem, LocalFileSystem, Lock, Mount, remove_tree
+from ..format.files import file_names
+from ..paths import local_path
+
+SYNCS = 20  # number of timed syncs
+MEMORY_KINDS = ("tmpfs", "ramfs")
+NETWORK_KINDS = ("nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "glusterfs", "lustre")
+UNSAFE_OPTIONS = {  # option and its effect
+    "nobarrier": "the disk may hold synced bytes in a cache that a power cut empties",
+    "barrier=0": "the disk may hold synced bytes in a cache that a power cut empties",
+    "volatile": "nothing is synced at all",
+    "nolock": "locks keep out only this machine",
+    "local_lock=all": "locks keep out only this machine",
+    "local_lock=flock": "locks between writers keep out only this machine",
+    "local_lock=posix": "locks against brokers keep out only this machine",
+}
+
+
+class Verdict(Enum):
+    """The result of a check."""
+
+    PASSED = "passed"
+    WARNING = "warning"  # works, but see the detail
+    FAILED = "failed"  # a log must not be kept here
+
+
+class Finding(NamedTuple):
+    """A check: its name, its result, and a sentence about what was seen."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.verdict.value}: {self.detail}"
+
+
+class CheckableFileSystem(FileSystem, Protocol):
+    """The port, and operations that only a check needs."""
+
+    def lock_as_broker(self, path: str) -> Lock | None:
+        """A broker's exclusive lock, or None."""
+        ...
+
+    def mount(self, path: str) -> Mount:
+        """The mount that a path is on."""
+        ...
+
+
+class _Place(NamedTuple):
+    """A check's own directory."""
+
+    filesystem: CheckableFileSystem
+    directory: str
+    clock: Clock
+
+    def path(self, name: str) -> str:
+        return file_names.join(self.directory, name)
+
+    def put(self, name: str, data: bytes) -> None:
+        with self.filesystem.open(self.path(name), "create") as file:
+            file.write(0, data)
+            file.sync()
+
+    def get(self, name: str) -> bytes:
+        with self.filesystem.open(self.path(name), "read") as file:
+            return bytes(file.read(0, 1 << 16))
+
+
+class _BrokenError(Exception):
+    """The file system does not do what a check requires; the text states what it does."""
+
+
+def check_filesystem(
+    directory: str, *, filesystem: CheckableFileSystem | None = None, clock: Clock | None = None
+) -> list[Finding]:
+    """Prove, in a new directory in ``directory``, what a log needs of a file system; one Finding per check, in order.
+
+    The checks are ``mount``, ``write and read``, ``rename``, ``remove while open``, ``names``, ``modification times``,
+    ``locks between writers``, ``locks against brokers`` and ``sync``. ``FAILED`` means that no log must be kept there;
+    ``WARNING`` means that it works, with the loss of safety or speed that the detail states. A system error in a check
+    makes it fail. Everything created is removed again. ``filesystem`` defaults to the local one.
+
+    Raises StorageError if ``directory`` is missing or not writable, so that nothing can be checked.
+    """
+    filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
+    work = file_names.join(directory, f".fs-check-{uuid4().hex}")
+    try:
+        if filesystem.status(directory) is None:
+            raise FileNotFoundError(f"there is no directory {directory}")
+        filesystem.make_directory(work)
+    except OSError as error:
+        raise StorageError(f"{directory}: nothing can be checked here: {error}") from error
+    try:
+        return [_checked(name, check, filesystem, work, clock or SystemClock()) for name, check in _CHECKS.items()]
+    finally:
+        remove_tree(filesystem, work)
+
+
+def _checked(name: str, check: _Check, filesystem: CheckableFileSystem, work: str, clock: Clock) -> Finding:
+    place = _Place(filesystem, file_names.join(work, name.replace(" ", "-")), clock)
+    try:
+        filesystem.make_directory(place.directory)
+        verdict, detail = check(place)
+    except (_BrokenError, OSError) as error:
+        return Finding(name, Verdict.FAILED, str(error))
+    return Finding(name, verdict, detail)
+
+
+def _expect(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise _BrokenError(otherwise)
+
+
+_Answer = tuple[Verdict, str]
+_Check = Callable[[_Place], _Answer]
+
+
+def _check_mount(place: _Place) -> _Answer:
+    mount = place.filesystem.mount(place.directory)
+    told = f"{mount.kind} of {mount.source}"
+    if mount.kind in MEMORY_KINDS:
+        return Verdict.WARNING, f"{told}: it is in memory, and a power cut deletes all of it"
+    unsafe = [f"{option}: {UNSAFE_OPTIONS[option]}" for option in mount.options if option in UNSAFE_OPTIONS]
+    if unsafe:
+        return Verdict.WARNING, f"{told}, mounted with {'; '.join(unsafe)}"
+    if mount.kind in NETWORK_KINDS:
+        return Verdict.WARNING, f"{told}: only a check on two clients shows whether locks work between them"
+    return Verdict.PASSED, told
+
+
+def _check_bytes(place: _Place) -> _Answer:
+    """An open file sees at once what another one writes, and a hole reads as zeros."""
+    path = place.path("file")
+    with place.filesystem.open(path, "create") as writer, place.filesystem.open(path, "read") as reader:
+        writer.write(5000, b"behind a hole")
+        _expect(bytes(reader.read(4998, 20)) == b"\0\0behind a hole", "a reader does not see what was just written")
+        writer.write(0, b"beginning")
+        _expect(bytes(reader.read(0, 10)) == b"beginning\0", "a hole does not read as zeros")
+        writer.truncate(4)
+        writer.truncate(8)
+        _expect(bytes(reader.read(0, 20)) == b"begi\0\0\0\0", "bytes that were cut off reappear")
+        _expect(reader.size() == 8, "a reader sees another size than the one the writer set")
+    return Verdict.PASSED, "a second open file sees writes and cuts at once, holes are zeros"
+
+
+def _check_rename(place: _Place) -> _Answer:
+    place.put("old", b"old")
+    place.put("new", b"new")
+    wanted = place.filesystem.status(place.path("new"))
+    with place.filesystem.open(place.path("old"), "read") as reader:
+        place.filesystem.rename(place.path("new"), place.path("old"))
+        _expect(place.filesystem.list(place.directory) == ["old"], "a renamed file still has its old name too")
+        _expect(place.get("old") == b"new", "a rename does not replace the file that has the name")
+        now = place.filesystem.status(place.path("old"))
+        _expect(
+            now is not None and wanted is not None and now.inode == wanted.inode,
+            "a renamed file gets another inode: readers could not distinguish it from the one before",
+        )
+        _expect(bytes(reader.read(0, 10)) == b"old", "an open file changes when another takes its name")
+    return Verdict.PASSED, "a rename replaces a file at once, and readers of the old one can continue"
+
+
+def _check_removal(place: _Place) -> _Answer:
+    place.put("file", b"still here")
+    with place.filesystem.open(place.path("file"), "read") as reader:
+        place.filesystem.remove(place.path("file"))
+        _expect(place.filesystem.status(place.path("file")) is None, "a file that is open cannot be removed")
+        _expect(bytes(reader.read(0, 10)) == b"still here", "an open file cannot be read any more once it is removed")
+    return Verdict.PASSED, "a process that has a removed file open can still read it"
+
+
+def _check_names(place: _Place) -> _Answer:
+    longest = file_names.partition_directory("t" * file_names.TOPIC_LENGTH_MAX, 12345)
+    place.filesystem.make_directory(place.path(longest))
+    place.filesystem.make_directory(place.path("Topic-0"))
+    if place.filesystem.status(place.path("topic-0")) is not None:
+        return Verdict.WARNING, "upper and lower case are not distinguished: topics that differ only in case clash"
+    return Verdict.PASSED, f"names of {len(longest)} characters; upper and lower case are distinguished"
+
+
+def _check_times(place: _Place) -> _Answer:
+    place.put("file", b"")
+    wanted_ms = 1_700_000_000_123
+    place.filesystem.set_modified(place.path("file"), wanted_ms)
+    status = place.filesystem.status(place.path("file"))
+    _expect(status is not None and abs(status.modified_ms - wanted_ms) < 2000, "modification times are not kept")
+    if status is not None and status.modified_ms != wanted_ms:
+        return Verdict.WARNING, "modification times are kept only to the second: readers notice changes later"
+    return Verdict.PASSED, "modification times are kept to the millisecond"
+
+
+def _check_flock(place: _Place) -> _Answer:
+    """Two open files of one process exclude each other by flock like those of two processes."""
+
+    def lock(*, exclusive: bool) -> Lock | None:
+        return place.filesystem.lock(place.path("lock"), exclusive=exclusive, wait=False)
+
+    with _taken(lock(exclusive=True), "a lock that nobody holds cannot be taken"):
+        _expect(lock(exclusive=True) is None, "two writers hold the exclusive lock at once")
+        _expect(lock(exclusive=False) is None, "an exclusive lock does not keep out a shared one")
+    with (
+        _taken(lock(exclusive=False), "a released lock cannot be taken"),
+        _taken(lock(exclusive=False), "a shared lock excludes another shared one"),
+    ):
+        _expect(lock(exclusive=True) is None, "a shared lock does not keep out an exclusive one")
+    return Verdict.PASSED, "flock excludes other open files, and admits them when it is released"
+
+
+def _check_broker_locks(place: _Place) -> _Answer:
+    path = place.path(file_names.LOCK_FILE)
+    with _taken(place.filesystem.lock_shared_with_broker(path), "the lock that writers share cannot be taken"):
+        _taken(place.filesystem.lock_shared_with_broker(path), "two writers cannot share a lock").release()
+        _expect(place.filesystem.lock_as_broker(path) is None, "a broker could start while the log is written to")
+    with _taken(place.filesystem.lock_as_broker(path), "a released lock cannot be taken"):
+        _expect(place.filesystem.lock_shared_with_broker(path) is None, "a log could be written to while a broker runs")
+    return Verdict.PASSED, "a broker's lock and a writer's exclude each other, in both directions"
+
+
+def _taken(lock: Lock | None, otherwise: str) -> Lock:
+    if lock is None:
+        raise _BrokenError(otherwise)
+    return lock
+
+
+def _check_sync(place: _Place) -> _Answer:
+    started_ms = place.clock.now_ms()
+    for n in range(SYNCS):
+        place.put(f"{n}", b"x" * 4096)
+        place.filesystem.sync_directory(place.directory)
+    each_ms = (place.clock.now_ms() - started_ms) / SYNCS
+    detail = f"syncing a file of 4 KiB and its directory takes {each_ms:.1f} ms"
+    if each_ms < 0.1:
+        return Verdict.WARNING, f"{detail}: faster than disks are, so it may not reach the disk"
+    return Verdict.PASSED, detail
+
+
+_CHECKS: dict[str, _Check] = {
+    "mount": _check_mount,
+    "write and read": _check_bytes,
+    "rename": _check_rename,
+    "remove while open": _check_removal,
+    "names": _check_names,
+    "modification times": _check_times,
+    "locks between writers": _check_flock,
+    "locks against brokers": _check_broker_locks,
+    "sync": _check_sync,
+}

@@ -1,0 +1,56 @@
+"""The effective settings of a topic, and which of them somebody gave: records are deleted only by given settings.
+
+A broker's directory does not contain the settings of its topics. Kafka's defaults would delete records that the broker
+was to keep for ever, so retention limits that nobody gave do not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..config import LogConfig, keys_of
+from .found_settings import FoundSettings
+from .protected_topics import INTERNAL_TOPICS, POLICY_KEY, settled
+from .topics_file import Known, TopicDescription
+
+LIMITS = ("retention.ms", "retention.bytes")
+NO_LIMIT = "-1"
+
+_BROKERS_KEYS = {key.name: {synonym.name for synonym in key.synonyms} for key in keys_of(LogConfig).values()}
+
+
+def config_of(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
+    """The settings of a topic: those of the ``run``, the topic's own, the ``broker``'s, then Kafka's defaults.
+
+    Internal topics stay compacted. Limits that nobody gave do not apply. Raises InvalidConfigError.
+    """
+    given = {**topic.configs, **run, **{key: NO_LIMIT for key in ungiven(topic, run, broker) if key in LIMITS}}
+    return LogConfig.from_mapping(settled(topic.name, given), broker=broker)
+
+
+def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
+    """Which of the settings that decide about deletion and compaction nobody gave.
+
+    A broker's settings count only if all of the topic's own are known; otherwise the topic may have another value.
+    """
+    if topic.known is Known.ALL:
+        return frozenset()
+    given = set(run)
+    if topic.known is not Known.NOTHING:
+        given.update(topic.configs)
+    if topic.known is Known.OWN:
+        given.update(key for key, synonyms in _BROKERS_KEYS.items() if not synonyms.isdisjoint(broker))
+    return frozenset({POLICY_KEY, *LIMITS} - given)
+
+
+def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription:
+    """A topic with the settings found of a broker; those given here have precedence.
+
+    Ignores keys that are not topic keys of Kafka's, such as a vendor's.
+    """
+    if topic.known is Known.ALL or topic.name not in found.topics or topic.name in INTERNAL_TOPICS:
+        return topic
+    configs, known = found.topics[topic.name]
+    theirs = {key: value for key, value in configs.items() if key in _BROKERS_KEYS}
+    return replace(topic, configs={**theirs, **(topic.configs if topic.known is Known.SOME else {})}, known=known)

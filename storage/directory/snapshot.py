@@ -1,0 +1,306 @@
+"""Snapshots of a log directory, all partitions at one moment, and log directories restored from them.
+
+A snapshot is a directory with ``log/``, which has the content of the log directory, and ``snapshot.json``, which lists
+its files with sizes and times. Closed segments are hard links to those of the log, so they take no space until the log
+deletes them; everything else is copied. A log never writes to a closed segment, except to cut it (``Log.truncate_to``):
+that cuts the snapshot too, and restoring it reports that.
+
+While links and copies are made, the append locks of all partitions and the root lock are held, so that a transaction is
+in the snapshot with all its partitions or with none. Writers wait in the meantime, readers do not.
+
+Both a snapshot and a restored directory are created with ``.unfinished`` at the end of their name, and renamed when
+everything is on disk. A crash leaves that name, and the next attempt removes the directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..config import LogConfig
+from ..errors import CorruptionError, SnapshotError, StorageError
+from ..filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    make_directory_durably,
+    parent_of,
+    read_file,
+    remove_tree,
+    write_atomically,
+)
+from ..format.files import file_names
+from ..open_files import OPEN_FILES
+from ..paths import local_path
+from ..segment.reader import LogContext, swap_plan
+from ..writing.locks import APPEND_LOCK_FILE, wait_for_lock
+from .manager import LogManager, TopicPartition
+
+MANIFEST_FILE = "snapshot.json"
+MANIFEST_VERSION = 1
+MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # for five million files
+LOG_FOLDER = "log"
+UNFINISHED = ".unfinished"
+BUILDING_LOCK_FILE = ".building.lock"
+COPY_BYTES = 1024 * 1024
+LISTING_ATTEMPTS = 5  # while topics are created and deleted
+NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # other disk, or no link support
+SIDECARS = (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA_FILE)
+
+
+class SnapshotFile(NamedTuple):
+    """A file of a snapshot."""
+
+    size: int  # bytes
+    modified_ms: int  # retention uses it for a segment without timestamps
+    linked: bool  # otherwise copied
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A complete snapshot."""
+
+    directory: str
+    source: str  # the log directory
+    taken_at_ms: int
+    files: Mapping[str, SnapshotFile]  # by path below ``log/``
+
+    @property
+    def partitions(self) -> list[str]:
+        """Names of the partitions' directories."""
+        return sorted({path.partition("/")[0] for path in self.files if "/" in path})
+
+    def bytes_of(self, *, linked: bool) -> int:
+        """The total size of the files that were linked, or of those that were copied."""
+        return sum(file.size for file in self.files.values() if file.linked is linked)
+
+
+def take_snapshot(manager: LogManager, target: str) -> Snapshot:
+    """Create a snapshot in ``target``, which must be missing or an empty directory; durable on return.
+
+    Links files if ``target`` is on the log's disk, and copies them otherwise. Raises SnapshotError if ``target`` is not
+    empty, LogDirLockedError while a broker runs on the log directory, and StorageError if this process may not lock so
+    many partitions at once.
+    """
+    OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a snapshot of {manager.directory}")
+    target = local_path(target)
+    manager.lock_brokers_out()
+    with _building(manager.filesystem, target) as building:
+        folder = file_names.join(building, LOG_FOLDER)
+        with _standing_still(manager) as places:
+            taken_at_ms = manager.clock.now_ms()
+            files = dict(_take_all(manager, places, folder))
+        _sync(manager.filesystem, folder, files)
+        snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
+        write_atomically(manager.filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
+    return snapshot
+
+
+def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | None = None) -> Snapshot:
+    """Copy a snapshot's log to ``target``, a log directory that must be missing or empty; durable on return.
+
+    Raises SnapshotError if ``target`` is not empty, or ``directory`` is not a complete snapshot.
+    """
+    filesystem = filesystem or LocalFileSystem()
+    directory, target = local_path(directory), local_path(target)
+    snapshot = read_snapshot(directory, filesystem=filesystem)
+    with _building(filesystem, target) as building:
+        for path, file in snapshot.files.items():
+            source, copy = file_names.join(directory, LOG_FOLDER, path), file_names.join(building, path)
+            filesystem.make_directory(parent_of(copy))
+            if _copy(filesystem, source, copy, file.modified_ms) != file.size:
+                raise _changed(source, filesystem, file)
+        _sync(filesystem, building, snapshot.files)
+    return snapshot
+
+
+def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Snapshot:
+    """The content of a snapshot. Raises SnapshotError if there is none, or a file is missing or has another size."""
+    filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
+    path = file_names.join(directory, MANIFEST_FILE)
+    try:
+        snapshot = _decode(directory, read_file(filesystem, path, MANIFEST_BYTES_MAX))
+    except FileNotFoundError:
+        raise SnapshotError(
+            f"{directory}: contains no {MANIFEST_FILE}, so it is no snapshot; one that was not finished is called "
+            f"...{UNFINISHED}, and is of no use"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
+        raise SnapshotError(f"{path}: not what was written there: {error}") from error
+    for name, file in snapshot.files.items():
+        source = file_names.join(directory, LOG_FOLDER, name)
+        status = filesystem.status(source)
+        if status is None or status.size != file.size:
+            raise _changed(source, filesystem, file)
+    return snapshot
+
+
+def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotError:
+    status = filesystem.status(path)
+    now = "it is missing" if status is None else f"it has {status.size:,} bytes"
+    return SnapshotError(f"{path}: {now}, {file.size:,} bytes when the snapshot was taken: take another one")
+
+
+# Under the locks
+
+
+@contextmanager
+def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
+    """Yields all partitions; in the block, nobody appends, replaces segments, creates topics or writes checkpoints.
+
+    Takes the locks in the order that everyone who holds several uses: partitions by topic and number, then the root.
+    """
+    for _ in range(LISTING_ATTEMPTS):
+        with ExitStack() as locks:
+            places = _partitions(manager)
+            try:
+                for place in places:
+                    locks.enter_context(wait_for_lock(_context(manager, place), APPEND_LOCK_FILE))
+            except FileNotFoundError:  # the topic was deleted
+                continue
+            locks.enter_context(manager.root_lock())
+            if _partitions(manager) == places:
+                yield places
+                return
+    raise StorageError(f"{manager.directory}: partitions lack directories, or topics keep changing: check its topics")
+
+
+def _partitions(manager: LogManager) -> list[TopicPartition]:
+    topics = manager.topics().values()
+    return sorted((topic.name, partition) for topic in topics for partition in topic.partitions)
+
+
+def _context(manager: LogManager, place: TopicPartition) -> LogContext:
+    directory = manager.partition_path(*place)
+    return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
+
+
+def _take_all(manager: LogManager, places: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
+    """Link or copy everything to ``folder``; yields the files by their path there."""
+    manager.filesystem.make_directory(folder)
+    for name in manager.filesystem.list(manager.directory):
+        if not name.startswith(".") and not name.endswith(file_names.TMP) and not _is_directory(manager, name):
+            yield name, _take(manager.filesystem, manager.path(name), file_names.join(folder, name), may_link=False)
+    for place in places:
+        context, directory = _context(manager, place), file_names.partition_directory(*place)
+        manager.filesystem.make_directory(file_names.join(folder, directory))
+        found = _segment_files(context)
+        newest = max((name for name in found if name.endswith(file_names.LOG)), default=None)
+        for name, current in found.items():
+            path = file_names.join(directory, name)
+            may_link = name.endswith(file_names.LOG) and name != newest
+            source = file_names.join(context.directory, current)
+            yield path, _take(manager.filesystem, source, file_names.join(folder, path), may_link=may_link)
+
+
+def _is_directory(manager: LogManager, name: str) -> bool:
+    status = manager.filesystem.status(manager.path(name))
+    return status is None or status.is_directory
+
+
+def _segment_files(context: LogContext) -> dict[str, str]:
+    """The files of a partition by their name in the snapshot; counts unfinished swaps as a reader does."""
+    listing = context.filesystem.list(context.directory)
+    plan = swap_plan(context, listing)
+    found = {name: name for name in (*plan.left, *(name for name in SIDECARS if name in listing))}
+    return found | {name.removesuffix(file_names.SWAP): name for name in plan.swapped_in}
+
+
+def _take(filesystem: FileSystem, source: str, target: str, *, may_link: bool) -> SnapshotFile:
+    status = filesystem.status(source)
+    if status is None:
+        raise StorageError(f"{source}: deleted, although its partition is locked")
+    if may_link and _link(filesystem, source, target):
+        return SnapshotFile(status.size, status.modified_ms, True)
+    return SnapshotFile(_copy(filesystem, source, target, status.modified_ms), status.modified_ms, False)
+
+
+def _link(filesystem: FileSystem, source: str, target: str) -> bool:
+    """Return False if the file system has no links, or the target is on another one."""
+    try:
+        filesystem.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) -> int:
+    """Copy a file; returns its size. Blocks of zeros, as in preallocated index files, take no space in the copy."""
+    with filesystem.open(source, "read") as reading, filesystem.open(target, "create") as writing:
+        size = reading.size()
+        for position in range(0, size, COPY_BYTES):
+            piece = bytes(reading.read(position, min(COPY_BYTES, size - position)))
+            if piece.strip(b"\0"):
+                writing.write(position, piece)
+        writing.truncate(size)
+    filesystem.set_modified(target, modified_ms)
+    return size
+
+
+# Making it durable
+
+
+@contextmanager
+def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
+    """A directory to fill; it is renamed to ``target`` once it is complete.
+
+    After a crash, there is nothing at ``target`` and a part at ``target`` + ``.unfinished``, or everything at
+    ``target``.
+    """
+    status = filesystem.status(target)
+    if status is not None and (not status.is_directory or filesystem.list(target)):
+        raise SnapshotError(f"{target}: something is there; name a directory that is missing or empty")
+    building = target.rstrip("/") + UNFINISHED
+    make_directory_durably(filesystem, building)
+    lock = filesystem.lock(file_names.join(building, BUILDING_LOCK_FILE), wait=False)
+    if lock is None:
+        raise SnapshotError(f"{building}: another process is making it")
+    with lock:
+        for name in filesystem.list(building):
+            if name != BUILDING_LOCK_FILE:
+                remove_tree(filesystem, file_names.join(building, name))
+        yield building
+        filesystem.remove(file_names.join(building, BUILDING_LOCK_FILE))
+        filesystem.sync_directory(building)
+        filesystem.rename(building, target.rstrip("/"))
+        filesystem.sync_directory(parent_of(target))
+
+
+def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
+    """Sync all files, including linked ones, and their directories."""
+    directories = {folder}
+    for path in files:
+        with filesystem.open(file_names.join(folder, path), "write") as file:
+            file.sync()
+        directories.add(parent_of(file_names.join(folder, path)))
+    for directory in sorted(directories, reverse=True):
+        filesystem.sync_directory(directory)
+
+
+# snapshot.json
+
+
+def _encode(snapshot: Snapshot) -> bytes:
+    content = {
+        "version": MANIFEST_VERSION,
+        "source": snapshot.source,
+        "taken_at_ms": snapshot.taken_at_ms,
+        "files": {path: file._asdict() for path, file in sorted(snapshot.files.items())},
+    }
+    return json.dumps(content, indent=1).encode() + b"\n"
+
+
+def _decode(directory: str, data: bytes) -> Snapshot:
+    content: dict[str, Any] = json.loads(data)
+    if content["version"] != MANIFEST_VERSION:
+        raise ValueError(f"version {content['version']}, this engine knows {MANIFEST_VERSION}")
+    files = {path: SnapshotFile(**file) for path, file in content["files"].items()}
+    outside = [path for path in files if path.startswith("/") or ".." in path.split("/")]
+    if outside:
+        raise ValueError(f"it names {outside[0]!r}, which lies outside the snapshot")
+    return Snapshot(directory, content["source"], content["taken_at_ms"], files)

@@ -1,0 +1,93 @@
+"""``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it.
+
+The first change to a topic that a broker created adds it to the file. Its other settings are still only with the
+broker, so the file lists it under ``settings_elsewhere``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from ..errors import CorruptionError, InvalidTopicError
+from ..format.files import checkpoints, file_names
+
+TOPICS_VERSION = 1
+_WAY_OUT = (
+    "restore the file, for example from a snapshot, or remove it: topics with records are then found by their "
+    "directories, without their settings"
+)
+PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing error, or damage
+
+
+class Known(Enum):
+    """How much of a topic's settings is known. A broker does not store them in its log directories."""
+
+    NOTHING = "nothing"  # ``configs`` are guessed from the files
+    SOME = "some"  # ``configs`` were set here, on a topic that a broker created
+    OWN = "own"  # ``configs`` are all that the topic has of its own; the broker's defaults are unknown
+    ALL = "all"  # settings missing from ``configs`` have Kafka's defaults
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic of a log directory."""
+
+    name: str
+    partitions: tuple[int, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)  # differences from the defaults, by Kafka's keys
+    topic_id: str | None = None  # as in partition.metadata; None in a directory without topics.json
+    known: Known = Known.ALL
+
+
+def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
+    """The content of the file: each topic has an id, and partitions from 0 on without a gap."""
+    topics = list(topics)
+    content: dict[str, Any] = {
+        "version": TOPICS_VERSION,
+        "topics": {
+            topic.name: {"id": topic.topic_id, "partitions": len(topic.partitions), "configs": dict(topic.configs)}
+            for topic in topics
+        },
+    }
+    elsewhere = [topic.name for topic in topics if topic.known is not Known.ALL]
+    if elsewhere:
+        content["settings_elsewhere"] = elsewhere
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def decode_topics(data: bytes) -> dict[str, TopicDescription]:
+    """The topics by name. Raises CorruptionError, without the path."""
+    return dict(_decoded(data))
+
+
+@lru_cache(maxsize=1)  # opening one partition after the other reads the same file each time
+def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
+    try:
+        content: dict[str, Any] = json.loads(data)
+        if content["version"] != TOPICS_VERSION:
+            raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
+        found = {name: _description(name, topic) for name, topic in content["topics"].items()}
+        elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
+        return {**found, **elsewhere}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
+        raise CorruptionError(f"not the JSON that was written there: {error}; {_WAY_OUT}") from error
+
+
+def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
+    """A topic from ``topics.json``; raises an error of Python's, or InvalidTopicError, if it is invalid.
+
+    The name becomes part of a path, so a damaged name must not lead out of the directory.
+    """
+    file_names.check_topic_name(name)
+    partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise ValueError(f"topic {name} has {partitions} partitions")
+    if not all(isinstance(value, str) for value in configs.values()):
+        raise ValueError(f"topic {name} has settings that are not strings: {configs}")
+    checkpoints.decode_id(topic_id)
+    return TopicDescription(name, tuple(range(partitions)), configs, topic_id)

@@ -1,0 +1,128 @@
+"""Control records: the markers that end transactions, and KRaft's own (Kafka's ControlRecordType)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import InvalidRecordError
+from .. import v2
+from ..constants import Codec
+from ..record_columns import fill
+from ..tables import BatchHeaders, BinaryColumn, Bytes, Records
+
+KEY_BYTES_MIN = 4  # version i16, type i16
+MARKER_VALUE_BYTES_MIN = 6  # version i16, coordinator epoch i32
+CONTROL_BYTES_MAX = 2**20  # limit for decompressing a control batch; Kafka never compresses one
+
+
+class ControlType(IntEnum):
+    """The kind of a control record; a number that is not listed counts as UNKNOWN and is ignored."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class MarkerRecord(NamedTuple):
+    """The record of a batch that ends a transaction."""
+
+    is_commit: bool  # else abort
+    coordinator_epoch: int
+    timestamp: int  # ms
+
+
+def parse_key(key: bytes | None) -> ControlType:
+    """The type in a control record's key. Raises InvalidRecordError if it is null, too short, or of version < 0."""
+    if key is None or len(key) < KEY_BYTES_MIN:
+        raise InvalidRecordError(f"control record key of {len(key or b'')} bytes, needs at least {KEY_BYTES_MIN}")
+    version, kind = (int.from_bytes(key[at : at + 2], "big", signed=True) for at in (0, 2))
+    if version < 0:
+        raise InvalidRecordError(f"control record key of version {version}")
+    return ControlType(kind) if kind in ControlType.__members__.values() else ControlType.UNKNOWN
+
+
+def parse_marker_value(value: bytes | None) -> int:
+    """The coordinator epoch in a marker's value; a newer version is read as 0. Raises InvalidRecordError."""
+    if value is None or len(value) < MARKER_VALUE_BYTES_MIN:
+        raise InvalidRecordError(f"marker value of {len(value or b'')} bytes, needs at least {MARKER_VALUE_BYTES_MIN}")
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if version < 0:
+        raise InvalidRecordError(f"marker value of version {version}")
+    return int.from_bytes(value[2:6], "big", signed=True)
+
+
+def parse(key: bytes | None, value: bytes | None) -> tuple[ControlType, int | None]:
+    """(type, coordinator epoch of a COMMIT or ABORT, else None)."""
+    kind = parse_key(key)
+    return kind, parse_marker_value(value) if kind in (ControlType.COMMIT, ControlType.ABORT) else None
+
+
+def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
+    """The marker in one control batch, as from :func:`read_markers`."""
+    return read_markers(buffer, headers)[0]
+
+
+def read_markers(buffer: Bytes, headers: BatchHeaders) -> list[MarkerRecord | None]:
+    """The marker in each of these control batches; None for an empty one and for control records of another kind.
+
+    Raises InvalidRecordError, with its position, for a batch that does not parse, not always the first such batch.
+    """
+    if len(headers) > 1 and (headers.codec != Codec.NONE).any():  # bounds how much is decompressed at a time
+        return [read_marker(buffer, headers[row : row + 1]) for row in range(len(headers))]
+    records = fill(v2.parts(buffer, headers, CONTROL_BYTES_MAX), ("key", "value"))
+    assert records.keys is not None
+    assert records.values is not None
+    keys, values, timestamps = records.keys.to_list(), records.values.to_list(), records.timestamps.tolist()
+    counts = headers.table["count"]
+    found: list[MarkerRecord | None] = []
+    for row, (first, count) in enumerate(zip((np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True)):
+        try:
+            found.append(_marker(keys[first], values[first], timestamps[first]) if count else None)
+        except InvalidRecordError as error:
+            raise InvalidRecordError(error.reason, position=int(headers.table["position"][row])) from error
+    return found
+
+
+def _marker(key: bytes | None, value: bytes | None, timestamp: int) -> MarkerRecord | None:
+    kind, coordinator_epoch = parse(key, value)
+    if coordinator_epoch is None:
+        return None
+    return MarkerRecord(kind is ControlType.COMMIT, coordinator_epoch, timestamp)
+
+
+def end_transaction_marker(
+    *,
+    commit: bool,
+    offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> Bytes:
+    """The 78-byte batch that ends a transaction."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    record = Records(
+        offsets=np.array([offset], dtype=np.int64),
+        timestamps=np.array([timestamp_ms], dtype=np.int64),
+        timestamp_types=np.zeros(1, dtype=np.int8),
+        keys=BinaryColumn.from_list([b"\0\0" + int(kind).to_bytes(2, "big")]),
+        values=BinaryColumn.from_list([b"\0\0" + coordinator_epoch.to_bytes(4, "big", signed=True)]),
+        headers=None,
+    )
+    fields = v2.BatchFields(
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+    return v2.encode(record, fields)

@@ -1,0 +1,306 @@
+"""Records of ``__consumer_offsets`` and ``__transaction_state``.
+
+Key and value each begin with a version of their own; a null value is a tombstone, which deletes the key. Each kind is a
+dataclass with the names of Kafka's schema, and a table of its fields in the order of the bytes.
+
+Malformed bytes raise InvalidRecordError with the position in the key or value; the caller knows the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, Self
+
+from ...filesystem import Buffer
+from ..constants import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from .message_schema import INT16, INT32, INT64, Array, Bytes, Field, Reader, Schema, String, Struct, Writer
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+CONSUMER = "consumer"  # the protocol type of groups that assign partitions
+GROUP_METADATA = "GroupMetadataValue"  # the message that describes a group of the classic protocol
+
+FROM_1, FROM_2, FROM_3 = (range(first, 100) for first in (1, 2, 3))  # versions that have a field
+
+
+def partition_for(name: str, partitions: int) -> int:
+    """The number of the partition that holds a group or a transactional id."""
+    return positive_hash(name) % partitions
+
+
+def positive_hash(name: str) -> int:
+    """Java's hash of a string, without its sign (Kafka's ``Utils.abs``)."""
+    units = name.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
+    signed = hashed - 2**32 if hashed > INT32_MAX else hashed
+    return 0 if signed == -(2**31) else abs(signed)
+
+
+# --- __consumer_offsets
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
+    """The key of a group's committed offset in a partition."""
+
+    group: str
+    topic: str
+    partition: int
+
+    def encode(self) -> bytes:
+        return _OFFSET_COMMIT_KEY.encode(1, self)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitValue:
+    """A committed offset."""
+
+    offset: int
+    metadata: str
+    commit_timestamp: int  # ms
+    leader_epoch: int = NO_LEADER_EPOCH  # from version 3 on
+    expire_timestamp: int = NO_TIMESTAMP  # ms, only in version 1
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Self:
+        """Versions 0 to 4."""
+        value: Self = _OFFSET_COMMIT_VALUE.decode(data)
+        return value
+
+    def encode(self) -> bytes:
+        """Version 3, or as in Kafka version 1 if the offset has an expiry time."""
+        return _OFFSET_COMMIT_VALUE.encode(3 if self.expire_timestamp == NO_TIMESTAMP else 1, self)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataKey:
+    """The key of a group."""
+
+    group: str
+
+    def encode(self) -> bytes:
+        return _GROUP_METADATA_KEY.encode(2, self)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """A member of a group; subscription and assignment are bytes of the clients' own protocol."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout: int  # ms
+    subscription: bytes
+    assignment: bytes
+    group_instance_id: str | None = None  # from version 3 on
+    rebalance_timeout: int = -1  # ms, from version 1 on
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataValue:
+    """A generation of a group."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[MemberMetadata, ...]
+    current_state_timestamp: int = NO_TIMESTAMP  # ms, from version 2 on
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Self:
+        """Versions 0 to 4."""
+        value: Self = _GROUP_METADATA_VALUE.decode(data)
+        return value
+
+    def encode(self) -> bytes:
+        """Version 3."""
+        return _GROUP_METADATA_VALUE.encode(3, self)
+
+
+_OFFSET_COMMIT_KEY = Schema(
+    Struct(
+        OffsetCommitKey,
+        (Field("group", String()), Field("topic", String()), Field("partition", INT32)),
+    ),
+    range(2),
+)
+_OFFSET_COMMIT_VALUE = Schema(
+    Struct(
+        OffsetCommitValue,
+        (
+            Field("offset", INT64),
+            Field("leader_epoch", INT32, FROM_3),
+            Field("metadata", String()),
+            Field("commit_timestamp", INT64),
+            Field("expire_timestamp", INT64, range(1, 2)),
+        ),
+    ),
+    range(5),
+    flexible_from=4,
+)
+_GROUP_METADATA_KEY = Schema(Struct(GroupMetadataKey, (Field("group", String()),)), range(2, 3))
+_MEMBER = Struct(
+    MemberMetadata,
+    (
+        Field("member_id", String()),
+        Field("group_instance_id", String(nullable=True), FROM_3),
+        Field("client_id", String()),
+        Field("client_host", String()),
+        Field("rebalance_timeout", INT32, FROM_1),
+        Field("session_timeout", INT32),
+        Field("subscription", Bytes()),
+        Field("assignment", Bytes()),
+    ),
+)
+_GROUP_METADATA_VALUE = Schema(
+    Struct(
+        GroupMetadataValue,
+        (
+            Field("protocol_type", String()),
+            Field("generation", INT32),
+            Field("protocol", String(nullable=True)),
+            Field("leader", String(nullable=True)),
+            Field("current_state_timestamp", INT64, FROM_2),
+            Field("members", Array(_MEMBER)),
+        ),
+    ),
+    range(5),
+    flexible_from=4,
+)
+_KEYS_OF_GROUPS = {0: _OFFSET_COMMIT_KEY, 1: _OFFSET_COMMIT_KEY, 2: _GROUP_METADATA_KEY}
+
+
+def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
+    """The key of a record in ``__consumer_offsets``; None for the kinds of newer protocols, which are skipped."""
+    schema = _KEYS_OF_GROUPS.get(Reader(data, flexible=False).fixed("h"))
+    key: OffsetCommitKey | GroupMetadataKey | None = None if schema is None else schema.decode(data)
+    return key
+
+
+# --- __transaction_state
+
+
+class TransactionState(IntEnum):
+    """The state of a transactional id; the numbers are those in the file."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+class _State(NamedTuple):
+    def read(self, reader: Reader, version: int) -> TransactionState:
+        number = reader.fixed("b")
+        try:
+            return TransactionState(number)
+        except ValueError:
+            raise reader.bad(f"unknown transaction state {number}, the last known is {max(TransactionState)}") from None
+
+    def write(self, writer: Writer, version: int, value: TransactionState) -> None:
+        writer.fixed("b", value)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogKey:
+    """The key of a transactional id."""
+
+    transactional_id: str
+
+    def encode(self) -> bytes:
+        return _TRANSACTION_LOG_KEY.encode(0, self)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic: str
+    partition_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogValue:
+    """The coordinator's state of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: TransactionState
+    transaction_partitions: tuple[TopicPartitions, ...] | None  # None in state EMPTY
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = field(default=NO_PRODUCER_ID, kw_only=True)  # this and below: version 1
+    next_producer_id: int = field(default=NO_PRODUCER_ID, kw_only=True)
+    client_transaction_version: int = field(default=0, kw_only=True)
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Self:
+        """Versions 0 and 1."""
+        value: Self = _TRANSACTION_LOG_VALUE.decode(data)
+        return value
+
+    def encode(self) -> bytes:
+        """Version 0; omits the fields that only version 1 has."""
+        return _TRANSACTION_LOG_VALUE.encode(0, self)
+
+
+_TRANSACTION_LOG_KEY = Schema(Struct(TransactionLogKey, (Field("transactional_id", String()),)), range(1))
+_TOPIC_PARTITIONS = Struct(TopicPartitions, (Field("topic", String()), Field("partition_ids", Array(INT32))))
+_TRANSACTION_LOG_VALUE = Schema(
+    Struct(
+        TransactionLogValue,
+        (
+            Field("producer_id", INT64),
+            Field("previous_producer_id", INT64, tag=0),
+            Field("next_producer_id", INT64, tag=1),
+            Field("producer_epoch", INT16),
+            Field("transaction_timeout_ms", INT32),
+            Field("transaction_status", _State()),
+            Field("transaction_partitions", Array(_TOPIC_PARTITIONS, nullable=True)),
+            Field("transaction_last_update_timestamp_ms", INT64),
+            Field("transaction_start_timestamp_ms", INT64),
+            Field("client_transaction_version", INT16, tag=2),
+        ),
+    ),
+    range(2),
+    flexible_from=1,
+)
+
+
+def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
+    """The key of a record in ``__transaction_state``; None for an unknown kind, which is skipped."""
+    if Reader(data, flexible=False).fixed("h") not in _TRANSACTION_LOG_KEY.versions:
+        return None
+    key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)
+    return key
+
+
+# --- the consumers' own protocol (ConsumerProtocol), inside the members of a group's record
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``ConsumerProtocolAssignment``: the partitions assigned to a member."""
+
+    assigned_partitions: tuple[TopicPartitions, ...] = ()
+
+
+_ASSIGNMENT = Schema(
+    Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)),
+    range(2**15),  # newer versions begin alike; like Kafka's clients, read the fields known
+)
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """:attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``; no bytes mean no partitions."""
+    found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
+    return found

@@ -1,0 +1,267 @@
+"""Kafka's message schemas: structs of versioned fields, used in the records of its internal topics.
+
+A table of fields lists the versions that have each field; if a version lacks one, it reads as the default of the
+dataclass. Older versions write lengths as fixed-size integers. Flexible versions write length + 1 as a varint, and end
+every struct with tagged fields.
+
+Malformed bytes raise InvalidRecordError with the position in the given bytes; a length field never reserves more memory
+than there are bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ...errors import InvalidRecordError
+from ...filesystem import Buffer
+
+
+class Reader:
+    """A reading position in bytes."""
+
+    def __init__(self, data: Buffer, flexible: bool) -> None:
+        self.data = memoryview(data)
+        self.at = 0
+        self.flexible = flexible
+
+    def take(self, length: int) -> memoryview:
+        if length > len(self.data) - self.at:
+            raise self.bad(f"{length} bytes announced, but {len(self.data) - self.at} remain")
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def fixed(self, code: str) -> int:
+        (value,) = struct.unpack(f">{code}", self.take(struct.calcsize(f">{code}")))
+        return int(value)
+
+    def unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise self.bad("a varint of more than 5 bytes")
+
+    def length(self, code: str) -> int | None:
+        """None means null."""
+        length = self.unsigned_varint() - 1 if self.flexible else self.fixed(code)
+        return None if length < 0 else length
+
+    def bad(self, reason: str) -> InvalidRecordError:
+        return InvalidRecordError(reason, position=self.at)
+
+
+class Writer:
+    """Collects the bytes of a non-flexible version, which Kafka still writes."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def fixed(self, code: str, value: int) -> None:
+        self.data += struct.pack(f">{code}", value)
+
+    def length(self, code: str, length: int | None) -> None:
+        self.fixed(code, -1 if length is None else length)
+
+
+class Kind(Protocol):
+    """How a value of a field is read and written."""
+
+    def read(self, reader: Reader, version: int) -> Any: ...
+
+    def write(self, writer: Writer, version: int, value: Any) -> None: ...
+
+
+class Int(NamedTuple):
+    """A big-endian integer; ``code`` is its format character in the struct module."""
+
+    code: str
+
+    def read(self, reader: Reader, version: int) -> int:
+        return reader.fixed(self.code)
+
+    def write(self, writer: Writer, version: int, value: int) -> None:
+        writer.fixed(self.code, value)
+
+
+class Bool(NamedTuple):
+    """One byte, 0 for false."""
+
+    def read(self, reader: Reader, version: int) -> bool:
+        return reader.fixed("b") != 0
+
+    def write(self, writer: Writer, version: int, value: bool) -> None:
+        writer.fixed("b", value)
+
+
+class Float64(NamedTuple):
+    """A double."""
+
+    def read(self, reader: Reader, version: int) -> float:
+        (value,) = struct.unpack(">d", reader.take(8))
+        return float(value)
+
+    def write(self, writer: Writer, version: int, value: float) -> None:
+        writer.data += struct.pack(">d", value)
+
+
+class Uuid(NamedTuple):
+    """16 bytes, in Kafka's text form: URL-safe base64 without padding."""
+
+    def read(self, reader: Reader, version: int) -> str:
+        return base64.urlsafe_b64encode(reader.take(16)).rstrip(b"=").decode()
+
+    def write(self, writer: Writer, version: int, value: str) -> None:
+        writer.data += base64.urlsafe_b64decode(f"{value}==")
+
+
+class Bytes(NamedTuple):
+    """Bytes."""
+
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> bytes | None:
+        length = reader.length("i")
+        if length is None and not self.nullable:
+            raise reader.bad("null bytes in a field that is not nullable")
+        return None if length is None else bytes(reader.take(length))
+
+    def write(self, writer: Writer, version: int, value: bytes | None) -> None:
+        writer.length("i", None if value is None else len(value))
+        writer.data += value or b""
+
+
+class String(NamedTuple):
+    """UTF-8 text."""
+
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> str | None:
+        length = reader.length("h")
+        if length is None:
+            if self.nullable:
+                return None
+            raise reader.bad("null string in a field that is not nullable")
+        try:
+            return bytes(reader.take(length)).decode()
+        except UnicodeDecodeError as error:
+            raise reader.bad(f"not UTF-8: {error.reason}") from None
+
+    def write(self, writer: Writer, version: int, value: str | None) -> None:
+        data = None if value is None else value.encode()
+        writer.length("h", None if data is None else len(data))
+        writer.data += data or b""
+
+
+class Array(NamedTuple):
+    """Elements of one kind, as a tuple."""
+
+    of: Kind
+    nullable: bool = False
+
+    def read(self, reader: Reader, version: int) -> tuple[Any, ...] | None:
+        count = reader.length("i")
+        if count is None:
+            if self.nullable:
+                return None
+            raise reader.bad("null array in a field that is not nullable")
+        if count > len(reader.data) - reader.at:  # an element takes at least one byte
+            raise reader.bad(f"{count} elements announced, but {len(reader.data) - reader.at} bytes remain")
+        return tuple(self.of.read(reader, version) for _ in range(count))
+
+    def write(self, writer: Writer, version: int, value: tuple[Any, ...] | None) -> None:
+        writer.length("i", None if value is None else len(value))
+        for element in value or ():
+            self.of.write(writer, version, element)
+
+
+NO_DEFAULT = object()
+
+
+class Field(NamedTuple):
+    """A field of a struct, and the versions that have it."""
+
+    name: str
+    kind: Kind
+    versions: range = range(100)
+    tag: int | None = None  # None: untagged, in order; else after the others, in flexible versions only
+    default: Any = NO_DEFAULT  # of a tagged field: omitted if it has this value
+
+
+class Struct(NamedTuple):
+    """Fields in order; ``make`` is the dataclass they become, whose defaults replace missing fields."""
+
+    make: type[Any]
+    fields: tuple[Field, ...]
+
+    def read(self, reader: Reader, version: int) -> Any:
+        in_place = [f for f in self.fields if f.tag is None and version in f.versions]
+        values = {f.name: f.kind.read(reader, version) for f in in_place}
+        if reader.flexible:
+            values.update(self._read_tagged(reader, version))
+            values = {f.name: values[f.name] for f in self.fields if f.name in values}  # in the order of Kafka's JSON
+        return self.make(**values)
+
+    def write(self, writer: Writer, version: int, value: Any) -> None:
+        for f in self.fields:
+            if f.tag is None and version in f.versions:
+                f.kind.write(writer, version, getattr(value, f.name))
+
+    def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
+        """The tagged fields; ignores unknown tags, which a later release may have added."""
+        known = {f.tag: f for f in self.fields if f.tag is not None}
+        values = {}
+        for _ in range(reader.unsigned_varint()):
+            tag, size = reader.unsigned_varint(), reader.unsigned_varint()
+            inner = Reader(reader.take(size), flexible=True)
+            if tag in known:
+                values[known[tag].name] = known[tag].kind.read(inner, version)
+        return {f.name: values[f.name] for f in known.values() if values.get(f.name, f.default) != f.default}
+
+
+class NullableStruct(NamedTuple):
+    """A struct after a byte, or a varint if the field is tagged, that states whether the struct is present."""
+
+    of: Struct
+    is_tagged: bool
+
+    def read(self, reader: Reader, version: int) -> Any:
+        is_there = reader.unsigned_varint() > 0 if self.is_tagged else reader.fixed("b") >= 0
+        return self.of.read(reader, version) if is_there else None
+
+    def write(self, writer: Writer, version: int, value: Any) -> None:
+        writer.fixed("b", -1 if value is None else 1)
+        if value is not None:
+            self.of.write(writer, version, value)
+
+
+class Schema(NamedTuple):
+    """A struct after its version."""
+
+    struct: Struct
+    versions: range
+    flexible_from: int = 100
+
+    def decode(self, data: Buffer) -> Any:
+        """Raises InvalidRecordError for an unknown version; ignores bytes after the last field."""
+        reader = Reader(data, flexible=False)
+        version = reader.fixed("h")
+        if version not in self.versions:
+            name = self.struct.make.__name__
+            raise InvalidRecordError(f"{name} of version {version}, known up to {self.versions[-1]}", position=0)
+        reader.flexible = version >= self.flexible_from
+        return self.struct.read(reader, version)
+
+    def encode(self, version: int, value: Any) -> bytes:
+        """``version`` must not be flexible; omits fields that it lacks."""
+        writer = Writer()
+        writer.fixed("h", version)
+        self.struct.write(writer, version, value)
+        return bytes(writer.data)
+
+
+INT16, INT32, INT64 = Int("h"), Int("i"), Int("q")

@@ -1,0 +1,106 @@
+"""Message format 2: record batches (Kafka's DefaultRecordBatch and DefaultRecord), and how to locate their records."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from ...errors import InvalidRecordError
+from ...kernels import records as reading
+from .. import record_columns as filling
+from ..constants import Codec
+from ..decompressed_parts import decompressed
+from ..tables import BatchHeaders, Bools, Bytes, Int64s
+from .header import (
+    CHECKED_FROM,
+    CRC_AT,
+    LAYOUT,
+    MAGIC,
+    checksums,
+    empty_batch,
+    headers,
+    set_append_time,
+    set_max_timestamp,
+    sign,
+    stamp,
+    stamp_producer,
+)
+from .writing import (
+    HEADER_OVERHEAD_MAX,
+    RECORD_OVERHEAD_MAX,
+    BatchFields,
+    Divided,
+    EncodedBatches,
+    ShareEncoder,
+    encode,
+    encode_batches,
+)
+
+__all__ = [
+    "CHECKED_FROM",
+    "CRC_AT",
+    "HEADER_OVERHEAD_MAX",
+    "LAYOUT",
+    "MAGIC",
+    "RECORD_OVERHEAD_MAX",
+    "BatchFields",
+    "Divided",
+    "EncodedBatches",
+    "ShareEncoder",
+    "checksums",
+    "empty_batch",
+    "encode",
+    "encode_batches",
+    "headers",
+    "parts",
+    "set_append_time",
+    "set_max_timestamp",
+    "sign",
+    "stamp",
+    "stamp_producer",
+]
+
+
+def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[filling.Part]:
+    """Locates the records: each run of uncompressed batches is one part; compressed batches are joined to larger parts.
+
+    A batch without bytes after its header holds no compressed stream, whatever codec it states.
+
+    Raises InvalidRecordError with the position of a batch whose count is negative or that does not decompress.
+    """
+    table = headers.table
+    wrong = np.flatnonzero(table["count"] < 0)
+    if len(wrong):
+        row = table[wrong[0]]
+        raise InvalidRecordError(f"negative record count {row['count']}", position=int(row["position"]))
+    layout = _record_table(headers)
+    compressed = (headers.codec != Codec.NONE) & (table["size"] > LAYOUT.itemsize)
+    found = []
+    for first, last in runs(compressed):
+        positions = table["position"][first:last]
+        if not compressed[first]:
+            found.append(filling.Part(buffer, layout[first:last], False, positions))
+        else:
+            batches = filling.Part(buffer, layout[first:last], False, positions)
+            found += decompressed(batches, headers.codec[first:last], decompressed_bytes_max)
+    return found
+
+
+def runs(flags: Bools) -> list[tuple[int, int]]:
+    """(first, last + 1) of each run of equal neighbours."""
+    bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
+    return [(first, last) for first, last in pairwise(bounds) if last > first]
+
+
+def _record_table(headers: BatchHeaders) -> Int64s:
+    table = headers.table
+    layout = np.empty((len(headers), reading.BATCH_FIELDS), dtype=np.int64)
+    layout[:, reading.START] = table["position"] + LAYOUT.itemsize
+    layout[:, reading.STOP] = table["position"] + table["size"]
+    layout[:, reading.BASE_OFFSET] = table["base_offset"]
+    layout[:, reading.BASE_TIMESTAMP] = table["base_timestamp"]
+    layout[:, reading.FIXED_TIMESTAMP] = table["max_timestamp"]
+    layout[:, reading.TIMESTAMP_TYPE] = headers.timestamp_type
+    layout[:, reading.COUNT] = table["count"]
+    return layout

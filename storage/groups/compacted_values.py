@@ -1,0 +1,189 @@
+"""LatestByKey: the current value per key of a partition of an internal, compacted topic.
+
+Records of transactions count once their commit marker is in the log, and do not hold up others. Of two values of a key,
+the one with the greater offset counts, as in Kafka's coordinators. Reads the partition once, and afterwards only what
+was appended; segments that compaction replaces in the meantime contain nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from ..directory.manager import LogManager
+from ..format.tables import Bools
+from ..reading.fetch import FetchData
+from ..reading.follower import LogFollower
+from ..recovery.segment_recovery import read_markers
+from ..writing.log import AppendInfo
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Record(NamedTuple):
+    offset: int
+    value: bytes | None
+
+
+_Changes = dict[bytes, _Record]  # by key
+
+
+class LatestByKey(Generic[K, V]):
+    """The newest decided values of one partition, by key; a tombstone removes its key."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        topic: str,
+        partition: int,
+        *,
+        decode_key: Callable[[bytes], K | None],
+        decode_value: Callable[[K, bytes], V],
+    ) -> None:
+        """Reads nothing yet. ``decode_key`` returns None for records to skip."""
+        self.values: dict[K, V] = {}
+        self._manager = manager
+        self._place = (topic, partition)
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._log: LogFollower | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.values.clear()
+        self._offsets: dict[bytes, int] = {}  # of the current values and tombstones
+        self._pending: dict[int, _Changes] = {}  # of open transactions, by producer id
+        self._next_offset = 0
+
+    def catch_up(self) -> dict[K, V]:
+        """Read what was appended; returns the values, always in the same dict.
+
+        Raises as reading does, and InvalidRecordError for a key or value that does not decode. After any interruption,
+        the next call reads the whole partition again.
+        """
+        try:
+            self._catch_up()
+        except BaseException:
+            self.close()
+            self._log = None
+            self._forget()
+            raise
+        return self.values
+
+    def _catch_up(self) -> None:
+        if self._log is None:
+            with self._manager.open_reader(*self._place) as reader:
+                self._log = LogFollower(reader.context, reader.checkpoints)
+            self._read_from(self._log, self._log.log_start_offset)
+        if self._log.is_current():  # the usual case
+            return
+        changes: _Changes = {}
+        for data in self._log.follow():
+            self._take(self._log, data, changes)
+        self._apply(changes)
+        if not self._log.is_current():
+            self._refresh(self._log)
+
+    def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
+        """Take over, without reading, a record that the caller appended outside transactions, under the log's lock.
+
+        Only directly after a :meth:`catch_up` under the same lock.
+        """
+        end_offset = where.last_offset + 1
+        if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
+            self._apply({key: _Record(where.last_offset, value)})
+            self._next_offset = end_offset
+
+    def _refresh(self, log: LogFollower) -> None:
+        """Continue where reading stopped, or from the start if compaction may have come in between, or the log was cut.
+
+        The active segment is never compacted.
+        """
+        log.refresh()
+        newest = log.segments.active.base_offset if len(log.segments) else 0
+        if not newest <= self._next_offset <= log.log_end_offset:
+            self._forget()
+        self._read_from(log, max(self._next_offset, log.log_start_offset))
+
+    def _read_from(self, log: LogFollower, start: int) -> None:
+        changes: _Changes = {}
+        for data in log.decided_from(start):
+            self._take(log, data, changes)
+        self._settle(log, changes)
+        self._apply(changes)
+        self._next_offset = log.log_end_offset
+
+    def _take(self, log: LogFollower, data: FetchData, changes: _Changes) -> None:
+        """Note the values in a piece of the log, and decide earlier ones by its markers."""
+        if self._pending:
+            producer_ids = data.window.headers.table["producer_id"]
+            for offset, marker in read_markers(data.window)[0].items():
+                row = int(np.searchsorted(data.window.headers.table["base_offset"], offset))
+                ended = self._pending.pop(int(producer_ids[row]), {})
+                _merge(changes, ended if marker.is_commit else {})
+        _merge(changes, self._records(data, data.visible))
+        for producer_id, first_offset in _open_transactions(log, data):
+            table = data.window.headers.table
+            rows = ~data.visible & ~data.window.headers.is_control & (table["producer_id"] == producer_id)
+            rows &= data.window.headers.is_transactional & (table["base_offset"] >= first_offset)
+            _merge(self._pending.setdefault(producer_id, {}), self._records(data, rows))
+        self._next_offset = data.next_offset
+
+    def _records(self, data: FetchData, rows: Bools) -> _Changes:
+        if not rows.any():
+            return {}
+        records = data.segment.decode(data.window, np.flatnonzero(rows), ("key", "value")).records
+        assert records.keys is not None
+        assert records.values is not None
+        rows_of_key = map(_Record, records.offsets.tolist(), records.values.to_list())
+        found = dict(zip(records.keys.to_list(), rows_of_key, strict=True))
+        found.pop(None, None)
+        return found  # type: ignore[return-value]  # None was removed
+
+    def _settle(self, log: LogFollower, changes: _Changes) -> None:
+        """Compaction may drop a marker whose records are superseded or kept; the transaction has ended all the same."""
+        for producer_id in [each for each in self._pending if not _is_open(log, each)]:
+            _merge(changes, self._pending.pop(producer_id))
+
+    def _apply(self, changes: _Changes) -> None:
+        for key_bytes, record in changes.items():
+            key = self._decode_key(key_bytes)
+            if key is None or record.offset < self._offsets.get(key_bytes, -1):
+                continue
+            self._offsets[key_bytes] = record.offset
+            if record.value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = self._decode_value(key, record.value)
+
+    def close(self) -> None:
+        """Close the files; the next call reopens them and continues."""
+        if self._log is not None:
+            self._log.close()
+
+
+def _merge(changes: _Changes, newer: _Changes) -> None:
+    """Add other changes; those of transactions may be older than what is known."""
+    if not changes:
+        changes.update(newer)
+        return
+    for key, record in newer.items():
+        known = changes.get(key)
+        if known is None or known.offset < record.offset:
+            changes[key] = record
+
+
+def _is_open(log: LogFollower, producer_id: int) -> bool:
+    producer = log.producers.last_entry(producer_id)
+    return producer is not None and producer.in_transaction
+
+
+def _open_transactions(log: LogFollower, data: FetchData) -> list[tuple[int, int]]:
+    """Producer id and first offset of each open transaction with records in a piece of the log."""
+    if data.visible.all() or not log.producers.ongoing:
+        return []
+    here = set(data.window.headers.table["producer_id"].tolist())
+    return [(producer_id, first) for first, producer_id in log.producers.ongoing.items() if producer_id in here]

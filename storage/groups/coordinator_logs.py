@@ -1,0 +1,268 @@
+"""CoordinatorLogs: the partitions of a coordinator's topic, which of them are here, and which one holds a name.
+
+The hash of a group's or transactional id's name determines its partition. For that, the topic's number of partitions
+must be known, which is not the number of those found here: a broker has several ``log.dirs``, other brokers hold the
+rest, and a disk may be lost. The number comes from ``topics.json``. If the topic is not listed there, it comes from the
+broker's metadata log if that is here, else is Kafka's default of 50 (``offsets.topic.num.partitions``,
+``transaction.state.log.num.partitions``), unless the names or the numbers of the partitions stored here contradict it.
+In that case the names determine the number if only one number puts each name in the partition where it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from ..directory.admin import partition_topic_id
+from ..directory.manager import INTERNAL_PARTITIONS, LOST, LogManager
+from ..directory.metadata_log import read_metadata_log
+from ..directory.topics_file import PARTITIONS_MAX, TopicDescription
+from ..errors import InvalidConfigError, LogStoreError, TopicExistsError, UnknownTopicOrPartitionError, kept_in
+from ..format.files import checkpoints, file_names
+from ..format.internal.internal_topics import partition_for, positive_hash
+from .compacted_values import LatestByKey
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+COUNT_MAX = 10_000  # largest number of partitions that is tried with the names stored here
+SHOWN_MAX = 10  # partitions listed in a message
+
+_UNREAD = -1
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorLogs(Generic[K, V]):
+    """One coordinator's topic in a log directory. The manager caches what was read; only newer records are read."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        topic: str,
+        *,
+        decode_key: Callable[[bytes], K | None],
+        decode_value: Callable[[K, bytes], V],
+        name_of: Callable[[K], str],
+    ) -> None:
+        """Reads nothing yet. ``name_of`` is the group or transactional id of a key."""
+        self.manager = manager
+        self.topic = topic
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._name_of = name_of
+        self._brokers_count: int | None = _UNREAD
+        self._homes: dict[str, int] = {}  # partitions by name
+
+    # The partition of a name
+
+    def partition_of(self, name: str, *, create: bool = False) -> int | None:
+        """The partition that holds a name; None if the topic does not exist and is not to be created.
+
+        Raises UnknownTopicOrPartitionError if that partition is not here or cannot be determined. Caches the result.
+        """
+        if name not in self._homes:
+            found = self._partition_of(name, create=create)
+            if found is None:
+                return None
+            self._homes[name] = found
+        return self._homes[name]
+
+    def _partition_of(self, name: str, *, create: bool) -> int | None:
+        count = self._described_count()
+        if count is None and not self._found():
+            if lost := [each for each in self._noted() if not self.manager.is_here(self.topic, each)]:
+                was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points show"
+                raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {LOST}")
+            if not create:
+                return None
+            count = len(self.manager.ensure_topic(self.topic, partitions=INTERNAL_PARTITIONS).partitions)
+        if count is None:
+            return self._partition_found(name)
+        number = partition_for(name, count)
+        if not self.manager.is_here(self.topic, number):
+            raise UnknownTopicOrPartitionError(f"{self._missing_home(name, number, count)}; {LOST}")
+        return number
+
+    def _partition_found(self, name: str) -> int:
+        """For a topic not listed anywhere: by the number of partitions, else by where the name is stored."""
+        count = self._count()
+        here = self._found()
+        number = None if count is None else partition_for(name, count)
+        if number is not None and number in here:
+            return number
+        homes = [each for each, found in self._names().items() if name in found]
+        if len(homes) == 1:
+            return homes[0]
+        if count is None:
+            raise UnknownTopicOrPartitionError(f"{self._uncounted(name, homes)}; {_say_so(self.topic)}")
+        assert number is not None
+        raise UnknownTopicOrPartitionError(
+            f"{self._missing_home(name, number, count)}: the others may be in another of the broker's log.dirs; "
+            f"if the topic has another number of partitions, {_say_so(self.topic)}"
+        )
+
+    def latest(self, partition: int) -> LatestByKey[K, V]:
+        """The newest values in one partition."""
+        place = (self.topic, partition)
+        return self.manager.kept(
+            place,
+            lambda: LatestByKey(self.manager, *place, decode_key=self._decode_key, decode_value=self._decode_value),
+        )
+
+    def values(self, name: str) -> Mapping[K, V]:
+        """The current values in the partition of a name, including other names; empty if the topic does not exist.
+
+        Raises as :meth:`partition_of` and as reading.
+        """
+        partition = self.partition_of(name)
+        return {} if partition is None else self.latest(partition).catch_up()
+
+    # All partitions
+
+    def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
+        """The current values in each partition that is here; :meth:`missing` describes the others.
+
+        An unreadable partition raises; with ``failures``, its error is added there and the others follow.
+        """
+        for partition in self.here():
+            values = None
+            with kept_in(failures):
+                values = self.latest(partition).catch_up()
+            if values is not None:
+                yield values
+
+    def here(self) -> list[int]:
+        """The partitions that are here, ascending."""
+        count = self._described_count()
+        if count is None:
+            return list(self._found())
+        listed = {*self.manager.filesystem.list(self.manager.directory)}
+        return [number for number in range(count) if file_names.partition_directory(self.topic, number) in listed]
+
+    def missing(self) -> str | None:
+        """A sentence about the partitions that are not here; None if all are, or the topic does not exist."""
+        here, count = self.here(), self._described_count()
+        if count is None:
+            count = self._count() if here else 0
+        if count is None:
+            return f"{self._known(here)}, and whether it has more is not known; {_say_so(self.topic)}"
+        gone = [number for number in range(count) if number not in here]
+        if not gone:
+            return None
+        are = "is" if len(gone) == 1 else "are"
+        where = f"{are} not in {self.manager.directory}: {_listed(gone)}"
+        return f"{len(gone)} of the {count} partitions of {self.topic} {where}"
+
+    # The number of partitions
+
+    def _described_count(self) -> int | None:
+        described = self.manager.described_topics().get(self.topic)
+        return None if described is None else len(described.partitions)
+
+    def _found(self) -> tuple[int, ...]:
+        """The partitions found here of a topic that ``topics.json`` does not list."""
+        return self.manager.partitions_found(self.topic)
+
+    def _noted(self) -> list[int]:
+        """Partitions that are or were here: recovery points also list those whose directory is lost."""
+        noted = self.manager.offsets(file_names.RECOVERY_POINT_CHECKPOINT)
+        return sorted(partition for topic, partition in noted if topic == self.topic)
+
+    def _count(self) -> int | None:
+        """The number of partitions of a topic like that; None if it cannot be determined."""
+        if self._brokers_count == _UNREAD:
+            found = read_metadata_log(self.manager.directory, self.manager.filesystem)
+            self._brokers_count = found.partitions.get(self.topic)
+        return self._count_by_names() if self._brokers_count is None else self._brokers_count
+
+    def _count_by_names(self) -> int | None:
+        by_partition = self._names()
+        least = max((*by_partition, *self._noted()), default=-1) + 1
+        default = max(INTERNAL_PARTITIONS, least)
+        if _fitting(range(default, default + 1), by_partition):
+            return default
+        fitting = _fitting(range(least, COUNT_MAX + 1), by_partition)
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _names(self) -> dict[int, set[str]]:
+        """The names in each partition here; none for an unreadable one, whose users get the error."""
+        found: dict[int, set[str]] = {}
+        for partition in self._found():
+            try:
+                found[partition] = {self._name_of(key) for key in self.latest(partition).catch_up()}
+            except LogStoreError as error:
+                logger.warning("%s-%d: cannot tell which names it holds: %s", self.topic, partition, error)
+                found[partition] = set()
+        return found
+
+    def describe(self, count: int) -> TopicDescription:
+        """Record in ``topics.json`` how many partitions the topic has, some of which may be elsewhere; durable.
+
+        Raises TopicExistsError if the number is known, InvalidConfigError if the partitions here contradict it,
+        UnknownTopicOrPartitionError if the topic does not exist, and LogDirLockedError while a broker runs here.
+        """
+        self.manager.check_writable()
+        with self.manager.root_lock():
+            described, here = self.manager.described_topics(), self._found()
+            if self.topic in described:
+                raise TopicExistsError(f"{self.topic} has {len(described[self.topic].partitions)} partitions")
+            if not here:
+                raise UnknownTopicOrPartitionError(f"no topic {self.topic!r} in {self.manager.directory}")
+            self._check_count(count, here)
+            topic = self.manager.topics()[self.topic]
+            topic = replace(topic, partitions=tuple(range(count)), topic_id=self._topic_id(here[0]))
+            self.manager.describe_topics({**described, self.topic: topic})
+            return topic
+
+    def _check_count(self, count: int, here: Collection[int]) -> None:
+        if not max(here) < count <= PARTITIONS_MAX:
+            raise InvalidConfigError(f"{self.topic}: {count} partitions, but partition {max(here)} is here")
+        for partition, found in self._names().items():
+            for name in found:
+                if partition_for(name, count) != partition:
+                    raise InvalidConfigError(
+                        f"{self.topic}: with {count} partitions {name!r} would be in {partition_for(name, count)}, "
+                        f"but is in {partition}"
+                    )
+
+    def _topic_id(self, partition: int) -> str:
+        return partition_topic_id(self.manager, self.topic, partition) or checkpoints.encode_id(uuid4())
+
+    # Messages
+
+    def _missing_home(self, name: str, number: int, count: int) -> str:
+        return (
+            f"{self.topic}-{number}, which holds {name!r}, is not in {self.manager.directory}, "
+            f"where {len(self.here())} of its {count} partitions are"
+        )
+
+    def _uncounted(self, name: str, homes: Collection[int]) -> str:
+        why = f"{name!r} is in several of them: {_listed(homes)}" if homes else f"which one holds {name!r} is not known"
+        return f"{self._known(self._found())}, and {why}"
+
+    def _known(self, here: Collection[int]) -> str:
+        return f"{self.topic} has partitions {_listed(here)} in {self.manager.directory}"
+
+
+def _say_so(topic: str) -> str:
+    return f"say how many it has: commitlog topics --create --topic {topic} --partitions NUMBER"
+
+
+def _listed(partitions: Collection[int]) -> str:
+    shown = ", ".join(map(str, list(partitions)[:SHOWN_MAX]))
+    return shown if len(partitions) <= SHOWN_MAX else f"{shown} and {len(partitions) - SHOWN_MAX} more"
+
+
+def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
+    """The numbers of partitions with which every name is in the partition where it was found."""
+    fitting = np.arange(counts.start, counts.stop)
+    for partition, found in by_partition.items():
+        for name in found:
+            fitting = fitting[positive_hash(name) % fitting == partition]
+    return fitting.tolist()

@@ -1,0 +1,163 @@
+"""How far groups are behind the logs they read: in records, as in ``kafka-consumer-groups``, and in time.
+
+Takes no locks. Lag in time is the age of the oldest record that a group has not read: since the log is here, that is
+the record's own timestamp, not an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..directory.admin import topic_id
+from ..directory.manager import LogManager, TopicPartition
+from ..errors import LogStoreError, kept_in
+from ..format.constants import NO_TIMESTAMP
+from ..reading.reader import Isolation, LogReader
+from ..reading.watcher import LogWatcher
+from .offsets import CommittedOffset, GroupOffsets
+from .states import GroupDescription, GroupMember, described_groups
+
+FIRST_RECORD_BYTES = 64 * 1024  # per read, to find a record: it is in the first batch unless that is aborted
+
+
+class LogFigures(NamedTuple):
+    """Offsets and size of a partition's log at one moment."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    last_stable_offset: int
+    log_end_offset: int
+    size: int  # bytes of all segments' .log files
+    segments: int
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """The lag of a group in a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None  # None: a member has the partition, but committed nothing for it
+    log: LogFigures | None  # None: there is no such partition, as with the progress of a sink, or it cannot be read
+    lag_ms: int | None  # 0: everything was read; None: unknown
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets up to the log end, counted like Kafka with markers and aborted records. None: unknown."""
+        if self.committed is None or self.log is None:
+            return None
+        return self.log.log_end_offset - self.committed.offset
+
+
+class LogLooks:
+    """Logs of one directory, for repeated access that costs only what was appended in between.
+
+    Belongs to the manager's thread. Keeps no files open in between.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._watchers: dict[TopicPartition, LogWatcher] = {}
+
+    def partitions(self) -> list[TopicPartition]:
+        """All existing partitions; forgets what is cached of others."""
+        topics = self._manager.topics().values()
+        there = [(topic.name, partition) for topic in topics for partition in topic.partitions]
+        for gone in self._watchers.keys() - {*there}:
+            del self._watchers[gone]
+        return there
+
+    @contextmanager
+    def look(self, place: TopicPartition) -> Iterator[LogWatcher]:
+        """A log as it is now.
+
+        Raises UnknownTopicOrPartitionError, StorageError if it vanishes during the access, CorruptionError.
+        """
+        log = self._watchers.pop(place, None)
+        if log is None:
+            log = self._manager.open_watcher(*place)
+        else:
+            log.catch_up()
+        try:
+            yield log
+        finally:
+            log.close()
+        self._watchers[place] = log
+
+
+def log_figures(place: TopicPartition, log: LogReader) -> LogFigures:
+    """The figures of an open log."""
+    size = log.file_bytes()
+    return LogFigures(*place, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments))
+
+
+def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
+    """The age of the first record at or above ``offset``; 0 if there is no record, None if it has no time.
+
+    Ignores aborted records below the last stable offset; above it, every record counts, decided or not.
+    """
+    timestamp_ms = _first_timestamp(log, offset)
+    if timestamp_ms is None:
+        return 0
+    return None if timestamp_ms == NO_TIMESTAMP else max(0, now_ms - timestamp_ms)
+
+
+def _first_timestamp(log: LogReader, offset: int) -> int | None:
+    """The timestamp of the first record at or above ``offset``, ms; None if there is no record."""
+    begin, stable = max(offset, log.log_start_offset), log.last_stable_offset
+    for start, isolation in ((begin, Isolation.READ_COMMITTED), (max(begin, stable), Isolation.READ_UNCOMMITTED)):
+        found = log.records(start, log.log_end_offset, isolation=isolation, columns=(), fetch_bytes=FIRST_RECORD_BYTES)
+        for records in found:
+            return int(records.timestamps[0])
+    return None
+
+
+class GroupLags:
+    """Groups of one log directory, and their lag. Takes no lock, and belongs to the manager's thread."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self.manager = manager
+        self.looks = LogLooks(manager)
+        self._groups = GroupOffsets(manager)
+
+    def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
+        """All groups, by name. Raises as reading does; for ``failures`` see :meth:`GroupOffsets.contents`."""
+        return described_groups(self._groups.contents(failures), self._topic_ids)
+
+    def missing(self) -> str | None:
+        """:meth:`GroupOffsets.missing`."""
+        return self._groups.missing()
+
+    def _topic_ids(self) -> dict[str, str]:
+        """Names by id, for the topics in this directory."""
+        topics = self.manager.topics().values()
+        return {found: topic.name for topic in topics if (found := topic_id(self.manager, topic)) is not None}
+
+    def lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[PartitionLag]:
+        """A group's lag in each partition that it has committed for or that a member has, in order.
+
+        Raises as :meth:`LogLooks.look`; with ``failures``, adds the error there, and the partition has no log.
+        """
+        members = {place: member for member in group.members for place in member.partitions}
+        there = {*self.looks.partitions()}
+        found = []
+        for place in sorted({*group.offsets, *members}):
+            committed, member = group.offsets.get(place), members.get(place)
+            lag = PartitionLag(group.name, *place, committed, None, None, member)
+            with kept_in(failures):
+                lag = self._behind(lag) if place in there else lag
+            found.append(lag)
+        return found
+
+    def _behind(self, lag: PartitionLag) -> PartitionLag:
+        place = (lag.topic, lag.partition)
+        with self.looks.look(place) as log:
+            now_ms = self.manager.clock.now_ms()
+            behind_ms = None if lag.committed is None else lag_ms(log, lag.committed.offset, now_ms)
+            return replace(lag, log=log_figures(place, log), lag_ms=behind_ms)

@@ -1,0 +1,209 @@
+"""Rebuilds the offset and time index of one segment, and surveys its producers. Needs no other segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .. import format as formats
+from ..errors import CorruptionError, CorruptRecordError
+from ..filesystem import read_file, write_atomically
+from ..format.constants import NO_TIMESTAMP
+from ..format.files import file_names
+from ..format.files.index_entries import encode_offset_entries, encode_time_entries, fits
+from ..format.tables import HEADERS, BatchHeaders, Int64s
+from ..recovery.loader import SIDECAR_BYTES_MAX
+from ..recovery.producer_state import Marker, leaving_a_trace
+from ..recovery.segment_recovery import read_markers
+from ..segment.index_file import TimestampOffset
+from ..segment.reader import LogContext, SegmentReader, Window, running_largest
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that contradicts the log, and its correct content."""
+
+    path: str
+    reason: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; should hold {len(self.data)} bytes"
+
+
+@dataclass(frozen=True)
+class SegmentSurvey:
+    """What the log of one segment shows, and which of its indexes contradict it. Can be pickled."""
+
+    base_offset: int
+    next_offset: int  # after the last batch; the base offset if there is none
+    changes: tuple[Change, ...] = ()  # of its offset and time index
+    producers: BatchHeaders = field(default_factory=lambda: BatchHeaders(np.empty(0, HEADERS)))  # that affect state
+    markers: Mapping[int, Marker] = field(default_factory=dict)  # among those, by offset
+    damage: CorruptionError | None = None  # if set, nothing else is known
+
+    def without_data(self) -> SegmentSurvey:
+        """A copy to be sent to another process: which files are wrong, without their correct content."""
+        return replace(self, changes=tuple(replace(change, data=b"") for change in self.changes))
+
+
+def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
+    """Read one segment, an active one up to its size. Changes nothing; the survey reports damage of its log."""
+    try:
+        return _survey(segment, is_active=is_active)
+    except CorruptionError as error:
+        return SegmentSurvey(segment.base_offset, segment.base_offset, damage=error)
+
+
+def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
+    entries = IndexEntries(segment.base_offset, segment.context.config.index_interval_bytes)
+    producers, markers, next_offset = [np.empty(0, HEADERS)], {}, segment.base_offset
+    for window in _sound_windows(segment, segment.size if is_active else segment.file_size):
+        entries.add(window)
+        markers.update(read_markers(window)[0])
+        producers.append(window.headers[leaving_a_trace(window.headers)].table)
+        next_offset = window.headers.next_offset
+    changes = tuple(_index_changes(segment, entries, next_offset, is_active=is_active))
+    return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)
+
+
+def rebuild_segment(
+    context: LogContext, base_offset: int, *, suffix: str = "", dry_run: bool = False
+) -> tuple[Change, ...]:
+    """Rebuild offset and time index of one closed segment; returns the changes made, or with ``dry_run`` needed.
+
+    The caller holds the maintenance lock. After a crash, each index is either old or correct.
+
+    Raises CorruptRecordError, with path and position, if the log is damaged; nothing has been changed then.
+    """
+    segment = SegmentReader(context, base_offset, suffix)
+    try:
+        changes = _survey(segment, is_active=False).changes
+    finally:
+        segment.close()
+    if not dry_run:
+        carry_out(context, changes)
+    return changes
+
+
+class IndexEntries:
+    """The entries that recovery creates: one per batch that follows more than ``interval_bytes`` without an entry."""
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._interval_bytes = interval_bytes
+        self._indexed_position = 0
+        self._largest = TimestampOffset(NO_TIMESTAMP, base_offset)
+        self._offset_entries: list[bytes] = []
+        self._time_entries: list[bytes] = []
+        self._last_time = NO_TIMESTAMP
+
+    def add(self, window: Window) -> None:
+        """Add the next batches."""
+        table = window.headers.table
+        timestamps, offsets = running_largest(self._largest, window.headers)
+        rows = self._rows_to_index(window.position + table["position"])
+        positions = window.position + table["position"][rows]
+        self._offset_entries.append(encode_offset_entries(self.base_offset, table["last_offset"][rows], positions))
+        self._add_times(timestamps[rows], offsets[rows])
+        self._largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+
+    def _rows_to_index(self, positions: Int64s) -> Int64s:
+        rows: list[int] = []
+        row = int(np.searchsorted(positions, self._indexed_position + self._interval_bytes, side="right"))
+        while row < len(positions):
+            rows.append(row)
+            self._indexed_position = int(positions[row])
+            row = int(np.searchsorted(positions, self._indexed_position + self._interval_bytes, side="right"))
+        return np.array(rows, dtype=np.int64)
+
+    def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
+        """Skips a timestamp that is not above the previous one."""
+        rises = timestamps > np.concatenate(([self._last_time], timestamps[:-1]))
+        if rises.any():
+            self._time_entries.append(encode_time_entries(self.base_offset, timestamps[rises], offsets[rises]))
+            self._last_time = int(timestamps[-1])
+
+    def offset_index(self) -> bytes:
+        """The ``.index``."""
+        return b"".join(self._offset_entries)
+
+    def time_index(self, *, closed: bool = True) -> bytes:
+        """The ``.timeindex``; for a closed segment, it ends with the largest timestamp of all."""
+        timestamp, offset = self._largest
+        last = b""
+        if closed and timestamp > self._last_time:
+            last = encode_time_entries(self.base_offset, np.array([timestamp]), np.array([offset]))
+        return b"".join(self._time_entries) + last
+
+
+def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
+    """All batches up to ``end``. Raises CorruptRecordError unless they are complete, intact and in order."""
+    path = segment.path(file_names.LOG)
+    position, next_offset = 0, segment.base_offset
+    for window in segment.batches(0, end):
+        table = window.headers.table
+        try:
+            formats.verify(window.buffer, window.headers)
+        except CorruptRecordError as error:
+            raise error.located(path, window.position) from None
+        wrong = np.flatnonzero(np.diff(table["last_offset"], prepend=next_offset - 1) <= 0)
+        if len(wrong):
+            place = window.position + int(table["position"][wrong[0]])
+            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} falls", path=path, position=place)
+        next_offset = window.headers.next_offset
+        if not fits(segment.base_offset, next_offset - 1):
+            reason = f"offset {next_offset - 1} is too far above the base offset: open the log for writing to split it"
+            raise CorruptRecordError(reason, path=path, position=window.position)
+        position = window.position + window.headers.end
+        yield window
+    if position < end:
+        raise CorruptRecordError(f"{end - position} bytes after the last whole batch", path=path, position=position)
+
+
+def _index_changes(
+    segment: SegmentReader, entries: IndexEntries, next_offset: int, *, is_active: bool
+) -> Iterator[Change]:
+    """In an active segment, indexes may be padded with zeros, and the time index may lack its last entry."""
+    offset_index = entries.offset_index()
+    time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
+    for kind, right in ((file_names.INDEX, [offset_index]), (file_names.TIME_INDEX, time_indexes)):
+        path = segment.path(kind)
+        found = read_sidecar(segment.context, path)
+        accepted = [
+            data for each in right for data in (each, each.ljust(len(found or b""), b"\0") if is_active else each)
+        ]
+        if found not in accepted:
+            lost = segment.lost_end(next_offset) if kind == file_names.INDEX and found else None
+            yield Change(path, lost or difference(found, right[0]), right[0])
+
+
+def read_sidecar(context: LogContext, path: str) -> bytes | None:
+    """The file's bytes; None if there is no such file. A file too large to be valid gives bytes that always differ."""
+    try:
+        return read_file(context.filesystem, path, SIDECAR_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    except CorruptionError:
+        return b"\xff"
+
+
+def difference(found: bytes | None, right: bytes) -> str:
+    if found is None:
+        return "missing"
+    place = next((n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), min(len(found), len(right)))
+    return f"{len(found)} bytes, wrong from position {place} on"
+
+
+def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:
+    """Write the correct content of files, each durably; returns path and reason of each.
+
+    After a crash, each file is either old or correct.
+    """
+    done = []
+    for change in changes:
+        write_atomically(context.filesystem, change.path, change.data)
+        done.append((change.path, change.reason))
+    return done

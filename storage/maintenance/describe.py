@@ -1,0 +1,57 @@
+"""A description of a partition's segments: retention's plan for each, and how much compaction would read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..compaction import Cleanable, cleanable
+from ..directory.manager import LogManager
+from ..format.files import file_names
+from ..reading.reader import LogReader
+from ..retention import RetentionReport, SegmentFate, preview_retention
+from ..transactions import HoldingTransaction, holding_transaction
+from .retain import retention_options
+from .selecting import select_partition
+
+
+@dataclass(frozen=True)
+class PartitionDescription:
+    """A partition at one moment."""
+
+    topic: str
+    partition: int
+    retention: RetentionReport  # a dry run: its plan has every segment, with its fate and the reason
+    cleanable: Cleanable | None  # None if the topic is not compacted
+    holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
+
+    def compaction_of(self, fate: SegmentFate) -> str | None:
+        """``clean``, ``dirty`` or ``uncleanable`` (compaction may not touch it yet) for a segment."""
+        if self.cleanable is None:
+            return None
+        if fate.segment.base_offset >= self.cleanable.first_uncleanable_offset:
+            return "uncleanable"
+        return "clean" if fate.segment.next_offset <= self.cleanable.first_dirty_offset else "dirty"
+
+
+def describe_partition(
+    manager: LogManager, topic: str, partition: int, *, as_of_ms: int | None = None
+) -> PartitionDescription:
+    """Describe one partition as of ``as_of_ms``; takes no lock, reads at most batch headers.
+
+    Raises UnknownTopicOrPartitionError, CorruptionError, and StorageError if files keep vanishing.
+    """
+    checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
+    now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
+    chosen = select_partition(manager, topic, partition)
+    with manager.open_reader(topic, partition, chosen.config) as log:
+        log.check_readable_to(log.log_end_offset)
+        plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
+        return PartitionDescription(
+            topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log)
+        )
+
+
+def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:
+    if not log.context.config.compact:
+        return None
+    return log.looking_again(lambda: cleanable(log, checkpointed, now_ms))

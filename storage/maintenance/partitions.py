@@ -1,0 +1,172 @@
+"""Runs each kind of maintenance over all selected partitions, with a runner of tasks: a loop, or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from itertools import groupby
+from typing import Protocol, TypeVar
+
+from ..directory.manager import LogManager, TopicPartition
+from ..index_rebuild import SegmentSurvey
+from ..text import parse_names
+from . import abandoned_transactions, compact, recover, retain, verify
+from . import rebuild as rebuilding
+from .locking import maintenance_lock
+from .outcome import PartitionOutcome, attempt, of_directory
+from .run import MaintenanceRun, Partition
+from .selecting import Selection
+
+LOGS_AT_A_TIME = 64  # whose locks one process holds: each is an open file
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Runner(Protocol):
+    """Runs independent tasks, on any machine that can access the directory."""
+
+    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """Call ``task`` for each item; results are in the order of the items. ``what`` names the tasks in the plural.
+
+        Task, items and results can be pickled.
+        """
+        ...
+
+
+def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+    """Run the tasks in a loop."""
+    return map(task, items)
+
+
+def retain_partitions(
+    run: MaintenanceRun, selection: Selection, runner: Runner, *, keep_for_groups: Sequence[str] = ()
+) -> Iterator[PartitionOutcome]:
+    """Retention, one log per task, after ending abandoned transactions, which would block it.
+
+    Keeps what any of ``keep_for_groups`` has not read: names, or several separated by commas.
+    """
+    kept_for = parse_names("--keep-for-groups", keep_for_groups)
+    with run.manager() as manager:
+        failure = abandoned_transactions.resolve(run, manager)
+        groups = retain.GroupsKept.read(manager, kept_for)
+    if failure is not None:
+        yield failure
+    yield from runner("logs", partial(retain.retain_partition, run, groups=groups), selection.partitions)
+
+
+def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Compaction of logs that are due, dirtiest first, one log per task; for the others, why they are not due."""
+    choices = list(runner("logs looked at", partial(compact.choose, run), selection.partitions))
+    due = compact.by_dirt(choices)
+    yield from (choice.outcome for choice in choices if choice.outcome is not None)
+    yield from runner("logs", partial(compact.compact_partition, run), due)
+
+
+def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Verification, one segment per task; reports damaged checkpoints at the root first."""
+    yield from (of_directory("checkpoint", error) for error in selection.damage)
+    plans = list(runner("logs listed", partial(verify.plan_partition, run), selection.partitions))
+    tasks = [verify.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
+    results = list(runner("segments", partial(verify.verify_one_segment, run), tasks))
+    pairs = zip(tasks, results, strict=True)
+    found = {key: [result for _, result in group] for key, group in groupby(pairs, lambda pair: pair[0].partition.key)}
+    for plan in plans:
+        yield verify.verdict(run, plan, found.get(plan.partition.key, ()))
+
+
+def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Recovery, one log per task: repairs the effects of a crash, and cuts off what is incomplete at the end of a log.
+
+    With ``run.dry_run``, verifies instead; the findings show what recovery would do. Raises LogDirLockedError while a
+    broker runs on the directory.
+    """
+    if run.dry_run:
+        yield from verify_partitions(run, selection, runner)
+        return
+    with run.manager() as manager:
+        manager.check_writable()
+    yield from runner("logs", partial(recover.recover_partition, run), selection.partitions)
+
+
+def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
+    """Rebuild of indexes and snapshots, one segment per task; leaves damaged logs unchanged.
+
+    Raises LogDirLockedError while a broker runs on the directory, unless ``run.dry_run``.
+    """
+    for at in range(0, len(selection.partitions), LOGS_AT_A_TIME):
+        with ExitStack() as locks, run.manager() as manager:
+            if not run.dry_run:
+                manager.check_writable()
+            logs = _Logs(run, manager, runner, selection.partitions[at : at + LOGS_AT_A_TIME])
+            logs.lock(locks)
+            logs.survey()
+            logs.rebuild()
+            yield from logs.finish()
+
+
+class _Logs:
+    """Logs that are rebuilt together; each is left out from its first problem on."""
+
+    def __init__(
+        self, run: MaintenanceRun, manager: LogManager, runner: Runner, partitions: Sequence[Partition]
+    ) -> None:
+        self._run, self._manager, self._runner = run, manager, runner
+        self._partitions = partitions
+        self._wrong: dict[TopicPartition, PartitionOutcome] = {}
+        self._surveys: dict[TopicPartition, list[SegmentSurvey]] = {}
+        self._indexes: list[rebuilding.SegmentToSurvey] = []  # indexes that contradict the log
+
+    def lock(self, locks: ExitStack) -> None:
+        """Lock each log until ``locks`` is closed; in order, so that two waiting processes cannot block each other."""
+        if not self._run.dry_run:
+            for partition in self._partitions:
+                self._note(partition, attempt(partition, partial(self._lock_one, partition, locks)))
+
+    def _lock_one(self, partition: Partition, locks: ExitStack) -> None:
+        rebuilding.finish_swaps(self._run, self._manager, partition)
+        locks.enter_context(maintenance_lock(partition.context(self._run), self._run.work, wait=self._run.wait))
+
+    def survey(self) -> None:
+        """Read every segment."""
+        tasks: list[rebuilding.SegmentToSurvey] = []
+        for partition in self._left():
+            listed = rebuilding.list_segments(self._run, partition)
+            self._note(partition, listed)
+            tasks += [] if isinstance(listed, PartitionOutcome) else listed
+        results = self._runner("segments", partial(rebuilding.survey_one_segment, self._run), tasks)
+        for task, survey in zip(tasks, results, strict=True):
+            self._note(task.partition, survey)
+            if isinstance(survey, SegmentSurvey):
+                self._surveys.setdefault(task.partition.key, []).append(survey)
+                if survey.changes and not task.is_active:
+                    self._indexes.append(task)
+
+    def rebuild(self) -> None:
+        """Write the indexes of closed segments, except in logs with a damaged segment."""
+        if self._run.dry_run:
+            return
+        is_damaged = {key for key, surveys in self._surveys.items() if any(each.damage for each in surveys)}
+        tasks = [
+            task
+            for task in self._indexes
+            if task.partition.key not in is_damaged and task.partition.key not in self._wrong
+        ]
+        results = self._runner("indexes", partial(rebuilding.rebuild_one_segment, self._run), tasks)
+        for task, wrong in zip(tasks, results, strict=True):
+            self._note(task.partition, wrong)
+
+    def finish(self) -> Iterator[PartitionOutcome]:
+        """Finish each log and return its outcome."""
+        for partition in self._partitions:
+            wrong = self._wrong.get(partition.key)
+            surveys = self._surveys.get(partition.key, [])
+            yield wrong or rebuilding.finish_partition(self._run, self._manager, partition, surveys)
+
+    def _left(self) -> list[Partition]:
+        return [partition for partition in self._partitions if partition.key not in self._wrong]
+
+    def _note(self, partition: Partition, result: object) -> None:
+        if isinstance(result, PartitionOutcome):
+            self._wrong.setdefault(partition.key, result)

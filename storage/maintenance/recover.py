@@ -1,0 +1,42 @@
+"""Recovery of a directory's logs: what opening a log for writing does, for all of them, with a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .outcome import PartitionOutcome, outcome_of
+from .run import MaintenanceRun, Partition
+
+
+def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
+    """Repair one log after a crash (see ``LogLoader.load``), and leave it as a clean stop does."""
+    return outcome_of(partition, lambda: _recover(run, partition))
+
+
+def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
+    with run.manager() as manager:
+        log = manager.open_log(*partition.key, partition.config)
+        return Recovered(partition, log.log_start_offset, log.log_end_offset, log.truncated_bytes)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The state of one log after recovery."""
+
+    partition: Partition
+    log_start_offset: int
+    log_end_offset: int
+    truncated_bytes: int  # cut off the end: they were never acknowledged as synced
+
+    def __str__(self) -> str:
+        cut = f"cut {self.truncated_bytes:,} bytes that were not whole" if self.truncated_bytes else "nothing to cut"
+        return f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "truncated_bytes": self.truncated_bytes,
+        }

@@ -1,0 +1,124 @@
+"""Retention of one log of a directory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..directory.manager import LogManager, TopicPartition
+from ..groups.offsets import GroupOffsets
+from ..retention import (
+    CHECK_INTERVAL_MS,
+    RetentionOptions,
+    RetentionReport,
+    SegmentFate,
+    SparingRetention,
+    preview_retention,
+    retain,
+)
+from ..writing.log import Log
+from .outcome import PartitionOutcome, Report, outcome_of, patiently
+from .run import MaintenanceRun, Partition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupsKept:
+    """What groups have read: records that one of them has not read are kept."""
+
+    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, manager: LogManager, groups: Iterable[str]) -> GroupsKept:
+        """Their committed offsets now; records appended from now on are newer anyway."""
+        committed = GroupOffsets(manager)
+        found = {
+            group: {key: each.offset for key, each in committed.fetch(group).items()} for group in dict.fromkeys(groups)
+        }
+        for group, offsets in found.items():
+            if not offsets:
+                logger.warning("group %r has no committed offsets in %s: nothing is deleted", group, manager.directory)
+        return cls(found)
+
+    def of(self, partition: Partition) -> dict[str, int]:
+        """Each group's offset in a partition; 0 if it has none."""
+        return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
+
+
+def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKept) -> PartitionOutcome:
+    """Delete the segments that a log's policies release, and the files that earlier runs renamed long enough ago.
+
+    A log without anything to delete is only read: it is not locked and none of its files is written.
+    """
+    options = retention_options(partition, run.overrides.check_interval_ms)
+    options = replace(options, keep_for_groups=groups.of(partition))
+    return outcome_of(partition, lambda: _retain(run, partition, options))
+
+
+def retention_options(partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS) -> RetentionOptions:
+    """The retention options of a partition: whether it is spared, and warnings about unknown settings."""
+    if partition.spared is not None:
+        return RetentionOptions(policies=(SparingRetention(partition.spared),), check_interval_ms=check_interval_ms)
+    return RetentionOptions(check_interval_ms=check_interval_ms, warnings=tuple(_missing(partition)))
+
+
+def _missing(partition: Partition) -> Iterator[str]:
+    if "retention.ms" in partition.ungiven and partition.config.delete:
+        yield (
+            "the retention.ms of this topic, which a broker created, is unknown, so nothing is deleted by time: pass "
+            "--config retention.ms=..., or --topic-configs FILE with the output of kafka-configs --describe --all"
+        )
+
+
+def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> Report:
+    with partition.open_reader(run) as reader:
+        report = preview_retention(reader, options, as_of_ms=run.as_of_ms)
+    if run.dry_run:
+        return Retained(partition, report)
+    if not report.plan.removed and not report.files_removed:
+        return Retained(partition, replace(report, is_dry_run=False))
+    with run.manager() as manager:
+        log = manager.open_log(*partition.key, partition.config)  # opening removes files whose delay has passed
+        removed = report.files_removed
+        return patiently(
+            run, log, lambda: Retained(partition, replace(_retain_log(run, log, options), files_removed=removed))
+        )
+
+
+def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> RetentionReport:
+    return retain(log, options, as_of_ms=run.as_of_ms, work=run.work)
+
+
+@dataclass(frozen=True)
+class Retained:
+    """The report on one log."""
+
+    partition: Partition
+    report: RetentionReport
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    def facts(self) -> Mapping[str, Any]:
+        plan = self.report.plan
+        return {
+            "dry_run": self.report.is_dry_run,
+            "as_of_ms": plan.now_ms,
+            "log_start_offset": plan.log_start_offset,
+            "log_start_offset_before": plan.facts.log_start_offset,
+            "log_end_offset": plan.facts.log_end_offset,
+            "bytes": plan.facts.size,
+            "bytes_removed": sum(fate.segment.size for fate in plan.removed),
+            "segments": [_fate_facts(fate) for fate in plan.fates],
+            "files_removed": [file.name for file in self.report.files_removed],
+            "files_waiting": [file.name for file in self.report.files_waiting],
+            "warnings": list(plan.warnings),
+        }
+
+
+def _fate_facts(fate: SegmentFate) -> dict[str, Any]:
+    facts = asdict(fate)
+    return {**facts.pop("segment"), **facts}

@@ -1,0 +1,197 @@
+"""The options of a maintenance run, and its facts about a partition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+from ..clock import Clock, SystemClock, instant
+from ..config import CleanerConfig, LogConfig, keys_of
+from ..directory.described_settings import parse_described
+from ..directory.found_settings import FoundSettings, TopicSettings
+from ..directory.given_settings import config_of
+from ..directory.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
+from ..directory.protected_topics import is_internal, is_state_of_a_tool
+from ..directory.topics_file import TopicDescription
+from ..errors import CorruptionError, InvalidConfigError, did_you_mean
+from ..filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
+from ..format.files import file_names
+from ..paths import local_path
+from ..reading.reader import KeptInMemory, LogReader
+from ..retention import CHECK_INTERVAL_MS
+from ..segment.joining import Holes, always
+from ..segment.reader import LogContext
+from ..text import parse_pairs
+from ..verify import CheckpointedOffsets
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_KEY = "log.retention.check.interval.ms"
+
+_TOPIC_KEYS = frozenset(key.name for key in keys_of(LogConfig).values())
+_BROKER_KEYS = frozenset(
+    synonym.name
+    for config in (LogConfig, CleanerConfig)
+    for key in keys_of(config).values()
+    for synonym in key.synonyms
+)
+
+
+@dataclass(frozen=True)
+class ConfigOverrides:
+    """Settings for one run, by Kafka's names; ``topic`` overrides a topic's own settings, ``broker`` ranks below."""
+
+    topic: Mapping[str, str] = field(default_factory=dict)
+    broker: Mapping[str, str] = field(default_factory=dict)
+    check_interval_ms: int = CHECK_INTERVAL_MS  # log.retention.check.interval.ms: how often retention runs
+    described: FoundSettings = field(default_factory=FoundSettings)  # of a broker's topics, by its tools
+
+    @classmethod
+    def parse(cls, pairs: Iterable[str], described_in: Sequence[str] = ()) -> ConfigOverrides:
+        """From ``key=value`` pairs; the last of a key counts. ``described_in``: files with output of Kafka's tools.
+
+        Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
+        """
+        given = parse_pairs("--config", pairs)
+        check_interval_ms = _check_interval(given.pop(CHECK_INTERVAL_KEY, str(CHECK_INTERVAL_MS)))
+        for key in given:
+            _check_known(key)
+        for key in LogConfig.without_effect(given):
+            logger.warning("--config %s: has no effect here", key)
+        topic = {key: value for key, value in given.items() if key in _TOPIC_KEYS}
+        broker = {key: value for key, value in given.items() if key not in _TOPIC_KEYS}
+        CleanerConfig.from_mapping(broker)
+        return cls(topic, broker, check_interval_ms, _described(described_in))
+
+    def config_of(self, topic: TopicDescription) -> LogConfig:
+        """The effective settings of a topic."""
+        return config_of(topic, self.topic, self.broker)
+
+
+def _described(paths: Sequence[str]) -> FoundSettings:
+    """The settings in several files; if two describe a topic, the last one counts."""
+    filesystem = LocalFileSystem()
+    topics: dict[str, TopicSettings] = {}
+    for path in paths:
+        try:
+            data = read_file(filesystem, path, ROOT_FILE_BYTES_MAX)
+        except (OSError, CorruptionError) as error:
+            raise InvalidConfigError(f"--topic-configs: {error}") from None
+        topics.update(parse_described(data.decode(errors="replace"), path).topics)
+    return FoundSettings(topics)
+
+
+def _check_interval(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidConfigError(f"{CHECK_INTERVAL_KEY} = {text!r}: must be a whole number, at least 1")
+    return int(text)
+
+
+def _check_known(key: str) -> None:
+    known = {*_TOPIC_KEYS, *_BROKER_KEYS, CHECK_INTERVAL_KEY}
+    if key not in known:
+        raise InvalidConfigError(f"unknown config {key}{did_you_mean(key, sorted(known))}")
+
+
+@dataclass(frozen=True)
+class MaintenanceRun:
+    """A maintenance task for a log directory, without its partitions. Can be pickled and sent to other machines."""
+
+    directory: str  # a path; given as file:/x, it is /x
+    work: str = ""  # what, by whom and since when (:func:`work_of`): shown to processes that find a partition locked
+    overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
+    as_of_ms: int | None = None  # the time to assume; None: now
+    dry_run: bool = False  # change nothing and take no lock
+    wait: bool = False  # for partitions locked by another process, instead of reporting them
+    filesystem: FileSystem = field(default_factory=LocalFileSystem)
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidConfigError for an address of another file system: :func:`paths.local_path`."""
+        object.__setattr__(self, "directory", local_path(self.directory))
+
+    def now_ms(self) -> int:
+        """The time that the run assumes."""
+        return self.clock.now_ms() if self.as_of_ms is None else self.as_of_ms
+
+    def check(self) -> None:
+        """Raise InvalidConfigError if ``as_of_ms`` is in the future and the run is not a dry run."""
+        if self.as_of_ms is not None and self.as_of_ms > self.clock.now_ms() and not self.dry_run:
+            raise InvalidConfigError(
+                "--as-of is in the future, and no record may be deleted early: add --dry-run to see what "
+                "would be done then"
+            )
+
+    def manager(self) -> LogManager:
+        """The directory, opened. Raises NotALogDirError."""
+        return LogManager.open(self.directory, clock=self.clock, filesystem=self.filesystem)
+
+    @cached_property
+    def cleaner_config(self) -> CleanerConfig:
+        return CleanerConfig.from_mapping(self.overrides.broker)
+
+
+def work_of(name: str) -> str:
+    """What this process does, and since when: helps to find the process that locks a partition."""
+    return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
+
+
+class Chosen(Enum):
+    """How a run selected a topic."""
+
+    BY_NAME = "by name"
+    BY_PATTERN = "by pattern"
+    WITH_ALL = "with all"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One log, with its settings and its checkpointed offsets at the beginning of the run. Can be pickled."""
+
+    topic: str
+    number: int
+    config: LogConfig
+    checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
+    chosen: Chosen = Chosen.BY_NAME
+    is_ours: bool = True  # all of its settings are known, because this engine created the topic
+    ungiven: frozenset[str] = frozenset()  # settings that decide about deletion but are unknown
+    holes: Holes = Holes.INSIDE_SEGMENTS  # where offsets may be missing
+    has_own_policy: bool = True  # its cleanup.policy is known, whatever the run's overrides
+
+    @property
+    def spared(self) -> str | None:
+        """Why nothing of the log may be deleted, whatever its settings; None if it may."""
+        if self.chosen is Chosen.BY_NAME:
+            return None
+        if is_internal(self.topic):
+            return "an internal topic, chosen only by its name: never by a pattern, nor with all"
+        if is_state_of_a_tool(self.topic) and not self.has_own_policy:
+            return (
+                "tools use topics of this name for state that they keep for ever, and its own cleanup.policy is not "
+                "known: chosen only by its name, never by a pattern, nor with all"
+            )
+        return None
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.number
+
+    def __str__(self) -> str:
+        return file_names.partition_directory(self.topic, self.number)
+
+    def _directory(self, run: MaintenanceRun) -> str:
+        return not_a_link(run.filesystem, file_names.join(run.directory, str(self)))
+
+    def context(self, run: MaintenanceRun) -> LogContext:
+        """The context for reading its files only."""
+        holes = always(Holes.ANYWHERE if self.config.compact else self.holes)
+        return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False, holes=holes)
+
+    def open_reader(self, run: MaintenanceRun) -> LogReader:
+        """The log as it is now; its checkpointed offsets are from the beginning of the run and may be too low."""
+        marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
+        clock, filesystem = run.clock, run.filesystem
+        return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

@@ -1,0 +1,106 @@
+"""Verification of a directory's logs, one segment at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..verify import (
+    Finding,
+    LogFindings,
+    SegmentFindings,
+    SegmentToVerify,
+    Severity,
+    join,
+    plan_verification,
+    verify_segment,
+)
+from .outcome import OutcomeStatus, PartitionOutcome, attempt
+from .run import MaintenanceRun, Partition
+
+
+class VerificationPlan(NamedTuple):
+    """What to check of a partition."""
+
+    partition: Partition
+    segments: Sequence[SegmentToVerify]
+    of_names: Sequence[Finding]  # findings from the names of its files
+    outcome: PartitionOutcome | None  # of a partition that cannot be read
+
+
+class SegmentTask(NamedTuple):
+    """One segment of one partition."""
+
+    partition: Partition
+    segment: SegmentToVerify
+
+
+def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
+    """List one partition's segments."""
+    planned = attempt(partition, lambda: plan_verification(partition.context(run), partition.checkpointed))
+    if isinstance(planned, PartitionOutcome):
+        return VerificationPlan(partition, (), (), planned)
+    return VerificationPlan(partition, *planned, None)
+
+
+def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFindings:
+    """Check one segment, including every record. Reads only; the result contains all problems."""
+    return verify_segment(task.partition.context(run), task.segment)
+
+
+def verdict(run: MaintenanceRun, plan: VerificationPlan, results: Iterable[SegmentFindings]) -> PartitionOutcome:
+    """Combines the results of all segments of one partition, in order."""
+    partition = plan.partition
+    if plan.outcome is not None:
+        return plan.outcome
+    ordered = sorted(results, key=lambda each: each.segment.base_offset)
+    found = join(partition.context(run), partition.checkpointed, ordered, plan.of_names)
+    report = Verified(partition, found)
+    status = OutcomeStatus.DAMAGED if report.is_damaged else OutcomeStatus.DONE
+    return PartitionOutcome(*partition.key, status, str(report), report.facts())
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The findings in one log."""
+
+    partition: Partition
+    found: LogFindings
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether action is needed: records are lost, or a file must be rebuilt."""
+        return any(finding.severity is not Severity.NOTE for finding in self.found.findings)
+
+    def __str__(self) -> str:
+        found = self.found
+        counts = [f"{len(of):,} {severity.value}" for severity in Severity if (of := found.of(severity))]
+        head = (
+            f"{self.partition}: {', '.join(counts) or 'sound'}; {found.segments:,} segments, {found.batches:,} batches "
+            f"and {found.records:,} records in {found.sound_bytes:,} sound bytes, up to offset {found.log_end_offset}"
+        )
+        return "\n  ".join([head, *map(str, found.findings)])
+
+    def facts(self) -> Mapping[str, Any]:
+        found = self.found
+        return {
+            "log_end_offset": found.log_end_offset,
+            "segments": found.segments,
+            "batches": found.batches,
+            "records": found.records,
+            "sound_bytes": found.sound_bytes,
+            "findings": [_finding_facts(finding) for finding in found.findings],
+        }
+
+
+def _finding_facts(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity.value,
+        "kind": finding.kind.label,
+        "path": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "what": finding.what,
+        "advice": finding.advice,
+    }

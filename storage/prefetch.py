@@ -1,0 +1,133 @@
+"""Bounded read-ahead in threads, for work that releases the GIL.
+
+Kernels, codecs and file reads release it. The bound on the read-ahead also bounds the memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from threading import Condition
+from typing import Generic, TypeVar, cast
+
+from .errors import LogStoreError
+
+THREADS = 2
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """``work`` of each item, in order; while a result is in use, up to ``THREADS`` more are in progress.
+
+    The caller's thread iterates over the items. A LogStoreError or OSError from them is raised in its turn, like those
+    of ``work``, so that the first damage in a file is reported, whatever follows. To stop early, close the generator:
+    it waits for work in progress and ignores its errors.
+    """
+    begun = deque[Future[Result]]()
+    with ThreadPoolExecutor(THREADS) as threads:
+        for future in _begin_all(work, iter(items), threads):
+            begun.append(future)
+            if len(begun) > THREADS:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+
+def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
+    """The items; a thread fetches the next one while one is in use. Errors while fetching are raised in their turn."""
+    behind_last = cast(Item, object())  # equal to no item
+    with ThreadPoolExecutor(1) as thread:
+        take = partial(thread.submit, next, iter(items), behind_last)
+        taken = take()
+        while (item := taken.result()) is not behind_last:
+            taken = take()
+            yield item
+
+
+def gathered(
+    items: Iterable[Item], size: Callable[[Item], int], *, least: int, most: int
+) -> Generator[list[Item], None, None]:
+    """The items in lists, in order: each list holds all that a thread has fetched while the previous one was in use.
+
+    Waits until a list is large enough, or the items end. ``least`` is enough at first, later half the size of all
+    previous lists, but never more than ``most``, which must not be below ``least``. Therefore lists are large if there
+    are many items, and what remains after the last item is small compared with the total. The thread pauses while one
+    and a half times ``most`` is waiting.
+
+    An error while fetching an item is raised after the items before it. To stop early, close the generator: it waits
+    for an item that is being fetched.
+    """
+    waiting = _Waiting(size, least, most)
+    with ThreadPoolExecutor(1) as thread:
+        taken = thread.submit(waiting.fill, items)
+        try:
+            while waiting.are_some():
+                yield waiting.take()  # without keeping a reference here
+            taken.result()
+        finally:
+            waiting.stop()
+
+
+class _Waiting(Generic[Item]):
+    """Items that one thread has fetched and another has not used yet."""
+
+    def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
+        self._size_of, self._least, self._most, self._bound = size, least, most, most + most // 2
+        self._items: list[Item] = []
+        self._size = self._size_before = 0  # of the waiting items, and of all taken before
+        self._is_over = False
+        self._changed = Condition()
+
+    def fill(self, items: Iterable[Item]) -> None:
+        """Fetch all items, unless stopped earlier."""
+        try:
+            for item in items:
+                size = self._size_of(item)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._size < self._bound or self._is_over)
+                    if self._is_over:
+                        return
+                    self._items.append(item)
+                    self._size += size
+                    if self._is_enough():  # waking the consumer for less would only make it wait again
+                        self._changed.notify()
+        finally:
+            self.stop()
+
+    def are_some(self) -> bool:
+        """Wait until enough is waiting or no more will come; returns whether anything is waiting."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_enough() or self._is_over)
+            return bool(self._items)
+
+    def _is_enough(self) -> bool:
+        return self._size >= min(max(self._least, self._size_before // 2), self._most)
+
+    def take(self) -> list[Item]:
+        """Take all waiting items."""
+        with self._changed:
+            taken, self._items = self._items, []
+            self._size_before, self._size = self._size_before + self._size, 0
+            self._changed.notify()
+            return taken
+
+    def stop(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+
+
+def _begin_all(
+    work: Callable[[Item], Result], items: Iterator[Item], threads: ThreadPoolExecutor
+) -> Iterator[Future[Result]]:
+    try:
+        for item in items:
+            yield threads.submit(work, item)
+    except (LogStoreError, OSError) as error:
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        yield failed

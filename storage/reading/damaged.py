@@ -1,0 +1,207 @@
+"""Reading what is left of a damaged log: every record of the sound batches, and a report of each damaged one.
+
+A batch is sound if its checksum, offsets and records are correct. Where a header is so damaged that the start of the
+next batch is unknown, the next batch with a correct checksum is searched for. In transactions, the content of a damaged
+marker is unknown: the producer's next marker decides instead, and the transaction index where it lists the records as
+aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from .. import format as formats
+from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
+from ..format.files import file_names
+from ..format.record_columns import ALL_COLUMNS
+from ..format.tables import Bools, Int64s, Records
+from ..segment.reader import Window
+from ..segment.writer import LogSegment
+from .fetch import ALL_TIMES, FetchData, Timespan
+from .reader import FETCH_BYTES, REOPEN_ATTEMPTS, Isolation, LogReader
+
+Told = Callable[[CorruptionError], None]
+
+
+def salvaged_records(
+    reader: LogReader,
+    start: int,
+    end: int,
+    told: Told,
+    *,
+    isolation: Isolation = Isolation.READ_COMMITTED,
+    columns: Collection[str] = ALL_COLUMNS,
+    timespan: Timespan = ALL_TIMES,
+) -> Iterator[Records]:
+    """Like ``LogReader.records``, but damage is passed to ``told``, with path and position, and skipped.
+
+    Each damage is reported once, even if segments are replaced during the read and read again. Offsets that are in no
+    segment are skipped without a report.
+    """
+    salvage = _Salvage(reader, told, isolation)
+    with reader.despite_damage():
+        for data in salvage.fetches(start, end):
+            for records in salvage.records(data, start, end, columns, timespan):
+                if len(records):
+                    yield records
+        salvage.tell_end(end)
+
+
+class _Salvage:
+    """One pass over a log that may be damaged."""
+
+    def __init__(self, reader: LogReader, told: Told, isolation: Isolation) -> None:
+        self._reader = reader
+        self._told = told
+        self._isolation = isolation
+        self._known: set[tuple[str | None, int | None]] = set()
+
+    def _tell(self, error: CorruptionError) -> None:
+        place = error.path, error.position
+        if place not in self._known:
+            self._known.add(place)
+            self._told(error)
+
+    def tell_end(self, end: int) -> None:
+        """Report damage at the apparent end of the log, for those who read up to there."""
+        try:
+            self._reader.check_readable_to(end, self._isolation)
+        except CorruptionError as error:
+            self._tell(error)
+
+    def fetches(self, offset: int, end: int) -> Iterator[FetchData]:
+        """Sound batches from ``offset`` on, up to the one that reaches ``end``."""
+        attempts = 0
+        while True:
+            try:
+                for data in self._from(offset, end):
+                    yield data
+                    offset, attempts = data.next_offset, 0
+            except FileNotFoundError as error:  # replaced or deleted: look again, by offset
+                attempts += 1
+                if attempts == REOPEN_ATTEMPTS:
+                    told = f"{self._reader.context.directory}: files disappear while they are being read"
+                    raise StorageError(f"{told}; is the topic being deleted?") from error
+                self._reader.refresh()
+            else:
+                return
+
+    def _from(self, offset: int, end: int) -> Iterator[FetchData]:
+        visible_end = self._reader.end_offset(self._isolation)
+        for segment in self._reader.segments.reaching(offset):
+            if max(offset, segment.base_offset) >= min(end, visible_end):
+                return
+            for window in self._in_order(segment, max(offset, segment.base_offset), end):
+                is_visible = window.headers.table["last_offset"] < visible_end
+                if is_visible.any():
+                    data = self._shown(segment, window._replace(headers=window.headers[is_visible]))
+                    yield data
+                    offset = data.next_offset
+                if offset >= end or not is_visible.all():
+                    return
+
+    def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
+        """Batches that reach ``first``, begin below ``end``, are within the segment and above all before them."""
+        following = self._reader.segments.higher(segment.base_offset)
+        ceiling = self._reader.log_end_offset if following is None else following.base_offset
+        behind = first
+        for window in self._windows(segment, first, end):
+            last_offsets = window.headers.table["last_offset"]
+            is_right = _above(window, behind, ceiling)
+            self._tell_out_of_order(segment, window, ~is_right & (last_offsets >= first))
+            if is_right.any():
+                behind = int(last_offsets[is_right][-1]) + 1
+                yield window._replace(headers=window.headers[is_right])
+
+    def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
+        """Batches with correct checksums: from at or before the one that reaches ``first`` to that reaching ``end``."""
+        position = segment.position_before(first)
+        while position < segment.size:
+            try:
+                for window in segment.walk(position, segment.size, FETCH_BYTES):
+                    position = window.position + window.headers.end
+                    yield self._with_right_checksums(segment, window, first, end)
+                if position < segment.size:  # a wrong length, or the end of the segment is missing
+                    raise CorruptRecordError(
+                        "a batch is incomplete", path=segment.path(file_names.LOG), position=position
+                    )
+            except CorruptRecordError as error:
+                self._tell(error)
+                found = segment.search(segment.size).next_sound(position + 1)
+                position = segment.size if found is None else found
+
+    def _with_right_checksums(self, segment: LogSegment, window: Window, first: int, end: int) -> Window:
+        is_right = formats.checksums_match(window.buffer, window.headers)
+        reaching = np.flatnonzero(is_right & (window.headers.table["last_offset"] >= end - 1))
+        rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage after these is not read
+        table, is_right = window.headers.table[rows], is_right[rows]
+        for position in table["position"][~is_right & (table["last_offset"] >= first)].tolist():
+            at = window.position + position
+            self._tell(CorruptRecordError("the checksum is wrong", path=segment.path(file_names.LOG), position=at))
+        return window._replace(headers=window.headers[rows][is_right])
+
+    def _tell_out_of_order(self, segment: LogSegment, window: Window, rows: Bools) -> None:
+        table = window.headers.table
+        for row in np.flatnonzero(rows).tolist():
+            reason = f"offsets {table['base_offset'][row]} to {table['last_offset'][row]} are out of order"
+            at = window.position + int(table["position"][row])
+            self._tell(CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at))
+
+    def _shown(self, segment: LogSegment, window: Window) -> FetchData:
+        """What the isolation level shows; no transactional records where damage hides how transactions ended."""
+        try:
+            data = self._reader.fetch_data(segment, window, self._isolation)
+        except CorruptRecordError as error:
+            self._tell(error)
+            headers = window.headers
+            return FetchData(segment, window, ~headers.is_control & ~headers.is_transactional, ())
+        if self._isolation is Isolation.READ_UNCOMMITTED or not self._known:
+            return data
+        return FetchData(segment, window, data.visible & ~self._indexed_as_aborted(segment, window), data.aborted)
+
+    def _indexed_as_aborted(self, segment: LogSegment, window: Window) -> Bools:
+        """Batches that a transaction index lists as aborted; only asked where damage may have destroyed a marker."""
+        table = window.headers.table
+        found = np.zeros(len(table), dtype=np.bool_)
+        for each in self._reader.segments.reaching(segment.base_offset):
+            with suppress(CorruptIndexError):
+                for entry in each.txn_index.entries:
+                    is_inside = (table["base_offset"] >= entry.first_offset) & (
+                        table["last_offset"] <= entry.last_offset
+                    )
+                    found |= is_inside & (table["producer_id"] == entry.producer_id)
+        return found & window.headers.is_transactional
+
+    def records(
+        self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan
+    ) -> Iterator[Records]:
+        """All records of a fetch; batch by batch where one of them does not decode."""
+        try:
+            found = [data.records(start, end, columns, timespan)]
+        except CorruptionError:
+            found = list(self._one_by_one(data, start, end, columns, timespan))
+        yield from found
+
+    def _one_by_one(
+        self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan
+    ) -> Iterator[Records]:
+        for row in np.flatnonzero(data.visible).tolist():
+            window = data.window._replace(headers=data.window.headers[row : row + 1])
+            try:
+                yield FetchData(data.segment, window, data.visible[row : row + 1], ()).records(
+                    start, end, columns, timespan
+                )
+            except CorruptionError as error:
+                self._tell(error)
+
+
+def _above(window: Window, floor: int, ceiling: int) -> Bools:
+    """Batches that end at or above ``floor``, below ``ceiling``, and above all such batches before them."""
+    last: Int64s = window.headers.table["last_offset"]
+    inside: Bools = (last >= floor) & (last < ceiling) & (window.headers.table["base_offset"] <= last)
+    reached = np.maximum.accumulate(np.where(inside, last, -1))
+    is_above: Bools = last > np.concatenate(([-1], reached[:-1]))
+    return inside & is_above

@@ -1,0 +1,76 @@
+"""The result of one fetch: complete batches, and which of them and of their records a reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..config import INT64_MAX
+from ..format.constants import TimestampType
+from ..format.record_columns import ALL_COLUMNS
+from ..format.tables import BatchHeaders, Bools, Int64s, Records
+from ..segment.reader import Window
+from ..segment.writer import LogSegment
+from .aborted import AbortedTransaction
+
+INT64_MIN = -INT64_MAX - 1
+
+
+class Timespan(NamedTuple):
+    """Which records a reader wants by their time, in ms, both ends inclusive: batches without any are skipped."""
+
+    first: int = INT64_MIN
+    last: int = INT64_MAX
+
+    def may_hold(self, headers: BatchHeaders) -> Bools:
+        """Which batches may have such a record. Only with LogAppendTime does a header also give the smallest time."""
+        largest = headers.table["max_timestamp"]
+        is_all_later = (headers.timestamp_type == TimestampType.LOG_APPEND_TIME) & (largest > self.last)
+        found: Bools = (largest >= self.first) & ~is_all_later
+        return found
+
+
+ALL_TIMES = Timespan()
+
+
+@dataclass(frozen=True)
+class FetchData:
+    """Complete batches of one segment, as stored; the first may begin below the requested offset."""
+
+    segment: LogSegment
+    window: Window
+    visible: Bools  # shape (batches,): neither control batches nor, for read_committed, aborted ones
+    aborted: tuple[AbortedTransaction, ...]  # for read_committed; in offset order
+    asked: int | None = None  # the requested offset: the first batch reaches it, or no batch does; None: unknown
+
+    @property
+    def next_offset(self) -> int:
+        """Where to continue reading."""
+        return self.window.headers.next_offset
+
+    def records(
+        self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS, timespan: Timespan = ALL_TIMES
+    ) -> Records:
+        """The visible records with ``start <= offset < end``; verifies checksums.
+
+        Batches with no record in ``timespan`` are left out. Raises CorruptRecordError or InvalidRecordError with path
+        and position.
+        """
+        headers, wanted = self.window.headers, self.visible
+        if self.next_offset > end:
+            wanted = wanted & (_first_possible_offsets(headers) < end)
+        if timespan != ALL_TIMES:
+            wanted = wanted & timespan.may_hold(headers)
+        rows = slice(None) if wanted.all() else np.flatnonzero(wanted)  # a slice copies no header
+        return self.segment.decode(self.window, rows, tuple(columns), self.asked).records.between(start, end)
+
+
+def _first_possible_offsets(headers: BatchHeaders) -> Int64s:
+    """The offset below which a batch has no records. A header of the older formats has only the last offset."""
+    table = headers.table
+    behind_previous = np.concatenate(([0], table["last_offset"][:-1] + 1))
+    found: Int64s = np.where(table["magic"] >= 2, table["base_offset"], behind_previous[: len(table)])
+    return found

@@ -1,0 +1,226 @@
+"""Rebuilding producer state and indexes from the log itself: replay of batches, and recovery of a segment.
+
+Like Kafka's LogSegment.recover, this never decodes data records: it relies on checksums, and on increasing offsets,
+which no checksum covers; below the recovery point also on batches that do not overlap, as readers do. Missing offsets,
+and damage behind a correct checksum, are found by readers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import format as formats
+from ..errors import CorruptionError, CorruptRecordError, InvalidRecordError, UnsupportedMagicError
+from ..format.files import file_names
+from ..format.internal import control_records
+from ..format.tables import BatchHeaders, Int64s
+from ..prefetch import one_ahead
+from ..segment.joining import Holes, always, find_damage
+from ..segment.reader import Window
+from ..segment.writer import LogSegment
+from .leader_epochs import LeaderEpochCache
+from .producer_state import Marker, ProducerStateManager
+
+logger = logging.getLogger(__name__)
+
+CHECKED_BYTES = 16 * 1024 * 1024  # per step: enough to amortise the fixed cost of a window
+
+
+class LogState(NamedTuple):
+    """The state that a log keeps about its records."""
+
+    producers: ProducerStateManager
+    epochs: LeaderEpochCache
+
+
+class Recovery(NamedTuple):
+    """The result of recovering a segment."""
+
+    next_offset: int
+    truncated_bytes: int
+    reason: str | None  # why the rest is cut off; None if there is no rest
+
+
+def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int, Marker], int]:
+    """The transaction markers in a window by base offset, and how many of its batches precede one that does not parse.
+
+    Data batches, batches emptied by compaction and other control records are not markers. With ``passes_bad``, those
+    that do not parse are not either: it continues after them.
+    """
+    headers = window.headers
+    rows = np.flatnonzero(headers.is_control & (headers.table["count"] > 0))
+    if not len(rows):
+        return {}, len(headers)
+    found, good = _read_markers(window, rows, passes_bad)
+    offsets = headers.table["base_offset"][rows[: len(found)]].tolist()
+    return {offset: Marker(*each) for offset, each in zip(offsets, found, strict=True) if each is not None}, good
+
+
+def _read_markers(
+    window: Window, rows: Int64s, passes_bad: bool
+) -> tuple[list[control_records.MarkerRecord | None], int]:
+    """The content of these control batches up to one that does not parse, and how many batches precede that one."""
+    buffer, headers = window.buffer, window.headers
+    with suppress(InvalidRecordError):
+        return control_records.read_markers(buffer, headers[rows]), len(headers)
+    found: list[control_records.MarkerRecord | None] = []
+    for row in rows.tolist():
+        try:
+            found.append(control_records.read_marker(buffer, headers[row : row + 1]))
+        except InvalidRecordError as error:
+            if not passes_bad:
+                logger.warning("%s", error)
+                return found, row
+            found.append(None)
+    return found, len(headers)
+
+
+def replay(segment: LogSegment, window: Window, producers: ProducerStateManager, *, index_aborts: bool) -> int:
+    """Update producer state to the end of a window, as a replica does: nothing is refused.
+
+    ``index_aborts``: also write aborted transactions to the segment's transaction index. Returns the number of good
+    batches: all of them, or those up to and including a marker that does not parse, as Kafka counts.
+    """
+    markers, good = read_markers(window)
+    completed = producers.replay(window.headers[:good], markers)
+    if index_aborts:
+        for transaction in completed:
+            if transaction.aborted:
+                segment.txn_index.append(transaction.index_entry)
+    return min(good + 1, len(window.headers))
+
+
+def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
+    """Walk a segment, rebuild its indexes and the state that follows from it, and find where its valid batches end.
+
+    That becomes ``segment.size``; :func:`cut` removes what follows. Batches below ``flushed_offset`` were synced and
+    acknowledged: damage among them is reported, since the rebuilt state would depend on them. While this runs, the
+    indexes on disk are incomplete.
+
+    Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a complete batch of a newer
+    format wherever it is, and SegmentOffsetOverflowError for offsets too far from the segment's base offset.
+    """
+    file_size = segment.file_size
+    segment.reset_indexes()
+    segment.txn_index.reset()
+    next_offset, error = segment.base_offset, None
+    windows = one_ahead(segment.walk(0, file_size, CHECKED_BYTES))  # reading takes twice as long as checking
+    try:
+        with closing(windows):
+            for window in windows:
+                damage = [
+                    *_out_of_order(window.headers, next_offset),
+                    *_damaged(window, next_offset, flushed_offset),
+                    *_broken(window, flushed_offset),
+                ]
+                good, error = _take(segment, window, state, damage)
+                if good:
+                    next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
+                if error is not None:
+                    break
+    except UnsupportedMagicError as found:
+        if segment.is_whole_in_newer_format(segment.size):
+            raise
+        error = found
+    except CorruptRecordError as found:
+        error = found
+    if segment.size < file_size and next_offset < flushed_offset:
+        raise records_lost(segment, next_offset, flushed_offset) from error
+    return Recovery(next_offset, file_size - segment.size, None if error is None else str(error))
+
+
+def cut(segment: LogSegment) -> None:
+    """Remove the bytes after the last valid batch, and close the indexes.
+
+    A crash leaves the log cut or not yet cut, and indexes longer than they will be. Recovery, run again, has the same
+    result.
+    """
+    segment.truncate_file(segment.size)
+    segment.add_closing_time_entry()
+    segment.trim()
+
+
+def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> CorruptRecordError:
+    """The error for a segment that should reach ``flushed_offset`` but does not."""
+    return CorruptRecordError(
+        f"the segment is sound only up to offset {next_offset}, but everything below {flushed_offset} was synced once: "
+        "records are missing or damaged. Restore the file, or lower the partition's line in "
+        f"{file_names.RECOVERY_POINT_CHECKPOINT} to give up the records that follow",
+        path=segment.path(file_names.LOG),
+        position=segment.size,
+    )
+
+
+def _take(
+    segment: LogSegment, window: Window, state: LogState, damage: Sequence[int]
+) -> tuple[int, CorruptionError | None]:
+    """Add a window's valid batches to indexes and state; returns their number, and what is wrong with the next batch.
+
+    ``damage``: the batches that are not valid, in any order.
+    """
+    headers = window.headers
+    valid = headers[: min(damage, default=len(headers))]
+    if len(valid):
+        segment.check_offsets(valid)
+    valid = valid[: replay(segment, window._replace(headers=valid), state.producers, index_aborts=True)]
+    assign_epochs(state.epochs, valid)
+    if len(valid):
+        segment.advance(valid)
+    if len(valid) == len(headers):
+        return len(valid), None
+    return len(valid), _reason(segment, window, headers[len(valid) : len(valid) + 1], len(valid) in damage)
+
+
+def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
+    """The first batch, if any, that does not end above its predecessor, or begins below offset 0.
+
+    Overlapping batches are accepted, as Kafka accepts them: every offset can still be found.
+    """
+    last_offsets = headers.table["last_offset"]
+    is_wrong = headers.table["base_offset"] < 0
+    is_wrong[:1] |= last_offsets[:1] < next_offset
+    is_wrong[1:] |= last_offsets[1:] <= last_offsets[:-1]
+    return np.flatnonzero(is_wrong)[:1].tolist()  # type: ignore[no-any-return]
+
+
+def _damaged(window: Window, next_offset: int, flushed_offset: int) -> list[int]:
+    """The first batch, if any, below ``flushed_offset`` that differs from what was written; gaps do not count."""
+    rows = np.flatnonzero(window.headers.table["last_offset"] < flushed_offset)
+    if not len(rows):
+        return []
+    found = find_damage(window.buffer, window.headers[rows], always(Holes.ANYWHERE), expected=next_offset)
+    return [] if found is None else [int(rows[found.row])]
+
+
+def _broken(window: Window, flushed_offset: int) -> list[int]:
+    """The first batch, if any, that ends at or above ``flushed_offset`` and has a wrong checksum."""
+    to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
+    found = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1]
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damaged: bool) -> CorruptionError:
+    path = segment.path(file_names.LOG)
+    position = int(headers.table["position"][0])
+    try:
+        formats.verify(window.buffer, headers)
+    except CorruptRecordError as error:
+        return error.located(path, window.position)
+    base, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
+    reason = f"offsets {base} to {last} are out of order" if is_damaged else "follows an unreadable transaction marker"
+    return CorruptRecordError(reason, path=path, position=window.position + position)
+
+
+def assign_epochs(epochs: LeaderEpochCache, headers: BatchHeaders) -> None:
+    """Record every leader epoch that begins in these batches."""
+    latest = epochs.latest.epoch if epochs.latest else -1
+    if len(headers) and headers.table["leader_epoch"].max() <= latest:
+        return  # the usual case
+    seen = np.maximum.accumulate(np.concatenate(([latest], headers.table["leader_epoch"])))
+    for row in np.flatnonzero(np.diff(seen) > 0).tolist():
+        epochs.assign(int(headers.table["leader_epoch"][row]), int(headers.table["base_offset"][row]))

@@ -1,0 +1,124 @@
+"""Checks whether a producer snapshot matches the log before it; its checksum only proves that it is a snapshot.
+
+An older snapshot, restored from a backup or a copy, may list transactions as open that have ended since, or lack open
+ones. Therefore it is compared with the last batches before it. If offsets are missing among these, compaction has
+removed batches and markers, and then only the remaining ones prove anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..format.constants import NO_OFFSET
+from ..format.files.checkpoints import ProducerEntry
+from ..segment.collection import LogSegments
+from ..segment.reader import Window
+from ..segment.writer import LogSegment
+from .segment_recovery import read_markers
+
+TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared with the cost of opening it
+
+
+class _Seen(NamedTuple):
+    """What the end of a log shows about a producer."""
+
+    last_offset: int = NO_OFFSET  # of its last batch with data
+    open_offset: int = NO_OFFSET  # of its last transactional batch without a marker after it
+    ended_offset: int = NO_OFFSET  # of its last marker
+
+
+class _End(NamedTuple):
+    """The last batches of a log below an offset."""
+
+    first_offset: int
+    is_whole: bool  # no offset is missing among them
+    seen: dict[int, _Seen]  # by producer id
+
+
+def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+    """How a snapshot at ``offset`` contradicts the batches before it; None if it does not.
+
+    Raises CorruptionError for damage among these batches.
+    """
+    told = {entry.producer_id: entry for entry in entries}
+    for entry in told.values():
+        if max(entry.last_offset, entry.current_txn_first_offset) >= offset:
+            return f"producer {entry.producer_id} at offset {entry.last_offset}, which does not lie below {offset}"
+    segment = segments.floor(offset - 1)
+    if segment is None:
+        return None
+    try:
+        end = _end_of(segment, offset)
+    finally:
+        if segment is not segments.active:
+            segment.close()  # a log may have more segments than a process may have open files
+    for producer_id in sorted(told.keys() | end.seen.keys()):
+        fault = _fault(told.get(producer_id), end.seen.get(producer_id), end)
+        if fault is not None:
+            return f"producer {producer_id} {fault}"
+    return None
+
+
+def _fault(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+    """A snapshot omits producers that were idle for long, unless they have a transaction."""
+    begun = NO_OFFSET if told is None else told.current_txn_first_offset
+    if seen is not None and NO_OFFSET < begun < seen.ended_offset:
+        return f"has a transaction from offset {begun} on, which a marker at {seen.ended_offset} ended"
+    if not end.is_whole:
+        return None
+    if told is None or seen is None:
+        return _fault_of_one(told, seen, end)
+    if (begun == NO_OFFSET) != (seen.open_offset == NO_OFFSET):
+        return f"has a transaction from offset {begun} on, in the log from {seen.open_offset} on"
+    if told.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
+        return f"wrote up to offset {told.last_offset}, in the log up to {seen.last_offset}"
+    return None
+
+
+def _fault_of_one(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+    if seen is not None and seen.open_offset != NO_OFFSET:
+        return f"is missing, although its transaction at {seen.open_offset} is open"
+    if told is not None and max(told.last_offset, told.current_txn_first_offset) >= end.first_offset:
+        return f"wrote at offset {told.last_offset}, but is not in the log there"
+    return None
+
+
+def _end_of(segment: LogSegment, offset: int) -> _End:
+    first = behind = NO_OFFSET
+    is_whole, seen = True, dict[int, _Seen]()
+    for window in _tail(segment, offset):
+        below = window.headers[window.headers.table["last_offset"] < offset]
+        if not len(below):
+            break
+        bases, lasts = below.table["base_offset"], below.table["last_offset"]
+        first, behind = (int(bases[0]),) * 2 if first == NO_OFFSET else (first, behind)
+        is_whole &= bool(bases[0] == behind and (bases[1:] == lasts[:-1] + 1).all())
+        behind = int(lasts[-1]) + 1
+        _note(seen, window._replace(headers=below))
+    return _End(first, is_whole and behind == offset, seen)
+
+
+def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
+    """The batches from some TAIL_BYTES before ``offset`` on; the index leads to the first."""
+    offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
+    row = int(np.searchsorted(offsets, offset)) - 1
+    if row < 0 or positions[row] <= TAIL_BYTES:
+        return segment.batches()
+    row = int(np.searchsorted(positions, positions[row] - TAIL_BYTES, side="right")) - 1
+    return segment.from_index(int(offsets[row])) if row >= 0 else segment.batches()
+
+
+def _note(seen: dict[int, _Seen], window: Window) -> None:
+    table, markers = window.headers.table, read_markers(window)[0]
+    is_transactional, is_control = window.headers.is_transactional, window.headers.is_control
+    for row in np.flatnonzero(table["producer_id"] >= 0).tolist():
+        producer_id, base, last = (int(table[name][row]) for name in ("producer_id", "base_offset", "last_offset"))
+        known = seen.get(producer_id, _Seen())
+        if base in markers:
+            seen[producer_id] = known._replace(open_offset=NO_OFFSET, ended_offset=base)
+        elif not is_control[row]:
+            open_offset = base if is_transactional[row] else known.open_offset
+            seen[producer_id] = known._replace(last_offset=last, open_offset=open_offset)

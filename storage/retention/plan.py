@@ -1,0 +1,203 @@
+"""Decides the fate of each segment from facts and policies. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..config import LogConfig
+from .policies import RetentionPolicy, Situation, Verdict, kafka_policies
+from .survey import LogFacts, SegmentFacts
+from .wording import counted
+
+CHECK_INTERVAL_MS = 300_000  # how often Kafka checks: the default of log.retention.check.interval.ms
+
+
+@dataclass(frozen=True)
+class RetentionOptions:
+    """Options of a run in addition to the topic's config."""
+
+    # Lowest committed offset in this partition by group, 0 if it has none: segments that it has not read are kept.
+    keep_for_groups: Mapping[str, int] = field(default_factory=dict)
+    policies: Sequence[RetentionPolicy] | None = None  # instead of Kafka's
+    check_interval_ms: int = CHECK_INTERVAL_MS  # how often retention runs: used in reports
+    warnings: Sequence[str] = ()  # from the caller, for the report
+
+
+@dataclass(frozen=True)
+class SegmentFate:
+    """Whether a segment is deleted, and why."""
+
+    segment: SegmentFacts
+    goes: bool
+    rule: str  # the policy, the transaction or the group that decided
+    reason: str
+    until_ms: int | None = None  # if kept: the last moment at which time keeps it; None if time does not decide
+    removed_by_ms: int | None = None  # its bytes are off the disk by then at the latest, if retention runs on time
+
+    @property
+    def lifetime_ms(self) -> int | None:
+        """The greatest age that its first record can reach on disk."""
+        if self.removed_by_ms is None or self.segment.first_timestamp_ms < 0:
+            return None
+        return self.removed_by_ms - self.segment.first_timestamp_ms
+
+
+@dataclass(frozen=True)
+class RetentionPlan:
+    """Which segments of a log to delete and which to keep, as of a moment."""
+
+    facts: LogFacts
+    now_ms: int
+    fates: tuple[SegmentFate, ...]  # of every segment, ascending; those to delete come first
+    file_delete_delay_ms: int
+    check_interval_ms: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def removed(self) -> tuple[SegmentFate, ...]:
+        return tuple(fate for fate in self.fates if fate.goes)
+
+    @property
+    def kept(self) -> tuple[SegmentFate, ...]:
+        return tuple(fate for fate in self.fates if not fate.goes)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start offset once the plan is carried out."""
+        return max([self.facts.log_start_offset, *(fate.segment.next_offset for fate in self.removed)])
+
+    @property
+    def rolls(self) -> bool:
+        """Whether the active segment is deleted too, so that a new one must be created first."""
+        return any(fate.segment.is_active for fate in self.removed)
+
+
+class _Hold(NamedTuple):
+    """Keeps every segment that reaches above ``offset``."""
+
+    offset: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Planner:
+    facts: LogFacts
+    now_ms: int
+    policies: Sequence[RetentionPolicy]
+    delays_ms: int  # longest time from when a segment may be deleted until its bytes are off the disk
+
+    def removed(self, holds: Sequence[_Hold]) -> list[SegmentFate]:
+        """Each policy passes over the segments that remain, from the oldest on to the first one it keeps."""
+        left = list(reversed(self.facts.segments))
+        gone: list[SegmentFate] = []
+        situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
+        for policy in self.policies:
+            while left and not _held(left[-1], holds) and not _is_empty_active(left[-1]):
+                verdict = policy.judge(left[-1], situation)
+                if not verdict.goes:
+                    break
+                segment = left.pop()
+                situation = situation.without(segment)
+                gone.append(SegmentFate(segment, True, policy.name, verdict.reason))
+        return gone
+
+    def kept(self, gone: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
+        """The other segments: none is deleted before an older one."""
+        situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
+        for fate in gone:
+            situation = situation.without(fate.segment)
+        before: SegmentFate | None = None
+        for segment in self.facts.segments[len(gone) :]:
+            fate = self._kept_by_itself(segment, situation, holds)
+            before = fate if before is None else _behind(before, fate)
+            yield before
+            situation = situation._replace(size=situation.size - segment.size)
+
+    def _kept_by_itself(self, segment: SegmentFacts, situation: Situation, holds: Sequence[_Hold]) -> SegmentFate:
+        """The fate of the segment if it were the oldest."""
+        if _is_empty_active(segment):
+            return SegmentFate(segment, False, "active segment", "it is empty, and the next record is written to it")
+        verdicts = [(policy.name, policy.judge(segment, situation)) for policy in self.policies]
+        is_due = any(verdict.goes for _, verdict in verdicts)
+        hold = _held(segment, holds)
+        if hold is not None and is_due:
+            return SegmentFate(segment, False, hold.name, hold.reason)
+        fate = self._due(segment, verdicts) if is_due else self._kept_by_policies(segment, verdicts)
+        if hold is None:
+            return fate
+        return replace(fate, reason=f"{fate.reason}; moreover, {hold.reason}", removed_by_ms=None)
+
+    def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, Verdict]]) -> SegmentFate:
+        """The segment is due to be deleted but must wait for an older one."""
+        name, verdict = next((name, verdict) for name, verdict in verdicts if verdict.goes)
+        return SegmentFate(segment, False, name, verdict.reason, self.now_ms, self.now_ms + self.delays_ms)
+
+    def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, Verdict]]) -> SegmentFate:
+        """The policy whose time runs out first, then those with other reasons, then those without any."""
+        verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
+        name, verdict = verdicts[0]
+        reason = "; ".join(verdict.reason for _, verdict in verdicts if verdict.reason)
+        if verdict.until_ms is None:
+            return SegmentFate(segment, False, name, reason)
+        if segment.is_active:
+            reason += "; it is still written to, and every newer record keeps it longer"
+        return SegmentFate(segment, False, name, reason, verdict.until_ms, verdict.until_ms + self.delays_ms)
+
+
+def _behind(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
+    """The fate of a segment with an older neighbour that is kept: it must wait for that neighbour."""
+    if fate.until_ms is None or (before.until_ms is not None and before.until_ms <= fate.until_ms):
+        return fate if before.removed_by_ms is not None else replace(fate, removed_by_ms=None)
+    reason = f"the segment before it, {before.segment.base_offset}, is kept; by itself: {fate.reason}"
+    return SegmentFate(fate.segment, False, before.rule, reason, before.until_ms, before.removed_by_ms)
+
+
+def _held(segment: SegmentFacts, holds: Sequence[_Hold]) -> _Hold | None:
+    """What keeps a segment whatever the policies decide: the hold with the lowest offset."""
+    return min((hold for hold in holds if segment.next_offset > hold.offset), default=None)
+
+
+def _is_empty_active(segment: SegmentFacts) -> bool:
+    return segment.is_active and not segment.size
+
+
+def plan(facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None) -> RetentionPlan:
+    """The plan as of ``now_ms``; changes nothing."""
+    options = options or RetentionOptions()
+    policies = kafka_policies(config) if options.policies is None else options.policies
+    delays_ms = options.check_interval_ms + config.file_delete_delay_ms
+    planner = _Planner(facts, now_ms, policies, delays_ms)
+    transaction = _transaction_hold(facts)
+    groups = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
+    gone = planner.removed([transaction, *groups])
+    fates = (*gone, *planner.kept(gone, [transaction, *groups]))
+    held_back = planner.removed([transaction])[len(gone) :] if groups else []
+    warnings = (*options.warnings, *_warnings(facts, groups, held_back))
+    return RetentionPlan(facts, now_ms, fates, config.file_delete_delay_ms, options.check_interval_ms, warnings)
+
+
+def _transaction_hold(facts: LogFacts) -> _Hold:
+    offset = max(facts.last_stable_offset, facts.log_start_offset)
+    return _Hold(offset, "open transaction", f"a transaction is open from offset {offset} on")
+
+
+def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
+    """Holds from the group's offset, but not below the log start, where nobody can read any more."""
+    bound = max(offset, facts.log_start_offset)
+    return _Hold(bound, f"group {group}", f"group {group!r} has read only up to offset {offset}")
+
+
+def _warnings(facts: LogFacts, groups: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
+    """Warns how much would be deleted but for the slowest groups."""
+    if not held_back:
+        return
+    slowest = min(group.offset for group in groups)
+    who = " and ".join(group.name for group in groups if group.offset == slowest)
+    size = sum(fate.segment.size for fate in held_back)
+    yield (
+        f"{counted(len(held_back), 'segment')} with {size:,} of the {facts.size:,} bytes would be deleted if not kept "
+        f"for {who}, {counted(facts.log_end_offset - slowest, 'offset')} behind the log end"
+    )

@@ -1,0 +1,184 @@
+"""Whether batches are correct: by their checksums, and by their neighbours where no checksum helps.
+
+The base offset of a batch is not covered by its checksum, in Kafka too. In a log from which nothing was removed, each
+batch begins where the previous one ends; where the log was compacted, or may have been, it begins there or above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import format as formats
+from ..config import INT64_MAX
+from ..errors import CorruptionError, CorruptRecordError, MissingSegmentError
+from ..format import v2
+from ..format.constants import Codec
+from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
+
+NEVER_COMPACTED = (
+    "and the log was never compacted, as far as settings and checkpoints show; if it was, set cleanup.policy to "
+    "compact,delete to read it"
+)
+
+
+class Holes(IntEnum):
+    """Where offsets may be missing in a log."""
+
+    NOWHERE = 0  # never compacted, nor filled with gaps
+    INSIDE_SEGMENTS = 1  # unknown whether it was; but a missing segment is no gap
+    ANYWHERE = 2  # it was, or it was copied from somewhere
+
+
+class Damage(NamedTuple):
+    """The first batch that is not correct."""
+
+    row: int
+    error: CorruptionError
+
+
+def inside_segments() -> Holes:
+    """For a log of which nothing is known."""
+    return Holes.INSIDE_SEGMENTS
+
+
+def always(holes: Holes) -> Callable[[], Holes]:
+    """Returns the same answer each time; can be pickled."""
+    return partial(Holes, holes)
+
+
+def leave_gaps(headers: BatchHeaders, expected: int) -> bool:
+    """Whether offsets are missing between these batches (at least one), or between ``expected`` and the first one."""
+    first, last = headers.table["base_offset"], headers.table["last_offset"]
+    return bool(((first > _behind_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
+
+
+def find_damage(
+    buffer: Bytes,
+    headers: BatchHeaders,
+    holes: Callable[[], Holes],
+    *,
+    expected: int | None = None,
+    following: tuple[int, int] | None = None,
+) -> Damage | None:
+    """The first of these consecutive batches (at least one) with a wrong checksum, or that does not fit its neighbours.
+
+    ``expected`` is the offset after the preceding batch, ``following`` the first and the last offset of the batch that
+    follows; None: unknown. ``holes`` is only asked where offsets are missing. Positions in the error are relative to
+    ``buffer``.
+    """
+    try:
+        formats.verify(buffer, headers)
+    except CorruptRecordError as error:
+        row = int(np.searchsorted(headers.table["position"], error.position or 0))
+        misfit = _find_misfit(headers[:row], holes, expected, None) if row else None
+        return misfit or Damage(row, error)
+    return _find_misfit(headers, holes, expected, following)
+
+
+def _find_misfit(
+    headers: BatchHeaders, holes: Callable[[], Holes], expected: int | None, following: tuple[int, int] | None
+) -> Damage | None:
+    first, last = headers.table["base_offset"], headers.table["last_offset"]
+    if following is None and _join(first, last, expected):  # nearly always
+        return None
+    behind = _behind_previous(first, last, expected)
+    is_wrong = (last < first) | (first < 0) | _meets_next(first, last, INT64_MAX if following is None else following[0])
+    is_wrong[:1] |= first[:1] < behind[:1]
+    is_missing = (first > behind) & ~_hides_its_first(headers)
+    is_missing &= bool(is_missing.any()) and holes() is Holes.NOWHERE
+    is_wrong |= is_missing
+    if not is_wrong.any():
+        return None
+    row = int(np.argmax(is_wrong))
+    position = int(headers.table["position"][row])
+    offsets = f"offsets {first[row]} to {last[row]}"
+    if is_missing[row]:
+        reason = f"offsets {behind[row]} to {first[row] - 1} are missing before this batch"
+        return Damage(row, MissingSegmentError(f"{reason}, {NEVER_COMPACTED}", position=position))
+    if last[row] < first[row] or first[row] < 0:
+        return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
+    if first[row] < behind[row]:
+        return Damage(row, CorruptRecordError(f"{offsets} follow {behind[row] - 1}", position=position))
+    begin, end = (first[row + 1], last[row + 1]) if row + 1 < len(first) else following or (None, None)
+    return Damage(row, CorruptRecordError(f"offsets {begin} to {end} follow {last[row]}", position=_end(headers, row)))
+
+
+def _end(headers: BatchHeaders, row: int) -> int:
+    return int(headers.table["position"][row] + headers.table["size"][row])
+
+
+def _join(first: Int64s, last: Int64s, expected: int | None) -> bool:
+    """Whether each begins where the previous one ends."""
+    if not 0 <= first[0] <= last[-1] or expected not in (None, first[0]):
+        return False
+    return bool((first[1:] == last[:-1] + 1).all() and (first <= last).all()) if len(first) > 1 else True
+
+
+def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
+    """Which batches overlap the next one: one of the two does not have the offsets it was written with."""
+    behind = np.empty(len(first), dtype=np.int64)
+    behind[:-1] = first[1:]
+    behind[-1] = following
+    found: Bools = last >= behind
+    return found
+
+
+def _behind_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
+    """The offset after each batch's predecessor; for the first one ``expected``, or its own first offset."""
+    behind = np.empty(len(first), dtype=np.int64)
+    behind[0] = first[0] if expected is None else expected
+    behind[1:] = last[:-1] + 1
+    return behind
+
+
+def _hides_its_first(headers: BatchHeaders) -> Bools:
+    """Wrapper messages of the older formats: their header has only the last offset."""
+    found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
+    return found
+
+
+def check_wrapped(
+    headers: BatchHeaders,
+    rows: slice | Int64s,
+    decoded: formats.Decoded,
+    holes: Callable[[], Holes],
+    *,
+    lowest: int = 0,
+    expected: int | None = None,
+) -> None:
+    """Raise, like :func:`find_damage`, where wrapper messages of the older formats hold wrong offsets.
+
+    ``decoded`` is the content of ``rows`` of ``headers``: only that gives the first offset of a wrapper message. None
+    may be below ``lowest``. Where nothing is missing, the first batch of ``headers`` does not begin above ``expected``;
+    None: unknown.
+    """
+    is_wrapper = _hides_its_first(headers)
+    if not is_wrapper.any():
+        return
+    table = headers.table
+    ends, counts = np.cumsum(decoded.counts).tolist(), decoded.counts.tolist()
+    for row, end, count in zip(np.arange(len(table))[rows].tolist(), ends, counts, strict=True):
+        if is_wrapper[row]:
+            floor, behind = lowest, expected if row == 0 else None
+            if row and table["position"][row] == table["position"][row - 1] + table["size"][row - 1]:
+                floor = behind = int(table["last_offset"][row - 1]) + 1
+            _check_one_wrapper(decoded.records.offsets[end - count : end], table[row], floor, behind, holes)
+
+
+def _check_one_wrapper(
+    offsets: Int64s, header: np.void, lowest: int, expected: int | None, holes: Callable[[], Holes]
+) -> None:
+    first, last, position = int(offsets[0]), int(offsets[-1]), int(header["position"])
+    if last != header["last_offset"] or (np.diff(offsets) <= 0).any():
+        reason = f"messages {first} to {last} are in a wrapper message with offset {header['last_offset']}"
+        raise CorruptRecordError(reason, position=position)
+    if first < lowest:
+        raise CorruptRecordError(f"offsets {first} to {last} follow {lowest - 1}", position=position)
+    if expected is not None and first > expected and holes() is Holes.NOWHERE:
+        reason = f"offsets {expected} to {first - 1} are missing before this batch, {NEVER_COMPACTED}"
+        raise MissingSegmentError(reason, position=position)

@@ -1,0 +1,692 @@
+"""Reading a segment: a ``.log`` and its indexes (Kafka's LogSegment).
+
+A segment holds complete batches in offset order, from its base offset on. Readers need no lock: they see complete
+batches up to a size that they were given.
+
+Only the log itself is synced on every acknowledgement, so an index may be wrong after a power cut. A position from an
+index is therefore used only if a batch with a correct checksum begins there; otherwise the log is read from its
+beginning.
+
+More than 400 lines: walking, the end of the segment and lookups share the same state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import format as formats
+from .. import kernels
+from ..clock import Clock
+from ..config import INT64_MAX, LogConfig
+from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError, SegmentRemovedError
+from ..filesystem import File, FileStatus, FileSystem
+from ..format import StopReason, v2
+from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
+from ..format.files import file_names
+from ..format.tables import BatchHeaders, Bytes, Int64s, Records
+from .index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
+from .joining import NEVER_COMPACTED, Damage, Holes, check_wrapped, find_damage, inside_segments
+from .record_times import RecordTimes, record_times
+from .resync import Search
+from .swap import SwapPlan, plan_swaps
+
+logger = logging.getLogger(__name__)
+
+WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, little enough to stay in the cache
+PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
+
+TIMED_BYTES = 1024 * 1024  # after the batch with the largest time, to see that none is younger
+
+Rows = slice | Int64s  # batches of a window
+
+# All files that a segment may have, in the order in which Kafka renames and removes them.
+FILE_KINDS = (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
+
+
+@dataclass(frozen=True)
+class LogContext:
+    """What all segments of a log share."""
+
+    directory: str
+    config: LogConfig
+    clock: Clock
+    filesystem: FileSystem
+    writable: bool = True
+    holes: Callable[[], Holes] = inside_segments  # where offsets may be missing
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The result of a lookup by time."""
+
+    offset: int
+    timestamp: int  # ms
+    leader_epoch: int  # -1: unknown
+
+
+class Window(NamedTuple):
+    """Complete batches as stored in a segment; positions in ``headers`` are relative to the start of ``buffer``."""
+
+    position: int  # of the buffer, in the file
+    buffer: Bytes
+    headers: BatchHeaders
+
+
+class Place(NamedTuple):
+    """The position of a batch in a segment, and, if they were read, that batch and some that follow it."""
+
+    position: int
+    window: Window | None = None
+
+
+@dataclass
+class LastSeen:
+    """Batches that need not be read again if asked about several times in a row, as in a lookup."""
+
+    indexed: OffsetPosition | None = None  # an entry of the offset index that is correct
+    decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
+    timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
+    behind: tuple[int, int] = (-1, -1)  # the offset and the position after what was read: where a reader continues
+
+
+class SegmentReader:
+    """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
+
+    # Class attributes, so that segments that are never asked about need no attributes of their own.
+    _known_size: int | None = None
+    known_largest: TimestampOffset | None = None
+    _taken_in_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
+    _known_first_timestamp: int | None = None
+    walked_end: int | None = None  # the offset after its batches, as a search for its largest time found it
+    walked_size = 0  # of the file then: an active segment grows
+    record_times: RecordTimes | None = None  # as far as lookups by time have read it
+    _is_index_distrusted = False
+    _is_time_index_checked = False
+    _is_time_index_distrusted = False
+    is_largest_confirmed = False
+
+    def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
+        """Touches no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
+        self.context = context
+        self.base_offset = base_offset
+        self.suffix = suffix
+
+    @cached_property
+    def _last_seen(self) -> LastSeen:
+        return LastSeen()
+
+    # Files
+
+    def path(self, kind: str) -> str:
+        """The path of this segment's file of a kind, such as ``.index``."""
+        return file_names.join(self.context.directory, file_names.segment_file(self.base_offset, kind) + self.suffix)
+
+    def status(self) -> FileStatus:
+        """The status of the ``.log`` from the file system. Raises SegmentRemovedError."""
+        status = self.context.filesystem.status(self.path(file_names.LOG))
+        if status is None:
+            raise SegmentRemovedError(f"{self.path(file_names.LOG)}: removed while this log is open; open it again")
+        return status
+
+    @cached_property
+    def _file(self) -> File:
+        return self.context.filesystem.open(self.path(file_names.LOG), "write" if self.context.writable else "read")
+
+    @property
+    def size(self) -> int:
+        """Bytes up to the end of the last batch known to be complete; at first, the length of the file."""
+        if self._known_size is None:
+            self._known_size = self._file.size()
+        return self._known_size
+
+    @property
+    def file_size(self) -> int:
+        """Bytes in the file: more than :attr:`size` if preallocated, torn, or being written by another process."""
+        return self._file.size()
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex:
+        context = self.context
+        capacity = context.config.segment_index_bytes
+        path = self.path(file_names.INDEX)
+        return OffsetIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
+
+    @cached_property
+    def time_index(self) -> TimeIndex:
+        context = self.context
+        capacity = context.config.segment_index_bytes
+        path = self.path(file_names.TIME_INDEX)
+        return TimeIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
+
+    @cached_property
+    def txn_index(self) -> TransactionIndex:
+        context = self.context
+        path = self.path(file_names.TXN_INDEX)
+        return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
+
+    def extend(self, size: int) -> None:
+        """Complete batches were seen up to ``size``; what the indexes say about them is looked up again."""
+        for name in ("offset_index", "time_index", "txn_index"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
+        self._known_size, self.known_largest, self._known_first_timestamp = size, None, None
+        self._is_time_index_checked = False
+
+    def read_bytes(self, position: int, length: int) -> memoryview:
+        """The bytes of the log as stored; fewer only where the file ends."""
+        return self._file.read(position, length)
+
+    def close(self) -> None:
+        """Close the files; changes nothing on disk. The next use opens them again."""
+        for name in ("_file", "offset_index", "time_index", "txn_index"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
+        self._is_time_index_checked, self._last_seen = False, LastSeen()
+
+    def give_back(self) -> None:
+        """Close a segment to which nobody appends, and forget what was seen: at the next use it may be another file.
+
+        Compaction replaces segments by others of the same name.
+        """
+        self.close()
+        self._known_size = self.known_largest = self._taken_in_largest = self._known_first_timestamp = None
+        self.record_times = self.walked_end = None
+        self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
+
+    # Walking
+
+    def batches(
+        self,
+        position: int = 0,
+        end: int | None = None,
+        window_bytes: int = WINDOW_BYTES,
+        *,
+        expected: int | None = None,
+        until: int = INT64_MAX,
+    ) -> Iterator[Window]:
+        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them, or
+        those up to the one that reaches offset ``until``.
+
+        Each has a correct checksum and fits the one before it. ``expected`` is the offset after the batch before
+        ``position``, if known. A batch larger than a window gets a window of its own.
+
+        Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
+        SegmentRemovedError if the log was truncated while it was read.
+        """
+        end = self.size if end is None else end
+        expected = self.base_offset if position == 0 else expected
+        for found in self.walk(position, end, window_bytes):
+            window = found if until == INT64_MAX else _up_to(found, until)
+            damage = self._find_damage(window, expected, end)
+            if damage is None:
+                yield window
+            else:
+                if damage.row:
+                    yield window._replace(headers=window.headers[: damage.row])
+                raise damage.error
+            position, expected = window.position + window.headers.end, window.headers.next_offset
+            if expected > until:
+                return
+        if position < end:
+            raise self._not_whole(position, end)
+
+    def check_follows(self, before: SegmentReader, next_offset: int) -> None:
+        """Raise if this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
+
+        CorruptRecordError if that one reaches into this one, MissingSegmentError if offsets are missing between them,
+        unless the log may have holes, or they are too far apart for one segment.
+        """
+        if next_offset > self.base_offset:
+            reason = f"it reaches up to offset {next_offset - 1}, but the next segment begins at {self.base_offset}"
+            raise CorruptRecordError(reason, path=before.path(file_names.LOG))
+        is_near = self.base_offset - before.base_offset <= INT32_MAX
+        if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
+            reason = f"offsets {next_offset} to {self.base_offset - 1} are in no segment, {NEVER_COMPACTED}"
+            raise MissingSegmentError(reason, path=self.context.directory)
+
+    def sound_batches(self, position: int = 0) -> Iterator[Window]:
+        """Like :meth:`batches`, but damage is skipped silently, up to the next correct batch."""
+        end = self.size
+        while position < end:
+            try:
+                for window in self.batches(position, end):
+                    position = window.position + window.headers.end
+                    yield window
+            except CorruptionError:
+                found = self.search(end).next_sound(position + 1)
+                position = end if found is None else found
+
+    def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
+        """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
+        following = self._overlapping(window, end)
+        found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
+        return (
+            None
+            if found is None
+            else Damage(found.row, found.error.located(self.path(file_names.LOG), window.position))
+        )
+
+    def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
+        """The offsets of the batch after a window, if it is sound but overlaps the window; None otherwise."""
+        behind = window.position + window.headers.end
+        if behind >= end:
+            return None
+        data = window.buffer[window.headers.end : window.headers.end + LENGTH_AT].tobytes()
+        if len(data) < LENGTH_AT:
+            data = bytes(self._file.read(behind, LENGTH_AT))
+        if int.from_bytes(data, "big", signed=True) >= window.headers.next_offset:
+            return None
+        headers = self.search(end).sound_at(behind)
+        return None if headers is None else (int(headers.table["base_offset"][0]), headers.next_offset - 1)
+
+    def search(self, end: int) -> Search:
+        """A search for sound batches in the first ``end`` bytes."""
+        return Search(self._file, self.base_offset, end)
+
+    def skip_damage(self) -> bool:
+        """Move :attr:`size` to the next sound batch after the damage that begins there; False if there is none."""
+        found = self.search(self.file_size).next_sound(self.size + 1)
+        self._known_size = self._known_size if found is None else found
+        return found is not None
+
+    def end_at(self, size: int) -> None:
+        """Set :attr:`size` to ``size``, whatever is there."""
+        self._known_size = size
+
+    def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
+        if self.file_size < end:
+            return SegmentRemovedError(f"{self.path(file_names.LOG)}: cut while this log is open; open it again")
+        reason = "the last batch is incomplete, or its length is wrong"
+        return CorruptRecordError(reason, path=self.path(file_names.LOG), position=position)
+
+    def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
+        """Like :meth:`batches`, but verifies nothing. Ends silently at an incomplete batch.
+
+        Raises CorruptRecordError or UnsupportedMagicError for an impossible header.
+        """
+        wanted = window_bytes
+        while position < end:
+            buffer = np.frombuffer(self._file.read(position, min(wanted, end - position)), dtype=np.uint8)
+            scan = formats.scan(buffer)
+            if len(scan.headers):
+                yield Window(position, buffer, scan.headers)
+            if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
+                raise formats.stop_error(scan, buffer).located(self.path(file_names.LOG), position)
+            if scan.end:
+                position, wanted = position + scan.end, window_bytes
+            elif len(buffer) < wanted or (wanted := max(wanted + 1, size_at_start(buffer))) > end - position:
+                return
+
+    def position_before(self, offset: int) -> int:
+        """The position of a batch at or before the first one that reaches ``offset``: from the index, checked."""
+        if self._is_index_distrusted:
+            return 0
+        entry = self.offset_index.lookup(offset)
+        if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
+            return entry.position
+        logger.warning(
+            "%s: no such batch at position %d; the index is not used", self.offset_index.path, entry.position
+        )
+        self._is_index_distrusted = True
+        return 0
+
+    def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
+        """Whether sound batches from there on end exactly at the entry's offset, which is not above ``offset``.
+
+        That is the last offset of an append of one batch or several. For older formats, an index may have the first
+        offset, which no header has.
+        """
+        if self._last_seen.indexed != entry:
+            try:
+                if entry.position < 0 or not self._reaches(entry, offset):
+                    return False
+            except (CorruptionError, SegmentRemovedError):
+                return False
+            self._last_seen.indexed = entry
+        return True
+
+    def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
+        for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
+            is_right = self._is_right_there(entry, offset, window)
+            if is_right is not None:
+                return is_right
+        return False
+
+    def _is_right_there(self, entry: OffsetPosition, offset: int, window: Window) -> bool | None:
+        """Whether batches from the entry's position on, up to the one that reaches its offset, prove it right or wrong;
+        None if they do not reach it.
+        """
+        first = window.headers.table[0]
+        is_old = first["magic"] < v2.MAGIC
+        if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
+            return False
+        if window.headers.next_offset > entry.offset:
+            return bool(is_old or window.headers.next_offset == entry.offset + 1)
+        return None
+
+    def lost_end(self, next_offset: int) -> str | None:
+        """What the index knows behind the log, which ends before ``next_offset``; None if it leads to nothing there.
+
+        Where offsets may be missing, nothing else shows that a closed segment lost its end. The last entry must be
+        beyond the end by its offset and by its position: a single wrong bit changes only one of them.
+        """
+        try:
+            index = self.offset_index
+            if not len(index) or index.last_offset < next_offset or not 0 < self.size <= int(index.positions[-1]):
+                return None
+        except CorruptIndexError:
+            return None
+        return (
+            f"the log ends with offset {next_offset - 1} after {self.size} bytes, but its index leads to offset "
+            f"{index.last_offset} at position {index.positions[-1]}: the end of the log is missing, or the index wrong"
+        )
+
+    def from_index(
+        self, offset: int, end: int | None = None, window_bytes: int = WINDOW_BYTES, *, until: int = INT64_MAX
+    ) -> Iterator[Window]:
+        """Like :meth:`batches`, from :meth:`position_before` ``offset`` on; ``until`` is not below ``offset``.
+
+        The first window also shows whether the index entry is correct, so its batches are read only once.
+        """
+        entry = OffsetPosition(self.base_offset, 0) if self._is_index_distrusted else self.offset_index.lookup(offset)
+        if entry.position > 0 and self._last_seen.indexed != entry and entry.offset <= offset:
+            windows = self.batches(entry.position, end, window_bytes, until=until)
+            with suppress(CorruptionError, SegmentRemovedError):
+                first = next(windows, None)
+                if first is not None and self._is_right_there(entry, offset, _up_to(first, entry.offset)):
+                    self._last_seen.indexed = entry
+                    return chain((first,), windows)
+        return self.batches(self.position_before(offset), end, window_bytes, until=until)
+
+    def is_whole_in_newer_format(self, position: int) -> bool:
+        """Whether there is a batch whose only fault is an unknown magic: its checksum, which excludes that, is correct.
+
+        What a crash leaves of a write has a wrong checksum; this is what a newer Kafka may have written.
+        """
+        wanted = size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
+        if not MAGIC_AT < wanted <= self.file_size - position:
+            return False
+        buffer = np.frombuffer(self._file.read(position, wanted), dtype=np.uint8).copy()
+        buffer[MAGIC_AT] = v2.MAGIC
+        headers = formats.scan(buffer).headers
+        return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
+
+    def decode(
+        self, window: Window, rows: Rows, columns: tuple[str, ...] = (), expected: int | None = None
+    ) -> formats.Decoded:
+        """The records of some batches of a window; damage is raised with path and position.
+
+        ``expected``: where nothing is missing, the first batch of the window does not begin above it.
+        """
+        try:
+            limit = self.context.config.max_decompressed_bytes
+            found = formats.decode(
+                window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit, is_verified=True
+            )
+            if len(window.headers) and window.position + int(window.headers.table["position"][0]) == 0:
+                expected = self.base_offset
+            base, holes = self.base_offset, self.context.holes
+            check_wrapped(window.headers, rows, found, holes, lowest=base, expected=expected)
+            return found
+        except CorruptionError as error:
+            raise error.located(self.path(file_names.LOG), window.position) from error
+
+    # The end
+
+    def next_offset(self) -> int:
+        """The offset after the last correct batch: read from the last index entry on.
+
+        Also finds what is not in the indexes: where that batch ends (:attr:`size`), and late timestamps.
+        """
+        windows = self.from_index(self.offset_index.last_offset, self.file_size)
+        self._known_size, next_offset = 0, self.base_offset
+        for window in self._taken_in(windows):
+            next_offset = window.headers.next_offset
+        return next_offset
+
+    def take_in(self, expected: int | None = None) -> Iterator[Window]:
+        """The batches after :attr:`size`, which advances past each window before that is yielded.
+
+        ``expected`` is the offset after the batches before, if known. Anything after the last correct batch is not part
+        of the log.
+        """
+        return self._taken_in(self.batches(self.size, self.file_size, expected=expected))
+
+    def _taken_in(self, windows: Iterator[Window]) -> Iterator[Window]:
+        with suppress(CorruptionError):
+            for window in windows:
+                self._note_largest(window.headers)
+                self._known_size = window.position + window.headers.end
+                yield window
+
+    def _note_largest(self, headers: BatchHeaders) -> None:
+        """For batches after those known. A time index that was not read yet is read when :attr:`largest` is needed."""
+        found = _largest_of(headers)
+        if self.known_largest is not None:
+            self.known_largest = _later(self.known_largest, found)
+        else:
+            self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
+
+    def remember_end(self, window: Window) -> None:
+        """Remember that the batch after this window will be asked for next."""
+        self._last_seen.behind = (window.headers.next_offset, window.position + window.headers.end)
+
+    def _is_behind_last(self, offset: int) -> bool:
+        """Whether the batch after what was read begins with ``offset`` and is complete; if not, the index is used."""
+        behind, position = self._last_seen.behind
+        if behind != offset or position >= self.size:
+            return False
+        start = np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8)
+        is_next = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
+        return is_next and size_at_start(start) <= self.size - position
+
+    def position_reaching(self, offset: int) -> int | None:
+        """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
+        found = self.find(offset, offset)
+        return None if found is None else found.position
+
+    def find(self, offset: int, until: int) -> Place | None:
+        """The first batch whose last offset is not below ``offset``; None if there is none.
+
+        The result includes what was read to find it: that batch and some that follow, up to the one that reaches
+        ``until`` if it is among them.
+        """
+        if self._is_behind_last(offset):
+            return Place(self._last_seen.behind[1])
+        for window in self.from_index(offset, window_bytes=PROBE_BYTES, until=max(offset, until)):
+            if window.headers.next_offset > offset:
+                found = _from(window, offset)
+                return Place(found.position, found)
+        return None
+
+    # Time
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the first batch that has it, according to the time index."""
+        if self.known_largest is None:
+            self.known_largest = self._find_largest()
+        return self.known_largest
+
+    def _find_largest(self) -> TimestampOffset:
+        found = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        if self.has_sound_time_index() and not self._lacks_time_entries():
+            found = self.time_index.last_entry
+        else:
+            end = self.base_offset
+            for window in self.batches():
+                found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
+            self.walked_end, self.walked_size = end, self.size
+        return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
+
+    def confirm_largest(self) -> TimestampOffset:
+        """Like :attr:`largest`, but checked in the log, since no checksum covers the time index.
+
+        This takes several times as long as reading the index.
+        """
+        if not self.is_largest_confirmed:
+            self.is_largest_confirmed = True
+            if self.has_sound_time_index() and not self._is_right_about_largest():
+                self._is_time_index_checked, self._is_time_index_distrusted, self.known_largest = False, True, None
+        return self.largest
+
+    def _lacks_time_entries(self) -> bool:
+        """Whether the time index is empty but must not be: a broker creates an empty one if the file is missing.
+
+        That of an active segment is empty before the first entry of the offset index; then all of it was taken in.
+        """
+        if len(self.time_index) or not self.size:
+            return False
+        return self._taken_in_largest is None or len(self.offset_index) > 0
+
+    def _is_right_about_largest(self) -> bool:
+        """Whether the batch in the last entry of the time index has its time, and none at the end is younger.
+
+        If the largest time is long before the end of the segment, the batches in between are not checked.
+        """
+        entry = self.time_index.last_entry
+        if not len(self.time_index) or not self.size:
+            return True
+        window = self._batches_from(entry, TIMED_BYTES)
+        if window is not None:
+            behind = window.position + window.headers.end
+            tail = max(behind, self.position_before(self.offset_index.last_offset))
+            windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
+            self.walked_end, self.walked_size = windows[-1].next_offset, self.size
+            if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
+                return True
+        logger.warning("%s: contradicts the log; the index is not used", self.time_index.path)
+        return False
+
+    def is_right_about(self, entry: TimestampOffset) -> bool:
+        """Whether the batch in an entry of the time index has the time of the entry; if so, the entry is genuine."""
+        return self._batches_from(entry, PROBE_BYTES) is not None
+
+    def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
+        """The batch in an entry of the time index, and some after it; None if it does not have that time."""
+        position = self.position_reaching(entry.offset)
+        window = None if position is None else next(self.batches(position, window_bytes=window_bytes))
+        is_right = window is not None and window.headers.table["max_timestamp"][0] == entry.timestamp
+        return window if is_right else None
+
+    def has_sound_time_index(self) -> bool:
+        """Whether there is a usable one; only a writer can rebuild it. Checked once."""
+        if self._is_time_index_checked:
+            return True
+        if self._is_time_index_distrusted or self.context.filesystem.status(self.path(file_names.TIME_INDEX)) is None:
+            return False
+        try:
+            self.time_index.sanity_check()
+        except CorruptIndexError as error:
+            logger.warning("%s; the index is not used", error)
+            return False
+        self._is_time_index_checked = True
+        return True
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp, confirmed by the log, or the file's time if no record has one."""
+        confirmed = self.confirm_largest().timestamp
+        return confirmed if confirmed >= 0 else self.status().modified_ms
+
+    def time_hint(self, timestamp_ms: int) -> TimestampOffset:
+        """An offset up to which no batch is younger than its time, at most ``timestamp_ms``: according to the index."""
+        nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        entry = self.time_index.lookup(timestamp_ms) if self.has_sound_time_index() else nothing
+        return entry if entry == nothing or self.is_right_about(entry) else nothing
+
+    def timed_batches(
+        self, position: int, end: int, window_bytes: int, *, expected: int | None = None
+    ) -> tuple[Window, Int64s] | None:
+        """The first batches at a position, as :meth:`batches` yields them, and the largest times of their records.
+
+        The batches of the last call are not read again; their window has no bytes.
+        """
+        seen = self._last_seen.timed
+        if seen is not None and seen[0].position == position and position + seen[0].headers.end <= end:
+            return seen
+        window = next(self.batches(position, end, window_bytes, expected=expected), None)
+        if window is None:
+            return None
+        times = record_times(window.headers)
+        self._last_seen.timed = window._replace(buffer=np.empty(0, dtype=np.uint8)), times
+        return window, times
+
+    def records_at(self, window: Window, row: int) -> Records:
+        """The records of one batch, without their columns."""
+        batch = window.headers.table[row]
+        position = window.position + int(batch["position"])
+        known_position, records = self._last_seen.decoded
+        if records is None or known_position != position:
+            if not len(window.buffer):
+                window, row = next(self.batches(position, position + int(batch["size"]))), 0
+            records = self.decode(window, slice(row, row + 1)).records
+            self._last_seen.decoded = (position, records)
+        return records
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, ms; -1 if there is none."""
+        if self._known_first_timestamp is None and self.size:
+            window = next(self.batches(window_bytes=PROBE_BYTES), None)
+            self._known_first_timestamp = None if window is None else int(window.headers.table["max_timestamp"][0])
+        return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
+
+
+def _up_to(window: Window, offset: int) -> Window:
+    """A window without the batches after the one that reaches ``offset``."""
+    reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
+    return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
+
+
+def _from(window: Window, offset: int) -> Window:
+    """A window without the batches before the one that reaches ``offset``, and without bytes after the last one."""
+    table = window.headers.table[np.flatnonzero(window.headers.table["last_offset"] >= offset)[0] :].copy()
+    start, end = int(table["position"][0]), window.headers.end
+    table["position"] -= start
+    return Window(window.position + start, window.buffer[start:end], BatchHeaders(table))
+
+
+def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
+    """For each batch, the largest timestamp up to it and the last offset of the first batch that has it."""
+    timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
+    running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
+    kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
+    return running, reached
+
+
+def _largest_of(headers: BatchHeaders) -> TimestampOffset:
+    """The largest timestamp of batches, and the last offset of the first one that has it."""
+    row = int(headers.table["max_timestamp"].argmax())
+    return TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
+
+
+def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
+    """The larger timestamp; if equal, that of the earlier batch."""
+    return found if found.timestamp > known.timestamp else known
+
+
+def size_at_start(buffer: Bytes) -> int:
+    """Bytes of the batch at the start of the buffer, from its header; 0 if the buffer is too short to tell."""
+    if len(buffer) < LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
+
+
+def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
+    """Returns what ``listing``, the names in the partition's directory, means after a crash or during a compaction."""
+
+    def next_offset(base: int) -> int:
+        with closing(SegmentReader(context, base, file_names.SWAP)) as segment:
+            return segment.next_offset()
+
+    return plan_swaps(listing, next_offset)

@@ -1,0 +1,276 @@
+"""LogSegment: a segment open for writing: appending, rolling, truncating (Kafka's LogSegment).
+
+Assumes one writer at a time, who holds the partition's append lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from functools import cached_property
+
+import numpy as np
+
+from ..config import INT64_MAX
+from ..errors import CorruptIndexError, SegmentOffsetOverflowError
+from ..format.constants import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
+from ..format.files import file_names
+from ..format.tables import BatchHeaders, Bytes, Int64s
+from ..kernels import scan
+from .index_file import TimestampOffset
+from .reader import FILE_KINDS, LastSeen, LogContext, SegmentReader, running_largest
+
+logger = logging.getLogger(__name__)
+
+
+class LogSegment(SegmentReader):
+    """A segment open for writing."""
+
+    _known_bytes_since_entry: int | None = None
+
+    def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
+        """Accesses no files. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
+        super().__init__(context, base_offset, suffix)
+        self.created_ms = context.clock.now_ms()
+
+    @cached_property
+    def roll_jitter_ms(self) -> int:
+        """How long before ``segment.ms`` it is rolled, so that logs that began together do not roll together."""
+        jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
+        return random.randrange(jitter_ms_max) if jitter_ms_max else 0
+
+    @classmethod
+    def create(cls, context: LogContext, base_offset: int, suffix: str = "") -> LogSegment:
+        """A new, empty segment. After a crash, an empty ``.log`` or nothing exists, until the directory is synced."""
+        segment = cls(context, base_offset, suffix)
+        segment._file = context.filesystem.open(segment.path(file_names.LOG), "create")
+        segment._file.truncate(context.config.segment_bytes if context.config.preallocate else 0)
+        segment.forget()
+        segment.resize_indexes()
+        return segment
+
+    # Files
+
+    def sync(self, *, with_indexes: bool = False) -> None:
+        """Wait until the log, and the indexes if asked, are on disk."""
+        self._file.sync()
+        if with_indexes:
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.sync()
+
+    def begin_sync(self) -> None:
+        """Start to write appended data to disk."""
+        self._file.begin_sync()
+
+    def truncate_file(self, size: int) -> None:
+        """Cut the log, and nothing else, to ``size`` bytes."""
+        self._file.truncate(size)
+
+    def change_suffix(self, suffix: str) -> None:
+        """Rename all files, log first; does not sync the directory."""
+        filesystem = self.context.filesystem
+        self.close()
+        for kind in FILE_KINDS:
+            source = self.path(kind)
+            if filesystem.status(source) is not None:
+                filesystem.rename(source, source.removesuffix(self.suffix) + suffix)
+        self.suffix = suffix
+
+    def give_up(self) -> None:
+        """Rename all files to ``.deleted``, log first; does not sync the directory."""
+        self.close()
+        for kind in FILE_KINDS:
+            give_up_file(self.context, self.path(kind))
+        self.suffix += file_names.DELETED
+
+    def remove_files(self) -> None:
+        """Remove all files, log first."""
+        self.close()
+        for kind in FILE_KINDS:
+            self.context.filesystem.remove(self.path(kind))
+
+    def is_padded_from(self, position: int) -> bool:
+        """Whether preallocated zeros begin at ``position``: no batch begins with twelve zeros."""
+        return self.context.config.preallocate and not any(bytes(self._file.read(position, LOG_OVERHEAD)))
+
+    # Appending
+
+    def append(self, buffer: Bytes, headers: BatchHeaders) -> None:
+        """Write whole batches at the end, then their index entries. Not synced.
+
+        After a crash, the disk holds part of ``buffer``, which recovery cuts off, or all of it with missing index
+        entries, which make lookups walk further. Raises SegmentOffsetOverflowError before anything is written.
+        """
+        self.check_offsets(headers)
+        self._file.write(self.size, buffer.data)
+        self.advance(headers)
+
+    def advance(self, headers: BatchHeaders) -> None:
+        """Take note of batches at the end of the file, and index them.
+
+        What is in the log is indexed even if the index was written with a larger ``segment.index.bytes`` than now.
+        """
+        table = headers.table
+        timestamps, offsets = running_largest(self.largest, headers)
+        rows = self._rows_to_index(headers)
+        positions = self.size + np.cumsum(table["size"]) - table["size"]
+        self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)
+        self.time_index.append_many(timestamps[rows], offsets[rows], skip_full_check=True)
+        self.known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
+        self._note_size(headers)
+
+    def pass_over(self, headers: BatchHeaders) -> None:
+        """Take note of batches that another process appended and indexed; :meth:`take_in_indexes` reads its entries."""
+        self._note_largest(headers)
+        self._note_size(headers)
+
+    def take_in_indexes(self, end_offset: int) -> bool:
+        """Read the index entries that other processes wrote, for their batches or when they closed the log.
+
+        Returns False if an index refers to more than the log, which ends at ``end_offset``, holds: no entry can follow.
+        """
+        self.offset_index.take_in()
+        self.time_index.take_in()
+        self._known_bytes_since_entry = None
+        is_ahead = len(self.offset_index) > 0 and self.offset_index.last_offset >= end_offset
+        return not is_ahead and self.time_index.last_entry.timestamp <= self.largest.timestamp
+
+    def _note_size(self, headers: BatchHeaders) -> None:
+        if self.size == 0:
+            self._known_first_timestamp = int(headers.table["max_timestamp"][0])
+        self._known_size = self.size + int(headers.table["size"].sum())
+
+    def check_offsets(self, headers: BatchHeaders) -> None:
+        lowest, highest = int(headers.table["last_offset"].min()), int(headers.table["last_offset"].max())
+        if lowest < self.base_offset or highest - self.base_offset > INT32_MAX:
+            raise SegmentOffsetOverflowError(
+                f"{self.path(file_names.LOG)}: offsets {lowest} to {highest} are not within 2^31 - 1 above its base "
+                "offset"
+            )
+
+    def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
+        """Batches that get an index entry: those that follow more than ``index.interval.bytes`` without one."""
+        ends = np.cumsum(headers.table["size"])
+        starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)
+        interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
+        rows = rows[: scan.spaced(starts, interval - since, interval, rows)]
+        self._known_bytes_since_entry = int(ends[-1] - starts[rows[-1]] if len(rows) else since + ends[-1])
+        return rows
+
+    @property
+    def _bytes_since_entry(self) -> int:
+        """Computed from the index so that all processes agree; Kafka restarts the count when a log is opened."""
+        if self._known_bytes_since_entry is None:
+            positions = self.offset_index.positions
+            self._known_bytes_since_entry = self.size - (int(positions[-1]) if len(positions) else 0)
+        return self._known_bytes_since_entry
+
+    # Rolling
+
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
+        """Whether a set of ``size`` bytes must go to a new segment (Kafka's LogSegment.shouldRoll)."""
+        config = self.context.config
+        return (
+            self.size > config.segment_bytes - size
+            or (self.size > 0 and self._waited_ms(max_timestamp) > config.max_segment_ms - self.roll_jitter_ms)
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or not 0 <= last_offset - self.base_offset <= INT32_MAX
+        )
+
+    def fitting(self, headers: BatchHeaders) -> int:
+        """The number of batches that fit before a roll is due, at least one; too few is never wrong."""
+        if len(headers) == 1:
+            return 1
+        table, config = headers.table, self.context.config
+        first = self.first_timestamp if self.size else int(table["max_timestamp"][0])
+        latest = first + config.max_segment_ms - self.roll_jitter_ms if first >= 0 else INT64_MAX
+        room, farthest = config.segment_bytes - self.size, self.base_offset + INT32_MAX
+        count = len(headers)
+        if table["size"].sum() > room or table["last_offset"][-1] > farthest or table["max_timestamp"].max() > latest:
+            is_full = np.cumsum(table["size"]) > room
+            is_late, is_far = table["max_timestamp"] > latest, table["last_offset"] > farthest
+            count = int(np.argmax(is_late | is_full | is_far))
+        return max(1, min(count, self.offset_index.room, self.time_index.room))
+
+    def _waited_ms(self, max_timestamp: int) -> int:
+        first = self.first_timestamp
+        return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
+
+    def become_inactive(self) -> None:
+        """Write the closing time index entry, cut log and indexes to the used size, sync all, and close the files.
+
+        Therefore a log that rolls often holds no more files open than one that never rolls.
+        """
+        self.add_closing_time_entry()
+        self.trim()
+        self.sync(with_indexes=True)
+        self.close()
+
+    def add_closing_time_entry(self) -> None:
+        """Make the time index end with the segment's largest timestamp, even if it is full."""
+        self.time_index.append(*self.largest, skip_full_check=True)
+
+    def trim(self) -> None:
+        """Cut preallocated space off the indexes and the log."""
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        if self._file.size() > self.size:
+            self._file.truncate(self.size)
+
+    def resize_indexes(self) -> None:
+        """Extend both indexes to full capacity, as for an active segment."""
+        self.offset_index.resize()
+        self.time_index.resize()
+
+    # Recovery and truncation
+
+    def has_sound_indexes(self) -> bool:
+        """Whether the indexes are valid and their last entry points at a batch; logs the reason if not."""
+        try:
+            for index in (self.offset_index, self.time_index, self.txn_index):
+                index.sanity_check()
+        except CorruptIndexError as error:
+            logger.warning("%s; it will be rebuilt", error)
+            return False
+        self.position_before(self.offset_index.last_offset)
+        return not self._is_index_distrusted
+
+    def reset_indexes(self) -> None:
+        """Drop all entries, and all knowledge of the log."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all knowledge of the log: the next batch to be noted is its first."""
+        self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
+        self._last_seen = LastSeen()
+        self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
+        self.known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
+        self.record_times = None
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut at the start of the first batch that reaches ``offset``; cuts indexes at ``offset``.
+
+        After a crash, the indexes are cut, but perhaps not the log; recovery above the recovery point makes them agree.
+        """
+        position = self.position_reaching(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if position is not None:
+            self._file.truncate(position)
+            self._known_size = position
+            self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
+        self.known_largest = self._taken_in_largest = self.record_times = None
+        self._known_bytes_since_entry = self._known_first_timestamp = None
+        self._last_seen = LastSeen()
+        self.next_offset()
+
+
+def give_up_file(context: LogContext, path: str) -> None:
+    """Rename a file, if it exists, to ``.deleted``; sets its time, from which ``file.delete.delay.ms`` counts."""
+    if context.filesystem.status(path) is not None:
+        context.filesystem.set_modified(path, context.clock.now_ms())
+        context.filesystem.rename(path, path + file_names.DELETED)

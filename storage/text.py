@@ -1,0 +1,61 @@
+"""Parses command-line values, for commands and jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from .errors import InvalidConfigError
+
+_SECRET = r"password|passwd|secret|token|credential|jaas|authorization|private[._-]?key|keystore[._-]key|api[._-]?key"
+_SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
+_SECRET_PAIR = re.compile(rf"([\w.-]*(?:{_SECRET})[\w.-]*(?:\s*[=:]\s*|\s+))(?!--).*?(?=\s--|$)", re.IGNORECASE | re.M)
+_USER_INFO = re.compile(r"://[^\s/]*@")
+
+EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashes, or seconds
+
+
+def parse_instant(text: str) -> int:
+    """Milliseconds since the epoch, from a number or from ISO 8601, in UTC unless it has a zone. Raises ValueError."""
+    if text.isdecimal() and int(text) >= EPOCH_MS_MIN:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds since 1970"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_names(option: str, given: Sequence[str]) -> list[str]:
+    """The names in an option that may be repeated and may hold several names separated by commas.
+
+    Raises InvalidConfigError if the option is given without a name, for example because a variable is not set.
+    """
+    names = [each.strip() for text in given for each in text.split(",") if each.strip()]
+    if given and not names:
+        raise InvalidConfigError(f"{option} is empty: give a name or omit the option")
+    return names
+
+
+def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    """``key=value`` pairs as a mapping; the last one of a key counts. Raises InvalidConfigError for any other form."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidConfigError(f"{option} {masked(text)!r}: expected key=value, such as retention.ms=86400000")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of this setting, such as ``sasl.jaas.config`` or ``ssl_password``, must not be shown."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def masked(text: str) -> str:
+    """``text`` with ``***`` in place of values of secrets, and of user and password in an address."""
+    return _USER_INFO.sub("://***@", _SECRET_PAIR.sub(r"\1***", text))

@@ -1,0 +1,61 @@
+"""BackgroundSync: syncs data appended by other processes in the background.
+
+A disk with a cache of its own writes it out on a sync, not when it receives the data (sync_file_range(2)). With only
+one sync at the end, everything would wait for all the data.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Self
+
+from ..errors import StorageError
+from ..writing.shared_log import SharedLog
+
+PAUSE_S = 0.03  # after each round
+
+
+class BackgroundSync:
+    """A thread that writes the active segments of logs to disk as they grow, while the block runs.
+
+    The owner of the logs must not use them in the meantime. A disk failure ends the thread and is stored in ``error``.
+    A preallocated segment does not grow, and is synced only at the end by its writer.
+    """
+
+    def __init__(self, logs: Iterable[SharedLog]) -> None:
+        self.error: StorageError | None = None
+        self._begun_sizes = {log: log.segments.active.file_size for log in logs}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="commitlog sync")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over.wait(PAUSE_S):
+                self._sync_those_that_grew()
+        except StorageError as error:
+            self.error = error
+
+    def _sync_those_that_grew(self) -> None:
+        """Start writing all to disk; wait only for the one that was waited for least recently.
+
+        That sync makes the disk write out its cache, which holds the data of all of them. On a file system where it
+        covers only one file, each gets its turn.
+        """
+        grown = []
+        for log, size in self._begun_sizes.items():
+            if (now := log.segments.active.file_size) != size:
+                self._begun_sizes[log] = now
+                log.begin_sync()
+                grown.append(log)
+        if grown and not self._is_over.is_set():
+            self._begun_sizes[grown[0]] = self._begun_sizes.pop(grown[0])  # now the last of all
+            grown[0].sync_file()

@@ -1,0 +1,109 @@
+"""A walk through a segment's log that never stops at damage: yields sound batches, and the ranges between them.
+
+Length and offset of a batch are outside its checksum, so the length of a damaged batch is trusted only if it leads to a
+sound one. Otherwise, the walk searches for the next position where a batch with a correct checksum begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import format as formats
+from ..filesystem import File
+from ..format import StopReason
+from ..format.constants import LOG_OVERHEAD
+from ..format.tables import Bytes
+from ..segment.reader import WINDOW_BYTES, Window
+from ..segment.resync import Search, length_at
+from .findings import Kind
+
+
+class Damage(NamedTuple):
+    """A range in which no sound batch begins."""
+
+    kind: Kind
+    position: int
+    end: int
+    what: str
+
+
+class Tail(NamedTuple):
+    """The bytes after the last sound batch of a file: torn, being written, or damaged."""
+
+    damage: Damage
+
+
+class Walk:
+    """One walk through the first ``end`` bytes of a log."""
+
+    def __init__(self, file: File, base_offset: int, end: int) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self._end = end
+
+    def __iter__(self) -> Iterator[Window | Damage | Tail]:
+        """In file order; a Tail, if any, comes last. Every window holds at least one batch, all sound."""
+        position = 0
+        while position < self._end:
+            window, fault = self._read(position)
+            if len(window.headers):
+                yield window
+                position = window.position + window.headers.end
+            if fault is None:
+                continue
+            behind = self._behind(fault)
+            damage = fault._replace(end=self._end if behind is None else behind)
+            if behind is None:
+                yield Tail(damage)
+                return
+            yield damage
+            position = behind
+
+    def _read(self, position: int) -> tuple[Window, Damage | None]:
+        """About one window of sound batches from ``position`` on, and the fault of the next batch, if any."""
+        wanted = WINDOW_BYTES
+        while True:
+            buffer = self._bytes(position, min(wanted, self._end - position))
+            if len(buffer) < min(wanted, self._end - position):
+                self._end = position + len(buffer)  # truncated in the meantime, by a writer that recovered
+            scan = formats.scan(buffer)
+            is_short = scan.reason == StopReason.TRUNCATED and position + len(buffer) < self._end
+            if len(scan.headers) or not is_short:
+                break
+            wanted = max(2 * wanted, length_at(buffer, 0) + LOG_OVERHEAD)
+        sound = formats.checksums_match(buffer, scan.headers)
+        good = len(sound) if sound.all() else int(np.argmin(sound))
+        window = Window(position, buffer, scan.headers[:good])
+        if good < len(sound):
+            return window, self._bad_checksum(position, scan.headers.table[good])
+        if scan.reason == StopReason.END or is_short:
+            return window, None
+        return window, self._stopped(position, scan, buffer)
+
+    def _bad_checksum(self, position: int, row: np.void) -> Damage:
+        begin = position + int(row["position"])
+        what = f"a batch of {row['size']} bytes does not match its checksum, {int(row['crc']):08x}"
+        return Damage(Kind.BAD_CHECKSUM, begin, begin + int(row["size"]), what)
+
+    def _stopped(self, position: int, scan: formats.Scan, buffer: Bytes) -> Damage:
+        begin = position + scan.end
+        if scan.reason == StopReason.TRUNCATED:
+            return Damage(Kind.BAD_BATCH, begin, self._end, "a batch begins that is not complete")
+        kind = Kind.UNKNOWN_MAGIC if scan.reason == StopReason.UNKNOWN_MAGIC else Kind.BAD_BATCH
+        end = begin + max(length_at(buffer, scan.end) + LOG_OVERHEAD, 1)
+        return Damage(kind, begin, min(end, self._end), formats.stop_error(scan, buffer).reason)
+
+    # After damage
+
+    def _behind(self, damage: Damage) -> int | None:
+        """Where to continue: at the end of the damaged batch if its length is right, else at the next sound batch."""
+        search = Search(self._file, self._base_offset, self._end)
+        if damage.end < self._end and search.is_sound_at(damage.end):
+            return damage.end
+        return search.next_sound(damage.position + 1)
+
+    def _bytes(self, position: int, length: int) -> Bytes:
+        return np.frombuffer(self._file.read(position, length), dtype=np.uint8)

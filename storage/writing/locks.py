@@ -1,0 +1,50 @@
+"""The two locks of a partition: *append*, held briefly, and *maintenance*, held as long as segments are processed.
+
+Opening a log for writing briefly holds the maintenance lock too, within the append lock.
+"""
+
+from __future__ import annotations
+
+from ..errors import LogDirLockedError
+from ..filesystem import Lock
+from ..format.files import file_names
+from ..segment.reader import LogContext
+
+APPEND_LOCK_FILE = ".append.lock"
+MAINTENANCE_LOCK_FILE = ".maintenance.lock"
+WORK_BYTES_MAX = 1000  # of the holder's description of its work
+
+
+def wait_for_lock(context: LogContext, name: str) -> Lock:
+    """Take one of the two locks, waiting until it is free."""
+    lock = context.filesystem.lock(file_names.join(context.directory, name))
+    assert lock is not None  # since it waits
+    return lock
+
+
+def take_maintenance_lock(context: LogContext) -> Lock:
+    """Take the lock without waiting. Raises LogDirLockedError, which names the holder's work, if it is held.
+
+    Waits for a process that only opens the log.
+    """
+    path = file_names.join(context.directory, MAINTENANCE_LOCK_FILE)
+    lock = context.filesystem.lock(path, wait=False)
+    if lock is None:
+        with wait_for_lock(context, APPEND_LOCK_FILE):
+            lock = context.filesystem.lock(path, wait=False)
+    if lock is None:
+        raise LogDirLockedError(f"{path}: another process works on the partition{_work_of_holder(context, path)}")
+    return lock
+
+
+def tell_work(context: LogContext, work: str) -> None:
+    """Write a description of the holder's work, with a start time, to the lock file, for other processes to show."""
+    with context.filesystem.open(file_names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as note:
+        note.truncate(0)
+        note.write(0, work.encode())
+
+
+def _work_of_holder(context: LogContext, path: str) -> str:
+    with context.filesystem.open(path, "read") as note:
+        work = bytes(note.read(0, WORK_BYTES_MAX)).decode(errors="replace")
+    return f": {work}" if work else ""

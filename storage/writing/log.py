@@ -1,0 +1,389 @@
+"""Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog).
+
+An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` relax that, or the
+caller chooses to sync later with :meth:`Log.flush`. Several processes may write the same log (``shared_log``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import format as formats
+from ..errors import InvalidOffsetError, RecordBatchTooLargeError, UnexpectedAppendOffsetError
+from ..format import v2
+from ..format.constants import INT32_MAX, NO_TIMESTAMP, Codec
+from ..format.files import file_names
+from ..format.internal import control_records
+from ..format.tables import BatchHeaders, Bytes, Records
+from ..reading.reader import Marks
+from ..recovery.loader import write_snapshot
+from ..recovery.producer_state import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
+from ..recovery.segment_recovery import assign_epochs, read_markers
+from ..segment.joining import Holes, leave_gaps
+from ..segment.reader import Window
+from ..segment.writer import LogSegment
+from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
+from .record_checks import Compression, bytes_in_batch, target_compression, validate_columns
+from .shared_log import SharedLog
+
+
+class AppendInfo(NamedTuple):
+    """The result of an append."""
+
+    first_offset: int
+    last_offset: int  # below first_offset: there was nothing to append
+    max_timestamp: int  # ms; -1: no record has one
+    log_append_time_ms: int  # -1 unless the log sets the time
+    size: int  # bytes written
+    duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first
+
+
+class Producer(NamedTuple):
+    """A producer id and epoch."""
+
+    id: int
+    epoch: int
+
+
+class Log(SharedLog):
+    """A partition's log, for reading and writing. Belongs to one thread at a time."""
+
+    # Appending
+
+    def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
+        """Append encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
+
+        Synced on return, except as described for the module. Raises a subclass of AppendError, CorruptRecordError, or
+        StorageError if the disk failed; nothing is visible then.
+        """
+        analysis = analyze(buffer, origin, self.context.config)
+        if not analysis.valid_bytes:
+            return self._nothing_appended()
+        with self._writing():
+            window, log_append_time_ms = self._prepare_set(buffer, analysis, origin, leader_epoch)
+            self._check_set_size(int(window.headers.table["size"].sum()))
+            update = self.producers.prepare(window.headers, origin, read_markers(window)[0])
+            if update.duplicate is not None:
+                info = _repeated([update.duplicate])
+            else:
+                info = self._write(window, origin, update, log_append_time_ms)
+            self._acknowledge(window.headers)
+            return info
+
+    def _nothing_appended(self) -> AppendInfo:
+        return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+
+    def _check_set_size(self, size: int) -> None:
+        limit = self.context.config.segment_bytes
+        if size > limit:
+            raise RecordBatchTooLargeError(
+                f"{self.context.directory}: a set of {size} bytes, segment.bytes allows {limit}"
+            )
+
+    def _check_sizes(self, headers: BatchHeaders) -> None:
+        """Each batch is a set of its own, since a segment may roll between two."""
+        check_batch_sizes(headers, self.context.config)
+        self._check_set_size(int(headers.table["size"].max()))
+
+    def _prepare_set(
+        self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
+    ) -> tuple[Window, int]:
+        if origin in FOLLOWING:
+            first = (
+                analysis.first_offset if analysis.first_offset >= 0 else int(analysis.headers.table["last_offset"][0])
+            )
+            if first < self._log_end_offset:
+                raise UnexpectedAppendOffsetError(
+                    f"{self.context.directory}: a replicated set begins at {first}, "
+                    f"the log ends at {self._log_end_offset}"
+                )
+            if leave_gaps(analysis.headers, self._log_end_offset) and self.context.holes() is not Holes.ANYWHERE:
+                self.checkpoints.note_holes()
+            return Window(0, buffer[: analysis.valid_bytes], analysis.headers), NO_TIMESTAMP
+        validated = validate_and_assign_offsets(
+            buffer[: analysis.valid_bytes],
+            analysis,
+            start_offset=self._log_end_offset,
+            now_ms=self.context.clock.now_ms(),
+            leader_epoch=self.leader_epoch if leader_epoch is None else leader_epoch,
+            origin=origin,
+            config=self.context.config,
+        )
+        return Window(0, validated.buffer, validated.headers), validated.log_append_time_ms
+
+    def append_records(
+        self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
+    ) -> AppendInfo:
+        """Encode and append columns, in batches as large as the topic allows; the log assigns the offsets.
+
+        Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
+        the topic refuses.
+        """
+        config, fields = self.context.config, fields or v2.BatchFields()
+        validate_columns(records, now_ms=self.context.clock.now_ms(), config=config, source_codec=Codec(fields.codec))
+        if config.compression_type != "producer":
+            target = target_compression(config, Codec(fields.codec))
+            fields = replace(fields, codec=target.codec, level=target.level)
+        batch_bytes_max = bytes_in_batch(config.batch_size_max, Compression(Codec(fields.codec), fields.level))
+        return self.append_encoded(v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max), sync=sync)
+
+    def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
+        """Append batches that this process encoded from validated columns: a client's append without decoding.
+
+        Stamps their buffer in place. With ``sync=False``, only the next :meth:`flush` acknowledges them. Does not write
+        a producer's repeated batches again, even if only some of them were written by the first attempt.
+        """
+        buffer, headers = batches
+        if not len(headers):
+            return self._nothing_appended()
+        self._check_sizes(headers)
+        with self._writing():
+            repeated = self._find_repeated(headers)
+            left = headers[len(repeated) :]
+            if len(left):
+                left = v2.stamp(buffer, left, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+                info = self._write_stamped(buffer, left)
+            else:
+                info = _repeated(repeated)
+            if sync:
+                self._acknowledge(headers)
+            return info._replace(first_offset=repeated[0].first_offset) if repeated else info
+
+    def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
+        """Append batches to the open transaction of ``producer``, or begin one; not synced.
+
+        Stamps their buffer in place, including the next sequences: no batch counts as a repetition. First aborts an
+        open transaction of an older epoch. The caller must ensure, within :meth:`exclusively`, that the transaction may
+        still be written to. Raises InvalidProducerEpochError if the log has seen a newer epoch, RecordTooLargeError.
+        """
+        buffer, headers = batches
+        if not len(headers):
+            return self._nothing_appended()
+        self._check_sizes(headers)
+        with self._writing():
+            known = self.producers.last_entry(producer.id)
+            if known is not None and known.in_transaction and known.epoch < producer.epoch:
+                self.end_transaction(Producer(producer.id, known.epoch + 1), commit=False)
+            headers = v2.stamp_producer(
+                buffer,
+                headers,
+                base_offset=self._log_end_offset,
+                leader_epoch=self.leader_epoch,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                base_sequence=self.next_sequence(producer),
+                transactional=True,
+            )
+            return self._write_stamped(buffer, headers)
+
+    def next_sequence(self, producer: Producer) -> int:
+        """The number of records that the producer wrote in its epoch, modulo 2^31."""
+        known = self.producers.last_entry(producer.id)
+        return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
+
+    def end_transaction(
+        self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0, now_ms: int | None = None
+    ) -> None:
+        """Append the marker that ends the transaction of ``producer``, whose epoch fences older ones; not synced.
+
+        If the log has seen a newer coordinator epoch, the marker carries that. Raises InvalidProducerEpochError if the
+        log has seen a newer epoch of the producer.
+        """
+        with self._writing():
+            known = self.producers.last_entry(producer.id)
+            marker = Marker(
+                is_commit=commit,
+                coordinator_epoch=max(coordinator_epoch, known.coordinator_epoch if known else 0),
+                timestamp=self.context.clock.now_ms() if now_ms is None else now_ms,
+            )
+            buffer = np.frombuffer(_marker_batch(producer, marker), dtype=np.uint8).copy()
+            headers = formats.scan(buffer).headers
+            headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+            update = self.producers.prepare(headers, Origin.COORDINATOR, {self._log_end_offset: marker})
+            self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
+
+    def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
+        """The batches at the beginning that the log already contains."""
+        repeated: list[ProducerBatch] = []
+        for row in range(len(headers)):
+            duplicate = self.producers.prepare(headers[row : row + 1], Origin.CLIENT).duplicate
+            if duplicate is None:
+                break
+            repeated.append(duplicate)
+        return repeated
+
+    def _write_stamped(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
+        log_append_time_ms = NO_TIMESTAMP
+        if self.context.config.message_timestamp_type == "LogAppendTime":
+            log_append_time_ms = self.context.clock.now_ms()
+            headers = v2.set_append_time(buffer, headers, log_append_time_ms)
+        update = self.producers.prepare(headers, Origin.CLIENT)
+        return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms)
+
+    def _write(self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int) -> AppendInfo:
+        """Write checked batches, to as many segments as they need.
+
+        After a crash, the disk holds whole batches up to some point, then part of one, which recovery cuts off; or an
+        entry of the transaction index without its marker, which opening the log drops.
+        """
+        table = window.headers.table
+        with self._changing():
+            if (table["magic"] < v2.MAGIC).any():
+                self.epochs.clear()
+            assign_epochs(self.epochs, window.headers)
+            left = window
+            while len(left.headers):
+                count = self._fitting(left.headers)
+                part, left = left._replace(headers=left.headers[:count]), left._replace(headers=left.headers[count:])
+                if len(part.headers) < len(table):
+                    update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
+                self._write_part(part, update)
+        return AppendInfo(
+            int(table["base_offset"][0]),
+            int(table["last_offset"][-1]),
+            int(table["max_timestamp"].max()),
+            log_append_time_ms,
+            int(table["size"].sum()),
+        )
+
+    def _fitting(self, headers: BatchHeaders) -> int:
+        """The number of batches that fit the active segment; rolls it first if none does."""
+        first = headers.table[0]
+        last_offset = int(first["last_offset"])
+        if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), last_offset):
+            if self.segments.active.size:
+                self._roll()
+            if last_offset - self.segments.active.base_offset > INT32_MAX:
+                is_exact = first["magic"] >= v2.MAGIC  # an older batch's header contains only its last offset
+                self._skip_to(int(first["base_offset"]) if is_exact else last_offset - INT32_MAX)
+        return self.segments.active.fitting(headers)
+
+    def _write_part(self, part: Window, update: ProducerUpdate) -> None:
+        """Writes an aborted transaction's index entry first: its marker alone would make its records visible."""
+        active = self.segments.active
+        for transaction in update.completed:
+            if transaction.aborted:
+                active.txn_index.append(transaction.index_entry)
+        self._is_synced = False
+        active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
+        self.producers.apply(update)
+        self._log_end_offset = update.map_end_offset
+        self.producers.on_high_watermark(self._log_end_offset)
+
+    # Deleting and truncating
+
+    def delete_records(self, before_offset: int) -> int:
+        """Raise the log start offset to ``before_offset``, or to the high watermark for -1; returns the new log start.
+
+        Durable on return; the next retention deletes segments that are wholly below. Raises PolicyViolationError on a
+        topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        """
+        with self._writing():
+            offset = self.start_without_records(before_offset)
+            self._sync()
+            self._raise_log_start(offset)
+            return self._log_start_offset
+
+    def _raise_log_start(self, offset: int) -> None:
+        self._log_start_offset = offset
+        self._write_marks()
+        self.epochs.truncate_from_start(self._log_start_offset)
+        self.producers.on_log_start_offset_increased(self._log_start_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log after the last batch that is below ``offset``; does nothing if that is at or above its end.
+
+        A batch that reaches ``offset`` is removed as a whole, so the log may end below it. (Kafka then still reports
+        ``offset`` as the end until it is restarted.) The recovery point is lowered first: a crash at any later step
+        leaves a log that opens, with some or all of the records to remove. Raises InvalidOffsetError for a negative
+        offset.
+        """
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}")
+        with self._writing(), self._changing():
+            if offset >= self._log_end_offset:
+                self.epochs.truncate_from_end(self._log_end_offset)
+            elif offset < self.segments.first.base_offset:
+                self._start_at(offset)
+            else:
+                self._cut_at(offset)
+
+    def _cut_at(self, offset: int) -> None:
+        holding = self.segments.reaching(offset)[0]  # a batch that reaches the offset is removed whole
+        self._lower_marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset))
+        for segment in reversed(self.segments.reaching(offset)[1:]):
+            self.segments.remove(segment)
+            segment.remove_files()
+        active = self.segments.active
+        active.truncate_to(offset)
+        active.resize_indexes()
+        self._log_end_offset = active.next_offset()
+        self._log_start_offset = min(self._log_start_offset, self._log_end_offset)
+        self.epochs.truncate_from_end(self._log_end_offset)
+        self._after_cut()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and begin an empty log at ``offset``.
+
+        Writes the log start first: a crash at any later step leaves a log without records below ``offset``, with some
+        or none of those above it. Raises InvalidOffsetError for a negative offset.
+        """
+        if offset < 0:
+            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}")
+        with self._writing(), self._changing():
+            self._start_at(offset)
+
+    def _start_at(self, offset: int) -> None:
+        self._lower_marks(0, offset)
+        for segment in reversed(list(self.segments)):
+            self.segments.remove(segment)
+            segment.remove_files()
+        self.segments.add(LogSegment.create(self.context, offset))
+        self.epochs.clear()
+        self._log_end_offset = offset
+        self._after_cut()
+
+    def _lower_marks(self, recovery_point: int, log_start_offset: int) -> None:
+        self._recovery_point, self._log_start_offset = recovery_point, log_start_offset
+        self.checkpoints.write(Marks(recovery_point, log_start_offset))
+
+    def _after_cut(self) -> None:
+        """Remove snapshots of removed offsets, rebuild the producer state and save it, and sync everything."""
+        for name in self.context.filesystem.list(self.context.directory):
+            offset = file_names.base_offset_of(name) if name.endswith(file_names.SNAPSHOT) else None
+            if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
+                self.context.filesystem.remove(file_names.join(self.context.directory, name))
+        self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
+        self.producers.on_high_watermark(self._log_end_offset)
+        self._forget_outcomes()
+        self._active_inode = self.segments.active.status().inode
+        if self._log_end_offset > self.segments.first.base_offset:
+            write_snapshot(self.context, self.producers, sync=True)
+        self.segments.active.sync(with_indexes=True)
+        self.context.filesystem.sync_directory(self.context.directory)
+        self._note_synced()
+        self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
+
+
+@lru_cache(maxsize=8)
+def _marker_batch(producer: Producer, marker: Marker) -> bytes:
+    """The same for all partitions of a transaction, except for offset and leader epoch, which no checksum covers."""
+    return control_records.end_transaction_marker(
+        commit=marker.is_commit,
+        offset=0,
+        leader_epoch=0,
+        timestamp_ms=marker.timestamp,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        coordinator_epoch=marker.coordinator_epoch,
+    ).tobytes()
+
+
+def _repeated(batches: list[ProducerBatch]) -> AppendInfo:
+    """The result for a retry: the offsets of the first attempt."""
+    first, last = batches[0], batches[-1]
+    return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)

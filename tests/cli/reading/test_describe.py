@@ -1,0 +1,127 @@
+"""``commitlog describe``: segments of brokers' directories and of ours, why each is kept, and until when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import LogManager, Records
+from tests.cli import kafka_said
+from tests.cli.in_process import commitlog
+from tests.support.clock import ManualClock
+from tests.support.kafka import broker_dirs
+from tests.support.logs.building import NOW_MS, records
+
+DAY_MS = 86_400_000
+
+
+def pair(timestamp_ms: int) -> Records:
+    """Appends two records."""
+    return records([b"a", b"b"], keys=[b"1", b"2"], timestamps=timestamp_ms)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Topic days: three segments, one per day, kept for two days; topic users: compacted, two closed segments."""
+    path = str(tmp_path_factory.mktemp("describe") / "log")
+    with LogManager.open(path, create=True, clock=ManualClock(NOW_MS)) as manager:
+        manager.create_topic("days", partitions=1, configs={"retention.ms": str(2 * DAY_MS)})
+        manager.create_topic("users", partitions=2, configs={"cleanup.policy": "compact"})
+        for place, count in ((("days", 0), 3), (("users", 1), 3)):
+            log = manager.open_log(*place)
+            for n in range(count):
+                log.append_records(pair(NOW_MS - (count - 1 - n) * DAY_MS))
+                if n < count - 1:
+                    log.roll()
+    return path
+
+
+def described(directory: object, *arguments: object) -> list[dict[str, Any]]:
+    done = commitlog("describe", "--log-dir", directory, *arguments, "--json")
+    assert (done.code, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_each_segment_shows_until_when_and_why_it_is_kept(directory: str) -> None:
+    [days] = described(directory, "-t", "days", "--as-of", NOW_MS + DAY_MS // 2)
+    assert (days["log_start_offset"], days["log_end_offset"], days["dirty_ratio"]) == (0, 6, None)
+    first, second, active = days["segments"]
+    assert [each["base_offset"] for each in days["segments"]] == [0, 2, 4]
+    assert (first["goes"], first["rule"], first["kept_until"]) == (True, "retention.ms", None)
+    assert (second["goes"], second["kept_until"]) == (False, NOW_MS + DAY_MS)
+    assert "its newest record is from 2023-11-13" in second["reason"]
+    assert (active["active"], active["kept_until"]) == (True, NOW_MS + 2 * DAY_MS)
+    assert sum(each["bytes"] for each in days["segments"]) == days["bytes"]
+
+
+def test_the_dirty_ratio_of_a_compacted_log_is_shown(directory: str) -> None:
+    empty, users = described(directory, "-t", "users")
+    assert (empty["dirty_ratio"], empty["compaction_due"]) == (0.0, False)
+    assert (users["dirty_ratio"], users["compaction_due"]) == (1.0, True)
+    assert [each["compaction"] for each in users["segments"]] == ["dirty", "dirty", "uncleanable"]
+    assert [each["kept_until"] for each in users["segments"]] == [None] * 3
+
+
+def test_plain_text_has_one_row_per_segment(directory: str) -> None:
+    done = commitlog("describe", "--log-dir", directory, "-t", "days", "--as-of", NOW_MS)
+    lines = [line for line in done.stdout.splitlines() if line]
+    assert lines[0].startswith("days-0: offsets 0 to 6, 3 segments, ")
+    assert lines[1].split()[:3] == ["BASE-OFFSET", "NEXT-OFFSET", "BYTES"]
+    assert [line.split()[:2] for line in lines[2:]] == [["0", "2"], ["2", "4"], ["4", "6"]]
+    assert "2023-11-14 22:13:20.000 UTC" in lines[2]  # kept until
+
+
+def test_on_a_terminal_segments_are_drawn_with_their_share_of_the_log(directory: str) -> None:
+    done = commitlog("describe", "--log-dir", directory, "-t", "users", "-p", 1, terminal=True)
+    assert "dirty ratio 1.00" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if "█" in line]
+    assert [line.split()[0] for line in rows] == ["0", "2", "4"]
+    assert ["dirty" in line for line in rows] == [True, True, False]
+    bars = [line.index("█") for line in rows]
+    assert bars == sorted(bars)
+    assert "cleanup.policy has no delete" in done.stdout
+
+
+def test_a_brokers_directory_is_described_and_not_changed() -> None:
+    log_dir = broker_dirs.stage("retention/stopped") / "log"
+    before = kafka_said.contents(log_dir)
+    [found] = described(log_dir, "-t", "r-ms", "--as-of", "2026-11-20T23:41")
+    logs = sorted(path for path in (log_dir / "r-ms-0").glob("*.log"))
+    assert [each["bytes"] for each in found["segments"]] == [path.stat().st_size for path in logs]
+    assert [each["base_offset"] for each in found["segments"]] == [int(path.stem) for path in logs]
+    assert kafka_said.contents(log_dir) == before
+
+
+def test_a_damaged_log_is_reported_with_exit_code_3() -> None:
+    log_dir = broker_dirs.stage("recovery-damage/damaged") / "log"
+    done = commitlog("describe", "--log-dir", log_dir, "-t", "d-torn")
+    assert (done.code, done.stdout) == (3, "")
+    assert "position 2765" in done.stderr
+
+
+# --- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param([], 2, "--topic", id="no topic"),
+        pytest.param(["-t", "day"], 1, "did you mean 'days'?", id="no such topic"),
+        pytest.param(["-t", "days", "-p", "4"], 1, "has partitions [0], but not 4", id="no such partition"),
+        pytest.param(["-t", "days", "--as-of", "20231114"], 0, "", id="a date without dashes is a date"),
+        pytest.param(["-t", "days", "--as-of", "noon"], 2, "ISO 8601, such as 2026-11-21T06:00", id="no time"),
+    ],
+)
+def test_wrong_use_says_what_is_right(arguments: list[str], code: int, said: str, directory: str) -> None:
+    done = commitlog("describe", "--log-dir", directory, *arguments)
+    assert done.code == code
+    assert said in done.stderr.replace("\n", " ")
+
+
+def test_help_says_what_the_columns_mean() -> None:
+    done = commitlog("describe", "--help")
+    assert done.code == 0
+    for word in ("--topic", "--partition", "--as-of", "KEPT-UNTIL", "COMPACTION"):
+        assert word in done.stdout

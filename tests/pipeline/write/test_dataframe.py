@@ -1,0 +1,188 @@
+"""``df.write.format("commitlog")``: what is written, skipped and refused, and the state after a failure."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyspark_commitlog.storage import Codec, LogManager
+from tests.support.logs.directories import directory_with_internal_topics
+
+# With Delta's jar, its own error comes first.
+BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion need each other"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> str:
+    """A log directory whose internal topics have one partition each: creating fifty of both takes long."""
+    return directory_with_internal_topics(tmp_path / "log")
+
+
+def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
+    return spark.range(start, end).select(
+        (F.col("id") % 7).cast("string").alias("key"), F.col("id").cast("string").alias("value")
+    )
+
+
+def write(frame: DataFrame, log_dir: str, **options: object) -> None:
+    frame.write.format("commitlog").mode("append").options(**{"topic": "t", **options}).save(log_dir)
+
+
+def values(spark: SparkSession, log_dir: str, topic: str = "t") -> list[int]:
+    frame = spark.read.format("commitlog").option("subscribe", topic).load(log_dir)
+    return sorted(int(bytes(row.value)) for row in frame.collect())
+
+
+def test_rows_are_written_with_their_columns_to_a_topic_created_as_requested(spark: SparkSession, log_dir: str) -> None:
+    frame = spark.sql(
+        "select 'k' as key, cast('1' as binary) as value, timestamp'2020-01-01' as timestamp, "
+        "2 as partition, array(struct('h' as key, cast('x' as binary) as value)) as headers, 7 as more"
+    )
+    write(frame, log_dir, partitions=3, configs='{"retention.ms": -1, "cleanup.policy": "delete"}')
+    (row,) = (
+        spark.read.format("commitlog").option("subscribe", "t").option("includeHeaders", True).load(log_dir).collect()
+    )
+    assert (bytes(row.key), bytes(row.value), row.partition) == (b"k", b"1", 2)
+    assert row.timestamp.year == 2020
+    assert [(header.key, bytes(header.value)) for header in row.headers] == [("h", b"x")]
+    with LogManager.open(log_dir) as manager:
+        assert dict(manager.topic("t").configs) == {"retention.ms": "-1", "cleanup.policy": "delete"}
+        assert len(manager.topic("t").partitions) == 3
+
+
+def test_write_with_a_version_is_skipped_when_repeated_and_one_without_is_done_again(
+    spark: SparkSession, log_dir: str
+) -> None:
+    for version in (3, 3, 2, 4):
+        write(numbers(spark, version * 10, version * 10 + 5), log_dir, txnAppId="nightly", txnVersion=version)
+    assert values(spark, log_dir) == [30, 31, 32, 33, 34, 40, 41, 42, 43, 44]
+    for _ in range(2):
+        write(numbers(spark, 0, 1), log_dir)
+    assert values(spark, log_dir)[:2] == [0, 0]
+
+
+def test_write_after_an_older_log_was_restored_but_for_a_partition_is_refused(
+    spark: SparkSession, log_dir: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / "older"
+    for version in range(2):
+        write(numbers(spark, version, version + 1), log_dir, txnAppId="nightly", txnVersion=version, partitions=1)
+        if version == 0:
+            shutil.copytree(log_dir, copy)
+    shutil.rmtree(copy / "t-0")
+    shutil.copytree(Path(log_dir, "t-0"), copy / "t-0")
+    with pytest.raises(PySparkException, match=r"partition 0 of topic t has transactions .* up to epoch \d"):
+        write(numbers(spark, 1, 2), str(copy), txnAppId="nightly", txnVersion=1)
+
+
+def test_rows_name_their_topics_and_bad_ones_go_to_theirs(spark: SparkSession, log_dir: str) -> None:
+    frame = spark.createDataFrame([("a", "1"), ("b", "2"), ("c", "3")], "topic string, value string")
+    options = {"topics": "a, b", "badRecords": "bad", "kafka.compression.type": "zstd", "batch.size": "1000"}
+    frame.write.format("commitlog").mode("append").options(**options).save(log_dir)
+    assert [values(spark, log_dir, topic) for topic in ("a", "b", "bad")] == [[1], [2], [3]]
+
+
+def test_write_moves_from_sparks_kafka_sink_with_its_options(spark: SparkSession, log_dir: str) -> None:
+    frame = spark.sql("select '7' as value, array(struct('h' as key, cast('x' as binary) as value)) as headers")
+    options = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.compression.type": "zstd",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.acks": "all",
+        "includeHeaders": "true",
+    }
+    write(frame, log_dir, **options)
+    (row,) = (
+        spark.read.format("commitlog").option("subscribe", "t").option("includeHeaders", True).load(log_dir).collect()
+    )
+    assert [(header.key, bytes(header.value)) for header in row.headers] == [("h", b"x")]
+    data = (Path(log_dir) / "t-0" / "00000000000000000000.log").read_bytes()
+    assert data[22] & 7 == Codec.ZSTD  # the low bits of the attributes
+
+
+def test_failed_task_leaves_nothing_visible_and_the_next_write_succeeds(spark: SparkSession, log_dir: str) -> None:
+    def fail_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            if b"150" in batch.column("value").to_pylist():
+                raise RuntimeError("this task fails")
+
+    rows = numbers(spark, 0, 200).selectExpr("cast(key as binary) as key", "cast(value as binary) as value")
+    with pytest.raises(PySparkException, match="this task fails"):
+        write(rows.mapInArrow(fail_late, rows.schema), log_dir)
+    assert values(spark, log_dir) == []
+    assert open_transactions(log_dir) == {}
+    write(rows, log_dir)
+    assert values(spark, log_dir) == list(range(200))
+
+
+def open_transactions(log_dir: str) -> dict[int, int]:
+    with LogManager.open(log_dir) as manager:
+        return dict(manager.open_log("t", 0).producers.ongoing)
+
+
+def test_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: SparkSession, log_dir: str) -> None:
+    def overtake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        with LogManager.open(log_dir) as manager:
+            from pyspark_commitlog.storage import TransactionCoordinator  # noqa: PLC0415  in the worker
+
+            TransactionCoordinator.open(manager, "nightly").close()
+
+    rows = numbers(spark, 0, 10).coalesce(1)
+    with pytest.raises(PySparkException, match="is not ongoing"):
+        write(rows.mapInArrow(overtake, rows.schema), log_dir, txnAppId="nightly", txnVersion=0)
+    assert values(spark, log_dir) == []
+    write(rows, log_dir, txnAppId="nightly", txnVersion=0)
+    assert values(spark, log_dir) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param({"topics": "a"}, "exactly one of topic", id="topic and topics"),
+        pytest.param({"tpic": "a"}, "unknown option 'tpic' .did you mean 'topic'", id="unknown"),
+        pytest.param({"partitions": "two"}, "option partitions is 'two'", id="partitions"),
+        pytest.param({"configs": "[1]"}, "option configs is .* must be a JSON object", id="configs"),
+        pytest.param({"configs": '{"retention.mss": 1}'}, "retention.mss", id="a config"),
+        pytest.param({"txnAppId": "a"}, BOTH, id="app id alone"),
+        pytest.param({"txnVersion": "1"}, BOTH, id="version alone"),
+        pytest.param({"txnAppId": "a", "txnVersion": str(2**63 - 1)}, f"from 0 to {2**63 - 2}", id="version too large"),
+        pytest.param(
+            {"txnAppId": "é" * 20_000, "txnVersion": "1"}, "txnAppId .* has 40,000 bytes", id="app id too long"
+        ),
+        pytest.param({"kafka.partitioner.class": "Mine"}, "partitioner.class = 'Mine'", id="producer"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_created(
+    spark: SparkSession, log_dir: str, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(PySparkException, match=told):
+        write(numbers(spark, 0, 1), log_dir, **options)
+    with LogManager.open(log_dir) as manager:
+        assert "t" not in manager.topics()
+
+
+def test_largest_version_and_longest_name_are_written_and_skipped(spark: SparkSession, log_dir: str) -> None:
+    for _ in range(2):
+        write(numbers(spark, 0, 5), log_dir, txnAppId="é" * 16_383 + "a", txnVersion=2**63 - 2)
+    assert values(spark, log_dir) == list(range(5))
+
+
+def test_overwrite_is_refused_with_the_reason(spark: SparkSession, log_dir: str) -> None:
+    with pytest.raises(PySparkException, match="a log is only appended to"):
+        numbers(spark, 0, 1).write.format("commitlog").mode("overwrite").option("topic", "t").save(log_dir)
+
+
+def test_stream_is_refused_and_the_line_that_works_is_shown(spark: SparkSession, tmp_path: Path, log_dir: str) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("string(value) as value")
+    writer = stream.writeStream.format("commitlog").option("topic", "t").option("path", log_dir)
+    with pytest.raises(PySparkException, match=r"df\.writeStream\.foreachBatch\(commitlog_sink\(topic="):
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().processAllAvailable()

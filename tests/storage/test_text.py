@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.storage.errors import InvalidConfigError
+from pyspark_commitlog.storage.text import masked, parse_instant, parse_names, parse_pairs
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        ("2023-11-14 23:13:20.500+01:00", 1_700_000_000_500),
+        ("2023-11-14", 1_699_920_000_000),
+        ("20231114", 1_699_920_000_000),
+    ],
+)
+def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) -> None:
+    assert parse_instant(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["monday", "", "1700000000", "99999999999"])
+def test_a_value_that_is_no_time_or_is_in_seconds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="neither ISO 8601"):
+        parse_instant(text)
+
+
+def test_a_repeatable_argument_may_contain_commas() -> None:
+    assert parse_names("--topics", ["a, b", "c.*", ""]) == ["a", "b", "c.*"]
+
+
+def test_an_option_without_a_name_is_refused_as_ambiguous() -> None:
+    assert parse_names("--topics", []) == []
+    with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
+        parse_names("--keep-for-groups", [""])
+
+
+def test_the_last_of_a_key_counts_and_its_value_may_hold_equals_signs() -> None:
+    assert parse_pairs("--config", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
+    with pytest.raises(InvalidConfigError, match="--config 'a': expected key=value"):
+        parse_pairs("--config", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--client sasl.plain.password:topsecret", "--client sasl.plain.password:***"),
+        ("--client SSL_PASSWORD = topsecret --topics a", "--client SSL_PASSWORD = *** --topics a"),
+        ('sasl.jaas.config=org.Plain required username="u" password="topsecret";', "sasl.jaas.config=***"),
+        ("basic.auth.credentials.source topsecret", "basic.auth.credentials.source ***"),
+        ("ssl.keystore.key=topsecret\nretention.ms=5", "ssl.keystore.key=***\nretention.ms=5"),
+        ("--registry http://u:topsecret@h:1/x", "--registry http://***@h:1/x"),
+        ("the token --topics is empty", "the token --topics is empty"),
+        ("retention.ms", "retention.ms"),
+    ],
+)
+def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_malformed_pair_is_reported_without_its_secret() -> None:
+    with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': expected key=value"):
+        parse_pairs("--client", ["ssl.password topsecret"])

@@ -1,0 +1,26 @@
+"""Log directories for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark_commitlog.storage import INTERNAL_TOPICS, LogManager
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+
+
+def directory_with_internal_topics(path: Path, partitions: int = 1) -> str:
+    """A log directory whose internal topics are there, with a few partitions: fifty of each take long to make."""
+    with LogManager.open(str(path), create=True) as manager:
+        for name in INTERNAL_TOPICS:
+            manager.create_topic(name, partitions=partitions)
+    return str(path)
+
+
+def memory_disk_with_topics(directory: str, topic: str, partitions: int) -> MemoryFileSystem:
+    """A disk with a topic, and the internal ones of a partition each, whose indexes take next to no memory."""
+    disk = MemoryFileSystem()
+    with LogManager.open(directory, create=True, filesystem=disk) as manager:
+        for name in (topic, *INTERNAL_TOPICS):
+            configs = {**INTERNAL_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
+            manager.create_topic(name, partitions=partitions if name == topic else 1, configs=configs)
+    return disk

@@ -1,0 +1,127 @@
+"""A query as the sink runs one: each batch is a transaction, and what it did is in the group's offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.transactions import (
+    Transaction,
+    TransactionalWriter,
+    TransactionCoordinator,
+    TransactionPart,
+)
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import committed, records
+
+APP = "app"
+TOPIC = "t"
+PLACES = ((TOPIC, 0), (TOPIC, 1))
+SINK = ("__sink.t", 0)  # what the group commits
+SMALL = {"segment.index.bytes": "1000"}  # ten megabytes would be copied for each crash
+
+
+def encoded(*values: bytes) -> v2.EncodedBatches:
+    """Records as a task encodes them."""
+    return v2.encode_batches(records(list(values)), v2.BatchFields(), batch_bytes_max=200)
+
+
+def manage(disk: MemoryFileSystem) -> LogManager:
+    """As another process opens the directory."""
+    return LogManager.open("/logs", create=True, clock=disk.clock, filesystem=disk)
+
+
+def make_topics(disk: MemoryFileSystem, **configs: str) -> None:
+    """A topic of two partitions, and internal ones of one each."""
+    with manage(disk) as manager:
+        manager.create_topic(TOPIC, partitions=2, configs={**SMALL, **configs})
+        for internal in ("__consumer_offsets", "__transaction_state"):
+            manager.create_topic(internal, partitions=1, configs={**SMALL, "cleanup.policy": "compact"})
+
+
+def values_of(batch: int, partition: int) -> list[bytes]:
+    """What a batch holds for a partition; some of it spans several blocks of a disk."""
+    return [b"%d.%d.%d" % (batch, partition, n) + b"." * (150 * n) for n in range(3)]
+
+
+def content(manager: LogManager, partition: int) -> list[bytes | None]:
+    """What a reader of committed records sees."""
+    return [value for _, value in committed(manager.open_reader(TOPIC, partition))]
+
+
+def expected(partition: int, batches: Sequence[int]) -> list[bytes]:
+    return [value for batch in batches for value in values_of(batch, partition)]
+
+
+@dataclass
+class Query:
+    """A driver and its tasks, as processes that can be killed together."""
+
+    filesystem: FileSystem
+    manager: LogManager
+    tasks: LogManager
+    acknowledged: int = 0  # batches
+    leaves_syncs: bool = False  # its tasks leave to the commit what they may
+    coordinator: TransactionCoordinator = field(init=False)
+
+    @classmethod
+    def on(cls, disk: MemoryFileSystem) -> Self:
+        return cls(disk, manage(disk), manage(disk))
+
+    def start(self) -> Self:
+        self.coordinator = TransactionCoordinator.open(self.manager, APP, holder="a query")
+        return self
+
+    def done(self) -> int:
+        """How many batches the group says are done."""
+        return GroupOffsets(self.manager).fetch(APP).get(SINK, CommittedOffset(0)).offset
+
+    def begin(self) -> Transaction:
+        self.coordinator.recover()
+        return self.coordinator.begin(PLACES, groups=[APP])
+
+    def write(self, transaction: Transaction, batch: int) -> list[TransactionPart]:
+        """The tasks, one after the other: each writes a part of each partition."""
+        parts = []
+        places = PLACES if self.leaves_syncs else ()
+        left = {place: self.manager.open_log(*place).segments.active.base_offset for place in places}
+        for half in (slice(0, 1), slice(1, 3)):
+            writer = TransactionalWriter(self.tasks, transaction, left=left)
+            for topic, partition in PLACES:
+                values = values_of(batch, partition)[half]
+                writer.append(topic, partition, encoded(*values))
+                parts.append(TransactionPart(topic, partition, len(values)))
+            writer.flush()
+        return parts
+
+    def commit(self, transaction: Transaction, batch: int, parts: list[TransactionPart]) -> None:
+        self.coordinator.commit(transaction, parts, {APP: {SINK: CommittedOffset(batch + 1)}})
+        self.acknowledged = batch + 1
+
+    def run_batch(self, batch: int) -> None:
+        transaction = self.begin()
+        self.commit(transaction, batch, self.write(transaction, batch))
+        self.coordinator.checkpoint()
+
+    def abort_batch(self, batch: int) -> None:
+        """A batch whose last task failed."""
+        transaction = self.begin()
+        self.write(transaction, batch)
+        self.coordinator.abort(transaction)
+
+    def run(self, batches: int) -> Self:
+        """Whatever is not done yet, up to so many batches."""
+        self.start()
+        for batch in range(self.done(), batches):
+            self.run_batch(batch)
+        return self
+
+    def stop(self) -> None:
+        self.coordinator.close()
+        self.manager.close()
+        self.tasks.close()
