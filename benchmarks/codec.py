@@ -19,8 +19,10 @@ import aiokafka.codec
 import numpy as np
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from kafka.record import default_records as kafka_python  # type: ignore[import-untyped]
-from kafka.record import memory_records as kafka_python_reading
+from kafka.record import (
+    default_records as kafka_python,  # type: ignore[import-untyped]
+    memory_records as kafka_python_reading,
+)
 
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.rows import records

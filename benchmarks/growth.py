@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks import logs, topics
 from benchmarks.comparison import Point, Series, Setting
 from benchmarks.timing import Timing, alternate_told, time_call
-from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog import spark_session
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 

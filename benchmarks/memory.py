@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import logs, topics
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing
-from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog import spark_session
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.index_rebuild import rebuild_log

@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS, count_rows
 from benchmarks.limits import FLOOR
 from benchmarks.timing import Timing, time_call
-from pyspark_commitlog import commitlog_sink
-from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog import commitlog_sink, spark_session
 
 ROWS = 1_000  # of a micro-batch
 MICRO_BATCHES = 40  # of each kind per requested round: a shared machine is slow for seconds, then fast again

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession, functions as F
 
 from benchmarks.compaction import WarmBroker
 from benchmarks.comparison import Comparison, Ratio, Setting

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from benchmarks.comparison import Setting
 from benchmarks.floors import ReadyBatches
 from benchmarks.timing import Seconds, Timing
-from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog import spark_session
 from tests.support.spark.connector import connector_jars
 
 SESSIONS = 6

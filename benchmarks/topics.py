@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from benchmarks.rows import KEY_BYTES, VALUE_BYTES
 from pyspark_commitlog import commitlog_sink

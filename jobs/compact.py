@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.pipeline.maintenance import arguments, errors_apart, maintain
+from pyspark_commitlog.pipeline.job import arguments, errors_apart
+from pyspark_commitlog.pipeline.maintenance import maintain
 from pyspark_commitlog.storage import compact_partitions
 
 

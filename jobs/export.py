@@ -15,9 +15,8 @@ import sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.delta.export import advice, parser, query
-from pyspark_commitlog.pipeline.job.run_query import run_available
-from pyspark_commitlog.pipeline.maintenance import errors_apart
+from pyspark_commitlog.pipeline.delta import advice, parser, query
+from pyspark_commitlog.pipeline.job import errors_apart, run_available
 from pyspark_commitlog.storage import LogStoreError
 
 DONE = "Everything was copied."

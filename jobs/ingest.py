@@ -12,9 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.demo import flights
-from pyspark_commitlog.pipeline.job.run_query import ProgressLines, run_available
-from pyspark_commitlog.pipeline.job.session import Settings
-from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
+from pyspark_commitlog.pipeline.job import ProgressLines, Settings, run_available
+from pyspark_commitlog.pipeline.write import commitlog_sink
 
 
 def main() -> int:

@@ -15,8 +15,9 @@ import time
 
 from pyspark import SparkConf, SparkContext
 
-from pyspark_commitlog.pipeline.maintenance import SparkTasks, errors_apart
-from pyspark_commitlog.pipeline.mirror.command_line import ROUNDS, parser
+from pyspark_commitlog.pipeline.job import errors_apart
+from pyspark_commitlog.pipeline.maintenance import SparkTasks
+from pyspark_commitlog.pipeline.mirror import ROUNDS, parser
 from pyspark_commitlog.storage import LogStoreError, parse_names
 
 

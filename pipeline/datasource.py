@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -14,10 +11,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .read.batch import batch_reader
-from .read.options import Columns, ReadOptions, Use
-from .read.stream import CommitLogStreamReader
-from .workers.memory import freeze_worker_imports
+from . import write  # loads numba when first used, which a process that only plans reads does not need
+from .read import Columns, CommitLogStreamReader, ReadOptions, Use, batch_reader
+from .workers import freeze_worker_imports
 
 
 class CommitLogDataSource(DataSource):
@@ -49,22 +45,12 @@ class CommitLogDataSource(DataSource):
         return CommitLogStreamReader(options, options.columns.arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        writing = _load_writing()
         if overwrite:
-            raise writing.refuse_overwrite()
-        writer: DataSourceWriter = writing.CommitLogWriter(schema, writing.WriteOptions.parse(self.options))
-        return writer
+            raise write.refuse_overwrite()
+        return write.CommitLogWriter(schema, write.WriteOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
-        raise _load_writing().refuse_stream()
-
-
-def _load_writing() -> ModuleType:
-    """Imports ``pipeline.batch_writer`` late, because it imports numba.
-
-    A process that plans reads needs neither, and each streaming query starts one.
-    """
-    return import_module("pyspark_commitlog.pipeline.write.dataframe")
+        raise write.refuse_stream()
 
 
 DefaultSource = CommitLogDataSource

@@ -7,40 +7,37 @@ This is the public API. Spark finds ``format("commitlog")`` by itself, because t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
-    from pyspark_commitlog.pipeline.datasource import CommitLogDataSource, DefaultSource
-    from pyspark_commitlog.pipeline.delta.tables import changes_to_records, table_sink
-    from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics
-    from pyspark_commitlog.pipeline.read.table import read_table, tail
-    from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-
-__all__ = [
-    "CommitLogDataSource",
-    "CommitLogMetrics",
-    "DefaultSource",
-    "changes_to_records",
-    "commitlog_sink",
-    "read_table",
-    "table_sink",
-    "tail",
-]
-
-_HOMES = {
-    "CommitLogDataSource": "pyspark_commitlog.pipeline.datasource",
-    "CommitLogMetrics": "pyspark_commitlog.pipeline.metrics.queries",
-    "DefaultSource": "pyspark_commitlog.pipeline.datasource",
-    "changes_to_records": "pyspark_commitlog.pipeline.delta.tables",
-    "commitlog_sink": "pyspark_commitlog.pipeline.write.foreach_batch",
-    "read_table": "pyspark_commitlog.pipeline.read.table",
-    "table_sink": "pyspark_commitlog.pipeline.delta.tables",
-    "tail": "pyspark_commitlog.pipeline.read.table",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from pyspark_commitlog.pipeline.datasource import (
+        CommitLogDataSource as CommitLogDataSource,
+        DefaultSource as DefaultSource,
+    )
+    from pyspark_commitlog.pipeline.delta import changes_to_records as changes_to_records, table_sink as table_sink
+    from pyspark_commitlog.pipeline.job import run_available as run_available, spark_session as spark_session
+    from pyspark_commitlog.pipeline.metrics import CommitLogMetrics as CommitLogMetrics
+    from pyspark_commitlog.pipeline.read import read_table as read_table, tail as tail
+    from pyspark_commitlog.pipeline.values import (
+        AvroSerde as AvroSerde,
+        Confluent as Confluent,
+        JsonSerde as JsonSerde,
+        SchemaFolder as SchemaFolder,
+        SchemaRegistry as SchemaRegistry,
+    )
+    from pyspark_commitlog.pipeline.write import commitlog_sink as commitlog_sink
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "pipeline.datasource": ["CommitLogDataSource", "DefaultSource"],
+            "pipeline.delta": ["changes_to_records", "table_sink"],
+            "pipeline.job": ["spark_session", "run_available"],
+            "pipeline.metrics": ["CommitLogMetrics"],
+            "pipeline.read": ["read_table", "tail"],
+            "pipeline.values": ["AvroSerde", "Confluent", "JsonSerde", "SchemaFolder", "SchemaRegistry"],
+            "pipeline.write": ["commitlog_sink"],
+        },
+    )

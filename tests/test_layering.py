@@ -54,6 +54,9 @@ HEIGHT = {
     for room in floor.split()
 }
 
+# Their modules are imported, rather than names that the room exports.
+WITHOUT_FACE = {("storage", "format"), ("storage", "kernels")}
+
 # What a folder may import of the others: of storage only its face.
 ALLOWED = {
     "storage": {"storage"},
@@ -80,6 +83,9 @@ PLACES = {
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py"),
     "delta": SPARK,
 }
+
+# No tool follows a module that a string names. Commands and kernels are loaded so, and modules that Spark names.
+BY_STRING = ("cli/__init__.py", "pipeline/workers/daemon.py", "storage/kernels/__init__.py")
 
 # Files and time reach storage/ through two ports; the kernels find a folder for compiled code, which is no log's.
 PORTS = ("storage/filesystem.py", "storage/clock.py")
@@ -153,6 +159,8 @@ def faults_of(path: str, one: Import) -> Iterator[str]:
         yield f"{top} only in {', '.join(PLACES[top])}"
     if top in BEHIND_PORTS and path.startswith("storage/") and path not in PORTS and (path, top) != EXCEPTED:
         yield f"only in {' and '.join(PORTS)}"
+    if one.name == ("importlib", "import_module") and path.startswith(FOLDERS) and path not in BY_STRING:
+        yield "imports by a string, which tools cannot follow"
     if top == PACKAGE:
         yield from faults_inside(path, one)
 
@@ -168,12 +176,14 @@ def faults_inside(path: str, one: Import) -> Iterator[str]:
         yield "is imported relatively, so that tools can follow it"
     elif folder not in ALLOWED[home]:
         yield f"{home} imports only from {', '.join(sorted(ALLOWED[home]))}"
-    elif home == folder:
-        yield from faults_of_height(path, room)
-    elif folder == "storage" and (folder, room) in HEIGHT:
+    elif home == folder and (faults := list(faults_of_height(path, room))):
+        yield from faults
+    elif folder == "storage" != home and (folder, room) in HEIGHT:
         yield "storage/__init__.py has the public names"
     elif home == "cli" and folder == "pipeline" and not one.in_function:
         yield "the cli imports pipeline only inside functions"
+    elif len(one.name) > 4 and (folder, room) not in WITHOUT_FACE and not path.startswith(f"{folder}/{room}/"):
+        yield f"is imported from {folder}/{room}, which exports what others use"
 
 
 def faults_of_height(path: str, imported: str) -> Iterator[str]:
@@ -214,6 +224,25 @@ def rooms() -> list[str]:
     )
 
 
+def faces() -> list[str]:
+    """The ``__init__.py`` files whose names are loaded when first used."""
+    return [path for path in sources() if path.endswith("/__init__.py") and "lazy_loader" in (ROOT / path).read_text()]
+
+
+def exports_of(source: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Modules and names that a face declares for tools, and those in its table for Python."""
+    guarded = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If))
+    declared = {
+        (node.module.removeprefix(f"{PACKAGE}."), alias.name)
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    table = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Dict))
+    by_module: dict[str, list[str]] = ast.literal_eval(table)
+    return declared, {(module, name) for module, names in by_module.items() for name in names}
+
+
 # --- the project
 
 
@@ -232,6 +261,14 @@ def test_every_room_has_its_floor(folder: str) -> None:
 def test_a_room_says_what_it_is_for_and_is_small(room: str) -> None:
     assert ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
     assert len([path for path in (ROOT / room).glob("*.py") if path.name != "__init__.py"]) <= FILES_MAX
+
+
+@pytest.mark.parametrize("face", faces())
+def test_a_face_loads_late_what_it_declares(face: str) -> None:
+    declared, loaded = exports_of((ROOT / face).read_text())
+    assert declared == loaded
+    modules = {path.name.removesuffix(".py") for path in (ROOT / face).parent.iterdir()}
+    assert not {name for _, name in declared} & modules, "a module of this name would hide it"
 
 
 def test_the_project_was_read() -> None:
@@ -297,6 +334,10 @@ REFUSED = {
     "mmap in storage": ("storage/segment/index_file.py", "import mmap"),
     "pathlib in storage": ("storage/format/files/file_names.py", "from pathlib import Path"),
     "open in storage": ("storage/writing/log.py", "def f(path):\n    return open(path)"),
+    "pipeline reaches into another room": ("pipeline/write/task.py", "from ..read.options import Options"),
+    "a room reaches into another": ("storage/writing/log.py", "from ..segment.reader import SegmentReader"),
+    "a job reaches into a room": ("jobs/demo.py", "from pyspark_commitlog.pipeline.job.session import spark_session"),
+    "a module named by a string": ("pipeline/write/task.py", "from importlib import import_module"),
     "the second of two names": ("storage/segment/reader.py", "from .. import errors, writing"),
 }
 
@@ -317,7 +358,7 @@ ACCEPTED = {
     "pipeline imports all of storage": ("pipeline/write/task.py", "from ... import storage"),
     "pipeline imports itself and Spark": (
         "pipeline/write/task.py",
-        "from pyspark.sql import DataFrame\nfrom ..read.options import Options",
+        "from pyspark.sql import DataFrame\nfrom ..read import Options",
     ),
     "the cli imports pipeline in a command": (
         "cli/reading/cat.py",
@@ -325,7 +366,7 @@ ACCEPTED = {
     ),
     "the public face imports pipeline": (
         "pyspark_commitlog/__init__.py",
-        "from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink",
+        "from pyspark_commitlog.pipeline.write import commitlog_sink",
     ),
     "a job imports absolutely": ("jobs/retain.py", "from pyspark_commitlog.storage import retain_partitions"),
     "numba in a kernel": ("storage/kernels/varint.py", "import numba"),

@@ -1,1 +1,17 @@
 """Commands that work on files: recovery, index rebuild, snapshots, the check of a file system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .run import Asked as Asked, Config as Config, Topics as Topics, maintain as maintain
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "run": ["Asked", "Config", "Topics", "maintain"],
+        },
+    )

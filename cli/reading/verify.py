@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import storage
 from ..flags import AsJson, LogDir
-from ..maintenance.run import Asked, Config, Topics, maintain
+from ..maintenance import Asked, Config, Topics, maintain
 
 
 def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_json: AsJson = False) -> None:

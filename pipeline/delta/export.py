@@ -12,16 +12,23 @@ from typing import NamedTuple, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from ...storage import InvalidConfigError, parse_pairs
-from ..job.command_line import Parser
-from ..read.options import Mode as ReadMode
-from ..rows.arrow import TimeBeyondSparkError
-from ..rows.offsets import LATEST, AtEnd, AtOffsets, Offsets, bound_at_offsets, offsets_from_json, offsets_to_nested
-from ..values.serde import Serde
-from ..write.foreach_batch import commitlog_sink
+from ..job import Parser
+from ..read import Mode as ReadMode
+from ..rows import (
+    LATEST,
+    AtEnd,
+    AtOffsets,
+    Offsets,
+    TimeBeyondSparkError,
+    bound_at_offsets,
+    offsets_from_json,
+    offsets_to_nested,
+)
+from ..values import Serde
+from ..write import commitlog_sink
 from .tables import Mode, absolute, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
-from .value_arguments import add_value_arguments
-from .value_arguments import serde_of as _serde
+from .value_arguments import add_value_arguments, serde_of as _serde
 
 logger = logging.getLogger(__name__)
 

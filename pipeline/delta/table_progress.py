@@ -10,14 +10,13 @@ Outside a classic streaming query, the query is not known, and nothing is refuse
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from ...storage import InvalidConfigError, ProgressMismatchError
-from ..write.exactly_once.progress import Run
+from .. import write
+from ..write import Run
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
@@ -58,10 +57,9 @@ class TableProgress:
         self._version = version
         self._done = None
         if run.query_id:
-            classic = import_module(
-                "pyspark_commitlog.pipeline.write.classic_session"
-            )  # py4j, which a client of Connect lacks
-            self._done = classic.committed_version(session, path, run.app_id)
+            self._done = write.committed_version(
+                session, path, run.app_id
+            )  # imports py4j, which Connect's clients lack
 
     @property
     def is_there(self) -> bool:

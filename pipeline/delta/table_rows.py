@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from ...storage import InvalidConfigError
-from ..values.serde import Serde
-from ..values.spark import decoded
+from ..values import Serde, decoded
 from .undecodable import DECODED
 
 # The columns of a row besides its value, and the columns of the record that they come from.

@@ -13,15 +13,13 @@ from enum import Enum
 from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
 from ...storage import InvalidConfigError, LogManager, did_you_mean
-from ..rows.offsets import EARLIEST, TopicPartition, offsets_to_nested
-from ..values.serde import Serde
-from ..values.spark import encoded
-from ..write.exactly_once.progress import Run
+from ..rows import EARLIEST, TopicPartition, offsets_to_nested
+from ..values import Serde, encoded
+from ..write import Run
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
 from .table_rows import COORDINATES, DELETED, in_table, nullable, to_rows

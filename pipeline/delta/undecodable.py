@@ -11,13 +11,12 @@ from typing import cast
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ..values.serde import Serde, SerializationError
+from ..values import Serde, SerializationError
 
 DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
 NO_KEY = "has no key: a table of mode upsert needs one"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 from typing import cast
 
@@ -12,8 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...storage import InvalidConfigError
-from ..values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
-from ..values.serde import JsonSerde, Mode, Serde
+from .. import values
+from ..values import JsonSerde, Mode, SchemaFolder, SchemaRegistry, SchemaStore, Serde
 
 # The arguments of each format; others would have no effect, and are rejected.
 _TAKEN = {
@@ -98,16 +97,14 @@ def _instead(options: argparse.Namespace) -> str:
 
 
 def _avro_serde(options: argparse.Namespace) -> Serde:
-    avro = import_module("pyspark_commitlog.pipeline.values.avro.serde")  # only here: it comes with an extra
-    framing = avro.SingleObject()
+    framing: values.Framing = values.SingleObject()  # imports fastavro, which comes with an extra
     if options.registry or options.schema_folder:
-        framing = avro.Confluent(_store(options), f"{options.topic}-value")
+        framing = values.Confluent(_store(options), f"{options.topic}-value")
     try:
         schema = Path(options.schema).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfigError(f"--schema {options.schema}: {error}; for avro, give the path of a file") from None
-    serde: Serde = avro.AvroSerde(schema, framing, _mode(options))
-    return serde
+    return values.AvroSerde(schema, framing, _mode(options))
 
 
 def _store(options: argparse.Namespace) -> SchemaStore:

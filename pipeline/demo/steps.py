@@ -12,8 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, functions as F
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

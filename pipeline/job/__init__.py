@@ -1,1 +1,23 @@
 """What the programs in ``jobs/`` share: a Spark session, a command line, one query run to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .command_line import Parser as Parser, arguments as arguments, to_run as to_run
+    from .run_query import ProgressLines as ProgressLines, run_available as run_available
+    from .session import WORKER_SETTINGS as WORKER_SETTINGS, Settings as Settings, spark_session as spark_session
+    from .stderr import errors_apart as errors_apart
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "command_line": ["Parser", "arguments", "to_run"],
+            "run_query": ["ProgressLines", "run_available"],
+            "session": ["Settings", "WORKER_SETTINGS", "spark_session"],
+            "stderr": ["errors_apart"],
+        },
+    )

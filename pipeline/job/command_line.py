@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 from ...storage import ConfigOverrides, MaintenanceRun, masked, parse_instant, work_of
-from ..read.options import local_directory
+from ..read import local_directory
 
 
 class Parser(argparse.ArgumentParser):

@@ -15,8 +15,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ..write.exactly_once.checkpoint import check_readable
-from ..write.task import Written
+from ..write import Written, check_readable
 
 T = TypeVar("T")
 

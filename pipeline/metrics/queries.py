@@ -24,8 +24,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ...storage import InvalidConfigError
-from ..rows.offsets import TopicPartition, offsets_from_json
-from ..write.kept_writers import SinkBatch, newest_batches
+from ..rows import TopicPartition, offsets_from_json
+from ..write import SinkBatch, newest_batches
 from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, Place, add_groups
 
 CLUSTER_NAME = "spark"

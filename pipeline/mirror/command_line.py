@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...storage import InvalidConfigError, Runner, parse_pairs
-from ..job.command_line import Parser
-from ..read.options import local_directory
-from ..write.targets import ProducerSettings
-from . import Mirrored
+from ..job import Parser
+from ..read import local_directory
+from ..write import ProducerSettings
 from .broker import Cluster
 from .from_kafka import Following, follow
+from .mirrored import Mirrored
 from .to_kafka import Sending, send
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...storage import Log, LogManager, LogStoreError, Runner, add_partitions, append_fetched, begin_at, topic_id
-from . import Mirrored
 from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, MirrorError, OutsideLogError, PartitionLeader
+from .mirrored import Mirrored
 
 
 @dataclass(frozen=True)

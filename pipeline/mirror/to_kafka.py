@@ -32,8 +32,8 @@ from ...storage import (
     fetched_records,
     producer_batches,
 )
-from . import Mirrored
 from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, MirrorError, PartitionLeader
+from .mirrored import Mirrored
 
 BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes and segment.bytes may allow less
 _TIME_TYPE = "message.timestamp.type"

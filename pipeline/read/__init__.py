@@ -3,3 +3,33 @@
 ``options`` parses what a user asks for, ``task_ranges`` and ``rate_limits`` divide it among tasks and micro-batches,
 ``batch`` and ``stream`` are Spark's readers, ``task`` is what a worker does.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .batch import batch_reader as batch_reader
+    from .options import (
+        INT_MAX as INT_MAX,
+        Columns as Columns,
+        Given as Given,
+        Mode as Mode,
+        ReadOptions as ReadOptions,
+        Use as Use,
+        local_directory as local_directory,
+    )
+    from .stream import CommitLogStreamReader as CommitLogStreamReader
+    from .table import read_table as read_table, tail as tail
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "batch": ["batch_reader"],
+            "options": ["Columns", "Given", "INT_MAX", "Mode", "ReadOptions", "Use", "local_directory"],
+            "stream": ["CommitLogStreamReader"],
+            "table": ["read_table", "tail"],
+        },
+    )

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...storage import LogManager
-from ..rows.offsets import Ends, Logs, TopicPartition, check_start_before_end
-from ..workers.memory import freeze_worker_imports
+from ..rows import Ends, Logs, TopicPartition, check_start_before_end
+from ..workers import freeze_worker_imports
 from .open_logs import Watchers, watchers_of_this_process
 from .options import Mode, ReadOptions
 from .pushdown import Wanted, push

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...storage import LogManager, LogWatcher, Marks, StorageError, UnknownTopicOrPartitionError
-from ..rows.offsets import TopicPartition
+from ..rows import TopicPartition
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512

@@ -18,22 +18,29 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path
-from ..rows.columns import READ_TYPES
-from ..rows.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
-from ..rows.offsets import (
+from ..rows import (
+    BROKERS,
     EARLIEST,
+    KAFKAS,
     LATEST,
     LONG_MAX,
+    READ_TYPES,
     AtEnd,
     AtTimestamp,
     AtTimestamps,
     Bound,
     DataLoss,
+    arrow_schema,
     bound_at_offsets,
+    check_names,
     check_order,
+    log_once,
+    notice_of,
+    nullable_as,
+    read_schema,
+    schema_with,
     timestamps_from_json,
 )
-from ..rows.spark_schema import arrow_schema, nullable_as, read_schema, schema_with
 from .internal_topics import Decode
 from .rate_limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
 from .subscription import WAYS, Subscription

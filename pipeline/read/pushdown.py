@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 from ...storage import Timespan
-from ..rows.offsets import TopicPartition
+from ..rows import TopicPartition
 from .task_ranges import OffsetRange
 
 _LEAST, _MOST = -(2**63), 2**63 - 1

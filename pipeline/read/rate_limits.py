@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..rows.offsets import Offsets, TopicPartition
+from ..rows import Offsets, TopicPartition
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000  # maxTriggerDelay of Spark's Kafka source: 15m
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ...storage import CommittedOffset, GroupOffsets, LogWatcher, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from ..rows.offsets import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested
+from ..rows import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested
 from .open_logs import Watchers, watchers_of_this_process
 from .options import Mode, ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares

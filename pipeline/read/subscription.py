@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...storage import INTERNAL_TOPICS, InvalidConfigError, LogManager, UnknownTopicOrPartitionError
-from ..rows.offsets import TopicPartition, json_object
+from ..rows import TopicPartition, json_object
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,7 @@ from typing import Literal
 import pyarrow as pa
 
 from ...storage import InvalidConfigError, Isolation, LogManager, LogReader, Records, UnknownTopicOrPartitionError
-from ..rows.arrow import to_batch
-from ..rows.columns import IN_RECORDS, read_names, schema_of
-from ..rows.offsets import TopicPartition
+from ..rows import IN_RECORDS, TopicPartition, read_names, schema_of, to_batch
 
 Bound = int | datetime | None
 Path = str | PathLike[str]

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...storage import ALL_TIMES, CorruptionError, LogReader, OffsetOutOfRangeError, Records, Timespan, salvaged_records
-from ..rows.arrow import check_nulls, to_batch
-from ..rows.columns import IN_RECORDS
+from ..rows import IN_RECORDS, check_nulls, to_batch
 from .internal_topics import DECODED_FROM
 from .options import Mode, ReadOptions
 from .task_ranges import OffsetRange

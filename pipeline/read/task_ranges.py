@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from ..rows.offsets import TopicPartition
+from ..rows import TopicPartition
 
 # Bytes of log that one task reads by default, the same as spark.sql.files.maxPartitionBytes for tasks that read files.
 # A smaller partition is one task, as with Spark's Kafka source.

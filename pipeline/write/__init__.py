@@ -3,3 +3,38 @@
 ``targets`` says which topics are written, ``task`` is what a worker does, ``kept_writers`` are the driver's;
 ``exactly_once/`` remembers how far a query got.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .classic_session import committed_version as committed_version
+    from .dataframe import (
+        CommitLogWriter as CommitLogWriter,
+        WriteOptions as WriteOptions,
+        refuse_overwrite as refuse_overwrite,
+        refuse_stream as refuse_stream,
+    )
+    from .exactly_once.checkpoint import check_readable as check_readable
+    from .exactly_once.progress import Run as Run
+    from .foreach_batch import commitlog_sink as commitlog_sink
+    from .kept_writers import SinkBatch as SinkBatch, newest_batches as newest_batches
+    from .targets import ProducerSettings as ProducerSettings
+    from .task import Written as Written
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "classic_session": ["committed_version"],
+            "dataframe": ["CommitLogWriter", "WriteOptions", "refuse_overwrite", "refuse_stream"],
+            "exactly_once.checkpoint": ["check_readable"],
+            "exactly_once.progress": ["Run"],
+            "foreach_batch": ["commitlog_sink"],
+            "kept_writers": ["SinkBatch", "newest_batches"],
+            "targets": ["ProducerSettings"],
+            "task": ["Written"],
+        },
+    )

@@ -20,9 +20,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ...storage import GroupOffsets, InvalidConfigError, LogManager, TransactionCoordinator, TransactionRefusedError
-from ..read.options import INT_MAX, Given
-from ..rows.kafka_options import KAFKAS, check_names
-from ..rows.spark_schema import WriteColumns
+from ..read import INT_MAX, Given
+from ..rows import KAFKAS, WriteColumns, check_names
 from .exactly_once.log_ends import check_partitions
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, judged
 from .old_records import warn_if_old

@@ -11,16 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
-from types import ModuleType
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from ...storage import InvalidConfigError, LogManager, TopicDescription, Transaction, TransactionAbortedError
-from ..rows.arrow import LongRowError
-from ..rows.spark_schema import WriteColumns
+from ..rows import LongRowError, WriteColumns
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, judged
 from .kept_writers import DriverWriter, SinkBatch, calling, release, remembered_here, writing
@@ -194,7 +191,11 @@ class _MicroBatch:
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
         """Describes the job in Spark's UI: batch, writer and topics."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
-        return nullcontext() if is_remote() else _load("classic").described(session, text)
+        if is_remote():
+            return nullcontext()
+        from . import classic_session  # noqa: PLC0415  py4j, which a client of Spark Connect lacks
+
+        return classic_session.described(session, text)
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
@@ -204,7 +205,9 @@ def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint,
     """
     if not run.query_id:
         return Checkpoint(), NO_PLAN
-    checkpoint = _load("classic").watch(session, run.query_id, run.run_id)
+    from . import classic_session  # noqa: PLC0415  as above
+
+    checkpoint = classic_session.watch(session, run.query_id, run.run_id)
     return checkpoint, checkpoint.plan(int(session.sparkContext.getLocalProperty(BATCH_ID) or version))
 
 
@@ -222,22 +225,21 @@ def _tasks_run_here(session: SparkSession) -> bool:
 def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer]:
     """Writes all rows with one Spark job; returns its tasks' answers. LongRowError unless rows ``may_be_long``."""
     if not is_remote() and not may_be_long:
-        messages = _load("messages")
-        limits = messages.limits_for(rows.sparkSession, rows.schema)
+        from . import arrow_messages  # noqa: PLC0415  as above
+
+        limits = arrow_messages.limits_for(rows.sparkSession, rows.schema)
         if limits is not None:
-            return messages.collect_over_messages(rows, task.answers, limits)  # type: ignore[no-any-return]
+            return arrow_messages.collect_over_messages(rows, task.answers, limits)
     return [Answer(*row) for row in rows.mapInArrow(task, ANSWER).collect()]
 
 
 def _failures() -> tuple[type[Exception], ...]:
     """Returns the errors after which another attempt may succeed."""
-    classic = () if is_remote() else (_load("classic").JobFailedError,)
-    return (TransactionAbortedError, PySparkException, *classic)
+    if is_remote():
+        return (TransactionAbortedError, PySparkException)
+    from .classic_session import JobFailedError  # noqa: PLC0415  as above
 
-
-def _load(name: str) -> ModuleType:
-    """Imports ``classic`` or ``messages``, which a client of Spark Connect cannot import."""
-    return import_module(f"pyspark_commitlog.pipeline.{name}")
+    return (TransactionAbortedError, PySparkException, JobFailedError)
 
 
 class AbortUnlessTold:

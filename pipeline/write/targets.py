@@ -22,8 +22,8 @@ from ...storage import (
     did_you_mean,
     target_compression,
 )
-from ..read.options import local_directory
-from ..rows.kafka_options import KAFKAS, log_once, notice_of
+from ..read import local_directory
+from ..rows import KAFKAS, log_once, notice_of
 
 # The bytes of records in a batch (a producer's batch.size), unless the topic accepts less; by default, it accepts as
 # much. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive. Other writers have to

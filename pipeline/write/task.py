@@ -34,7 +34,7 @@ from ...storage import (
     find_refused,
     gathered,
 )
-from ..rows.arrow import to_records
+from ..rows import to_records
 from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
 from .partitioner import UNKNOWN, Chooser
 from .targets import Partitioner, ProducerSettings, Targets, manager_for

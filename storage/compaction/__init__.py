@@ -10,7 +10,25 @@ batch, :mod:`.output` writes the new segments, :mod:`.swapping` replaces the old
 runs the whole round.
 """
 
-from .dirty import Cleanable, cleanable, dirtiest_first, group_segments
-from .rounds import Cleaner, CleanResult
+from __future__ import annotations
 
-__all__ = ["CleanResult", "Cleanable", "Cleaner", "cleanable", "dirtiest_first", "group_segments"]
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .dirty import (
+        Cleanable as Cleanable,
+        cleanable as cleanable,
+        dirtiest_first as dirtiest_first,
+        group_segments as group_segments,
+    )
+    from .rounds import Cleaner as Cleaner, CleanResult as CleanResult
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "dirty": ["Cleanable", "cleanable", "dirtiest_first", "group_segments"],
+            "rounds": ["CleanResult", "Cleaner"],
+        },
+    )

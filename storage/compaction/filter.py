@@ -26,9 +26,8 @@ from ..format.constants import NO_OFFSET
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..kernels import offset_map as maps
-from ..recovery.producer_state import ProducerState
-from ..segment.reader import Rows, Window
-from ..segment.writer import LogSegment
+from ..recovery import ProducerState
+from ..segment import LogSegment, Rows, Window
 from .superseded import Superseded
 
 # Decompressed records are held in memory, so compressed batches are processed in smaller portions.

@@ -14,11 +14,9 @@ from ..errors import CorruptIndexError, InvalidRecordError
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import Bools
-from ..reading.reader import LogReader
-from ..recovery.producer_state import Marker
-from ..recovery.segment_recovery import read_markers
-from ..segment.reader import Window
-from ..segment.writer import LogSegment
+from ..reading import LogReader
+from ..recovery import Marker, read_markers
+from ..segment import LogSegment, Window
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from ..format.constants import INT32_MAX
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import BatchHeaders, Bytes
-from ..segment.reader import LogContext
-from ..segment.writer import LogSegment
+from ..segment import LogContext, LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,9 @@ from ..format.files.index_entries import AbortedTxn
 from ..format.tables import Bools, Bytes, Int64s
 from ..kernels import offset_map as maps
 from ..prefetch import in_order
-from ..reading.reader import LogReader
-from ..segment.reader import Window
-from ..segment.swap_cleaned import swap_in
-from ..segment.writer import LogSegment
-from ..writing.log import Log
+from ..reading import LogReader
+from ..segment import LogSegment, Window, swap_in
+from ..writing import Log
 from .dirty import Cleanable, cleanable, group_segments
 from .filter import Counts, Filter, Rules, read_keys, verify
 from .markers import Transactions

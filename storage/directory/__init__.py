@@ -2,6 +2,87 @@
 
 :class:`LogManager` opens one and hands out its logs; ``admin`` creates, alters and deletes topics; ``snapshot`` copies
 a directory and restores the copy; ``fs_check`` tests whether a file system keeps its promises. A broker's directory has
-no topic settings: ``metadata_log`` reads them from its KRaft metadata, ``described_settings`` from what Kafka's tools
-print.
+no topic settings: ``broker_settings/`` reads them from its KRaft metadata, or from what Kafka's tools print.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .admin import (
+        DeletedRecords as DeletedRecords,
+        add_partitions as add_partitions,
+        alter_configs as alter_configs,
+        check_deletable as check_deletable,
+        check_whole as check_whole,
+        delete_records as delete_records,
+        delete_topic as delete_topic,
+        partition_topic_id as partition_topic_id,
+        topic_id as topic_id,
+        topic_size as topic_size,
+    )
+    from .broker_settings.described import parse_described as parse_described
+    from .broker_settings.found import FoundSettings as FoundSettings, TopicSettings as TopicSettings
+    from .broker_settings.metadata_log import read_metadata_log as read_metadata_log
+    from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
+    from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
+    from .manager import (
+        INTERNAL_PARTITIONS as INTERNAL_PARTITIONS,
+        LOST as LOST,
+        ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX,
+        LogManager as LogManager,
+        TopicPartition as TopicPartition,
+    )
+    from .protected_topics import (
+        INTERNAL_TOPICS as INTERNAL_TOPICS,
+        POLICY_KEY as POLICY_KEY,
+        check_stays_compacted as check_stays_compacted,
+        check_takes_records as check_takes_records,
+        is_internal as is_internal,
+        is_state_of_a_tool as is_state_of_a_tool,
+    )
+    from .snapshot import (
+        LOG_FOLDER as LOG_FOLDER,
+        Snapshot as Snapshot,
+        read_snapshot as read_snapshot,
+        restore_snapshot as restore_snapshot,
+        take_snapshot as take_snapshot,
+    )
+    from .topics_file import PARTITIONS_MAX as PARTITIONS_MAX, Known as Known, TopicDescription as TopicDescription
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "admin": [
+                "DeletedRecords",
+                "add_partitions",
+                "alter_configs",
+                "check_deletable",
+                "check_whole",
+                "delete_records",
+                "delete_topic",
+                "partition_topic_id",
+                "topic_id",
+                "topic_size",
+            ],
+            "broker_settings.described": ["parse_described"],
+            "broker_settings.found": ["FoundSettings", "TopicSettings"],
+            "broker_settings.metadata_log": ["read_metadata_log"],
+            "fs_check": ["Finding", "Verdict", "check_filesystem"],
+            "given_settings": ["completed", "config_of", "ungiven"],
+            "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager", "ROOT_FILE_BYTES_MAX", "TopicPartition"],
+            "protected_topics": [
+                "INTERNAL_TOPICS",
+                "POLICY_KEY",
+                "check_stays_compacted",
+                "check_takes_records",
+                "is_internal",
+                "is_state_of_a_tool",
+            ],
+            "snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
+            "topics_file": ["Known", "PARTITIONS_MAX", "TopicDescription"],
+        },
+    )

@@ -18,10 +18,10 @@ from ..errors import CorruptionError, InvalidConfigError, LogStoreError, Unknown
 from ..filesystem import read_file, remove_tree
 from ..format.files import checkpoints, file_names
 from ..open_files import OPEN_FILES
-from ..segment.reader import LogContext
-from ..writing.locks import APPEND_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from ..segment import LogContext
+from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager, TopicPartition
-from .metadata_log import read_metadata_log
 from .protected_topics import check_changeable, is_internal
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..config import LogConfig, keys_of
-from .found_settings import FoundSettings
+from .broker_settings.found import FoundSettings
 from .protected_topics import INTERNAL_TOPICS, POLICY_KEY, settled
 from .topics_file import Known, TopicDescription
 

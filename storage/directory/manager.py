@@ -40,13 +40,11 @@ from ..filesystem import (
     read_file,
     write_atomically,
 )
-from ..format.files import checkpoints
-from ..format.files import file_names as names
+from ..format.files import checkpoints, file_names as names
 from ..paths import local_path
-from ..reading.reader import LogReader, Marks
-from ..reading.watcher import LogWatcher
-from ..segment.joining import Holes
-from ..writing.log import Log
+from ..reading import LogReader, LogWatcher, Marks
+from ..segment import Holes
+from ..writing import Log
 from .given_settings import config_of
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription, decode_topics, encode_topics

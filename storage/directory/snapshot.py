@@ -35,8 +35,8 @@ from ..filesystem import (
 from ..format.files import file_names
 from ..open_files import OPEN_FILES
 from ..paths import local_path
-from ..segment.reader import LogContext, swap_plan
-from ..writing.locks import APPEND_LOCK_FILE, wait_for_lock
+from ..segment import LogContext, swap_plan
+from ..writing import APPEND_LOCK_FILE, wait_for_lock
 from .manager import LogManager, TopicPartition
 
 MANIFEST_FILE = "snapshot.json"

@@ -7,75 +7,18 @@ without its ``.index``, Kafka's own tool creates one, while this one reports it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from ..errors import CorruptSnapshotError
-from ..filesystem import FileSystem, LocalFileSystem
-from ..format.files import file_names
-from ..paths import local_path
-from .indexes import IndexDump, dump_snapshot, dump_txn_index
-from .layouts import LAYOUTS
-from .log import LogDump
-from .options import DumpFindings, DumpOptions, PayloadDecoder
+import lazy_loader
 
-__all__ = ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"]
-
-Dump = Callable[[str, DumpOptions, DumpFindings, FileSystem], Iterator[list[str]]]
-
-
-def dump_file(
-    path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem | None = None
-) -> Iterator[list[str]]:
-    """The lines about the file at ``path``, whose kind follows from its suffix; ``filesystem`` None is the local one.
-
-    Raises StorageError for an unreadable file, NotALogDirError for a name that no segment can have, and
-    CorruptionError, with path and position, for damage that ends the reading, after all lines before it.
-    """
-    path, layout = local_path(path), LAYOUTS[options.format]
-    yield [layout.note(f"Dumping {path}")]
-    dump = DUMPS.get(_suffix(path))
-    if dump is None:
-        findings.remarks.append(f"Ignoring unknown file {path}")
-        return
-    yield from dump(path, options, findings, filesystem or LocalFileSystem())
-
-
-def _suffix(path: str) -> str:
-    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
-    return dot + suffix
-
-
-def _log(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    return LogDump(path, options, LAYOUTS[options.format], findings).lines(filesystem)
-
-
-def _offset_index(
-    path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem
-) -> Iterator[list[str]]:
-    return IndexDump(path, options, LAYOUTS[options.format], filesystem).offset_index(findings)
-
-
-def _time_index(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    return IndexDump(path, options, LAYOUTS[options.format], filesystem).time_index(findings)
-
-
-def _txn_index(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    return dump_txn_index(path, LAYOUTS[options.format], filesystem)
-
-
-def _snapshot(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    """A damaged snapshot is only a remark, not an error, because Kafka can do without it."""
-    try:
-        yield from dump_snapshot(path, LAYOUTS[options.format], filesystem)
-    except CorruptSnapshotError as error:
-        findings.remarks.append(str(error))
-
-
-DUMPS: dict[str, Dump] = {
-    file_names.LOG: _log,
-    ".checkpoint": _log,
-    file_names.INDEX: _offset_index,
-    file_names.TIME_INDEX: _time_index,
-    file_names.TXN_INDEX: _txn_index,
-    file_names.SNAPSHOT: _snapshot,
-}
+if TYPE_CHECKING:
+    from .one_file import dump_file as dump_file
+    from .options import DumpFindings as DumpFindings, DumpOptions as DumpOptions, PayloadDecoder as PayloadDecoder
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "one_file": ["dump_file"],
+            "options": ["DumpFindings", "DumpOptions", "PayloadDecoder"],
+        },
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidRecordError
-from ..format.messages import Message, Messages
+from ..format.internal.messages import Message, Messages
 from .jackson import json_text
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import InvalidRecordError
 from ..format.internal.internal_topics import CONSUMER, GROUP_METADATA
 from ..format.internal.message_schema import INT32, Array, Bytes, Field, Reader, String, Struct
-from ..format.messages import Messages
+from ..format.internal.messages import Messages
 from .jackson import json_text
 
 DELETED = "<DELETE>"  # in place of a null value: a tombstone

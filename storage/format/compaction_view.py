@@ -16,8 +16,7 @@ import numpy.typing as npt
 from .. import format as formats
 from ..config import DECOMPRESSED_BYTES_MAX
 from ..errors import InvalidRecordError
-from ..kernels import compaction_keys, frozen, offset_map
-from ..kernels import records as reading
+from ..kernels import compaction_keys, frozen, offset_map, records as reading
 from . import v2
 from .compression import compressor
 from .constants import (

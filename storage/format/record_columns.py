@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidRecordError
-from ..kernels import frozen, memory
-from ..kernels import records as kernel
+from ..kernels import frozen, memory, records as kernel
 from .constants import INT32_MAX
 from .tables import BinaryColumn, Bools, Bytes, HeadersColumn, Int32s, Int64s, Records
 

@@ -3,3 +3,38 @@
 :class:`CompactedValues` keeps the current value per key of a compacted partition; ``offsets`` reads and commits
 offsets in ``__consumer_offsets``; ``lag`` compares them with the logs.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
+    from .lag import (
+        GroupLags as GroupLags,
+        LogFigures as LogFigures,
+        LogLooks as LogLooks,
+        PartitionLag as PartitionLag,
+        lag_ms as lag_ms,
+        log_figures as log_figures,
+    )
+    from .offsets import (
+        SINK_PREFIX as SINK_PREFIX,
+        CommittedOffset as CommittedOffset,
+        GroupOffsets as GroupOffsets,
+        commit_batches as commit_batches,
+        keyed_batches as keyed_batches,
+    )
+    from .states import GroupDescription as GroupDescription, GroupMember as GroupMember
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "coordinator_logs": ["CoordinatorLogs"],
+            "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "lag_ms", "log_figures"],
+            "offsets": ["CommittedOffset", "GroupOffsets", "SINK_PREFIX", "commit_batches", "keyed_batches"],
+            "states": ["GroupDescription", "GroupMember"],
+        },
+    )

@@ -12,12 +12,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..directory.manager import LogManager
+from ..directory import LogManager
 from ..format.tables import Bools
-from ..reading.fetch import FetchData
-from ..reading.follower import LogFollower
-from ..recovery.segment_recovery import read_markers
-from ..writing.log import AppendInfo
+from ..reading import FetchData, LogFollower
+from ..recovery import read_markers
+from ..writing import AppendInfo
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -18,10 +18,15 @@ from uuid import uuid4
 
 import numpy as np
 
-from ..directory.admin import partition_topic_id
-from ..directory.manager import INTERNAL_PARTITIONS, LOST, LogManager
-from ..directory.metadata_log import read_metadata_log
-from ..directory.topics_file import PARTITIONS_MAX, TopicDescription
+from ..directory import (
+    INTERNAL_PARTITIONS,
+    LOST,
+    PARTITIONS_MAX,
+    LogManager,
+    TopicDescription,
+    partition_topic_id,
+    read_metadata_log,
+)
 from ..errors import InvalidConfigError, LogStoreError, TopicExistsError, UnknownTopicOrPartitionError, kept_in
 from ..format.files import checkpoints, file_names
 from ..format.internal.internal_topics import partition_for, positive_hash

@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..directory.admin import topic_id
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition, topic_id
 from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
-from ..reading.reader import Isolation, LogReader
-from ..reading.watcher import LogWatcher
+from ..reading import Isolation, LogReader, LogWatcher
 from .offsets import CommittedOffset, GroupOffsets
 from .states import GroupDescription, GroupMember, described_groups
 

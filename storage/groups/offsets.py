@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..config import LogConfig
-from ..directory.manager import LogManager, TopicPartition
-from ..directory.topics_file import TopicDescription
+from ..directory import LogManager, TopicDescription, TopicPartition
 from ..errors import LogStoreError
-from ..format.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
+from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
     GroupMetadataKey,

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..directory.manager import TopicPartition
+from ..directory import TopicPartition
 from ..errors import InvalidRecordError
-from ..format.group_records import GroupRecordKey, Kind, decode_record
+from ..format.internal.group_records import GroupRecordKey, Kind, decode_record
 from ..format.internal.internal_topics import CONSUMER, GroupMetadataValue, decode_assignment
 from .offsets import CommittedOffset, GroupKey, GroupValue, offsets_of
 

@@ -13,19 +13,40 @@ compaction or retention has removed.
 Only damage in a log prevents rebuilding from it; damaged logs are reported, and nothing is rebuilt from them.
 """
 
-from .log import RebuildReport, plan_rebuild, producer_changes, rebuild_active, rebuild_log, remove_temporary
-from .segment import Change, SegmentSurvey, carry_out, rebuild_segment, survey_segment
+from __future__ import annotations
 
-__all__ = [
-    "Change",
-    "RebuildReport",
-    "SegmentSurvey",
-    "carry_out",
-    "plan_rebuild",
-    "producer_changes",
-    "rebuild_active",
-    "rebuild_log",
-    "rebuild_segment",
-    "remove_temporary",
-    "survey_segment",
-]
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .log import (
+        RebuildReport as RebuildReport,
+        plan_rebuild as plan_rebuild,
+        producer_changes as producer_changes,
+        rebuild_active as rebuild_active,
+        rebuild_log as rebuild_log,
+        remove_temporary as remove_temporary,
+    )
+    from .segment import (
+        Change as Change,
+        SegmentSurvey as SegmentSurvey,
+        carry_out as carry_out,
+        rebuild_segment as rebuild_segment,
+        survey_segment as survey_segment,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "log": [
+                "RebuildReport",
+                "plan_rebuild",
+                "producer_changes",
+                "rebuild_active",
+                "rebuild_log",
+                "remove_temporary",
+            ],
+            "segment": ["Change", "SegmentSurvey", "carry_out", "rebuild_segment", "survey_segment"],
+        },
+    )

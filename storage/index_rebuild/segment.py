@@ -14,11 +14,8 @@ from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.index_entries import encode_offset_entries, encode_time_entries, fits
 from ..format.tables import HEADERS, BatchHeaders, Int64s
-from ..recovery.loader import SIDECAR_BYTES_MAX
-from ..recovery.producer_state import Marker, leaving_a_trace
-from ..recovery.segment_recovery import read_markers
-from ..segment.index_file import TimestampOffset
-from ..segment.reader import LogContext, SegmentReader, Window, running_largest
+from ..recovery import SIDECAR_BYTES_MAX, Marker, leaving_a_trace, read_markers
+from ..segment import LogContext, SegmentReader, TimestampOffset, Window, running_largest
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,18 @@ class _OnUse(ModuleType):
 
 
 if TYPE_CHECKING:
-    from . import canonical as canonical
-    from . import compaction_keys as compaction_keys
-    from . import memory as memory
-    from . import murmur2 as murmur2
-    from . import offset_map as offset_map
-    from . import records as records
-    from . import scan as scan
-    from . import streams as streams
-    from . import varint as varint
-    from . import writing as writing
+    from . import (
+        canonical as canonical,
+        compaction_keys as compaction_keys,
+        memory as memory,
+        murmur2 as murmur2,
+        offset_map as offset_map,
+        records as records,
+        scan as scan,
+        streams as streams,
+        varint as varint,
+        writing as writing,
+    )
 else:
     _MODULES = "canonical compaction_keys memory murmur2 offset_map records scan streams varint writing"
     globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})

@@ -9,34 +9,47 @@ A problem with one partition is reported and does not affect the others.
 :mod:`.recovering` and :mod:`.verifying`; :mod:`.transactions` is the first step of retention.
 """
 
-from .outcome import OutcomeStatus, PartitionOutcome, Tally
-from .partitions import (
-    Runner,
-    compact_partitions,
-    in_this_process,
-    rebuild_partitions,
-    recover_partitions,
-    retain_partitions,
-    verify_partitions,
-)
-from .run import ConfigOverrides, MaintenanceRun, Partition, work_of
-from .selecting import Selection, select_partitions
+from __future__ import annotations
 
-__all__ = [
-    "ConfigOverrides",
-    "MaintenanceRun",
-    "OutcomeStatus",
-    "Partition",
-    "PartitionOutcome",
-    "Runner",
-    "Selection",
-    "Tally",
-    "compact_partitions",
-    "in_this_process",
-    "rebuild_partitions",
-    "recover_partitions",
-    "retain_partitions",
-    "select_partitions",
-    "verify_partitions",
-    "work_of",
-]
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .describe import PartitionDescription as PartitionDescription, describe_partition as describe_partition
+    from .outcome import OutcomeStatus as OutcomeStatus, PartitionOutcome as PartitionOutcome, Tally as Tally
+    from .partitions import (
+        Runner as Runner,
+        compact_partitions as compact_partitions,
+        in_this_process as in_this_process,
+        rebuild_partitions as rebuild_partitions,
+        recover_partitions as recover_partitions,
+        retain_partitions as retain_partitions,
+        verify_partitions as verify_partitions,
+    )
+    from .run import (
+        ConfigOverrides as ConfigOverrides,
+        MaintenanceRun as MaintenanceRun,
+        Partition as Partition,
+        work_of as work_of,
+    )
+    from .selecting import Selection as Selection, select_partitions as select_partitions
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "describe": ["PartitionDescription", "describe_partition"],
+            "outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
+            "partitions": [
+                "Runner",
+                "compact_partitions",
+                "in_this_process",
+                "rebuild_partitions",
+                "recover_partitions",
+                "retain_partitions",
+                "verify_partitions",
+            ],
+            "run": ["ConfigOverrides", "MaintenanceRun", "Partition", "work_of"],
+            "selecting": ["Selection", "select_partitions"],
+        },
+    )

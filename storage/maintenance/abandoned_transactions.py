@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from ..directory.manager import LogManager
-from ..directory.topics_file import Known
+from ..directory import Known, LogManager
 from ..errors import LogStoreError
 from ..format.internal.internal_topics import TRANSACTION_STATE_TOPIC
 from ..transactions import Resolution, ResolvedTransaction, expire_transactional_ids, resolve_dead_transactions

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 from ..clock import instant
 from ..compaction import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
 from ..config import CleanerConfig
-from ..directory.manager import LogManager, TopicPartition
-from ..directory.protected_topics import INTERNAL_TOPICS, POLICY_KEY
+from ..directory import INTERNAL_TOPICS, POLICY_KEY, LogManager, TopicPartition
 from ..filesystem import write_atomically
 from ..format.files import checkpoints, file_names
-from ..writing.log import Log
+from ..writing import Log
 from .outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
 from .run import Chosen, MaintenanceRun, Partition
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compaction import Cleanable, cleanable
-from ..directory.manager import LogManager
+from ..directory import LogManager
 from ..format.files import file_names
-from ..reading.reader import LogReader
+from ..reading import LogReader
 from ..retention import RetentionReport, SegmentFate, preview_retention
 from ..transactions import HoldingTransaction, holding_transaction
 from .retain import retention_options

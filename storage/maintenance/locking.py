@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from ..errors import LogDirLockedError
 from ..filesystem import Lock
-from ..segment.reader import LogContext
-from ..writing.locks import MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from ..segment import LogContext
+from ..writing import MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
 
 logger = logging.getLogger(__name__)
 

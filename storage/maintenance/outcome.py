@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
-from ..writing.log import Log
+from ..writing import Log
 from .run import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,10 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition
 from ..index_rebuild import SegmentSurvey
 from ..text import parse_names
-from . import abandoned_transactions, compact, recover, retain, verify
-from . import rebuild as rebuilding
+from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .locking import maintenance_lock
 from .outcome import PartitionOutcome, attempt, of_directory
 from .run import MaintenanceRun, Partition

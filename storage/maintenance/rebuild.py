@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..directory.manager import LogManager
+from ..directory import LogManager
 from ..errors import CorruptRecordError
 from ..format.files import file_names
 from ..index_rebuild import (
@@ -22,7 +22,7 @@ from ..index_rebuild import (
     remove_temporary,
     survey_segment,
 )
-from ..segment.reader import SegmentReader, swap_plan
+from ..segment import SegmentReader, swap_plan
 from .outcome import PartitionOutcome, Report, attempt, damaged, outcome_of
 from .run import MaintenanceRun, Partition
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..directory.manager import LogManager, TopicPartition
-from ..groups.offsets import GroupOffsets
+from ..directory import LogManager, TopicPartition
+from ..groups import GroupOffsets
 from ..retention import (
     CHECK_INTERVAL_MS,
     RetentionOptions,
@@ -18,7 +18,7 @@ from ..retention import (
     preview_retention,
     retain,
 )
-from ..writing.log import Log
+from ..writing import Log
 from .outcome import PartitionOutcome, Report, outcome_of, patiently
 from .run import MaintenanceRun, Partition
 

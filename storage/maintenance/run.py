@@ -10,20 +10,25 @@ from functools import cached_property
 
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
-from ..directory.described_settings import parse_described
-from ..directory.found_settings import FoundSettings, TopicSettings
-from ..directory.given_settings import config_of
-from ..directory.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
-from ..directory.protected_topics import is_internal, is_state_of_a_tool
-from ..directory.topics_file import TopicDescription
+from ..directory import (
+    ROOT_FILE_BYTES_MAX,
+    FoundSettings,
+    LogManager,
+    TopicDescription,
+    TopicPartition,
+    TopicSettings,
+    config_of,
+    is_internal,
+    is_state_of_a_tool,
+    parse_described,
+)
 from ..errors import CorruptionError, InvalidConfigError, did_you_mean
 from ..filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
 from ..format.files import file_names
 from ..paths import local_path
-from ..reading.reader import KeptInMemory, LogReader
+from ..reading import KeptInMemory, LogReader
 from ..retention import CHECK_INTERVAL_MS
-from ..segment.joining import Holes, always
-from ..segment.reader import LogContext
+from ..segment import Holes, LogContext, always
 from ..text import parse_pairs
 from ..verify import CheckpointedOffsets
 

@@ -10,12 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..directory.found_settings import FoundSettings
-from ..directory.given_settings import completed, ungiven
-from ..directory.manager import ROOT_FILE_BYTES_MAX, LogManager, TopicPartition
-from ..directory.metadata_log import read_metadata_log
-from ..directory.protected_topics import POLICY_KEY, check_stays_compacted
-from ..directory.topics_file import Known, TopicDescription
+from ..directory import (
+    POLICY_KEY,
+    ROOT_FILE_BYTES_MAX,
+    FoundSettings,
+    Known,
+    LogManager,
+    TopicDescription,
+    TopicPartition,
+    check_stays_compacted,
+    completed,
+    read_metadata_log,
+    ungiven,
+)
 from ..errors import CorruptionError, InvalidConfigError
 from ..filesystem import read_file
 from ..format.files import checkpoints, file_names

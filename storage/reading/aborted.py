@@ -14,11 +14,8 @@ import numpy as np
 
 from ..config import INT64_MAX
 from ..format.tables import BatchHeaders, Bools, Int64s
-from ..recovery.producer_state import Marker, ProducerStateManager
-from ..recovery.segment_recovery import read_markers
-from ..segment.collection import LogSegments
-from ..segment.reader import PROBE_BYTES, WINDOW_BYTES, LogContext, Window
-from ..segment.writer import LogSegment
+from ..recovery import Marker, ProducerStateManager, read_markers
+from ..segment import PROBE_BYTES, WINDOW_BYTES, LogContext, LogSegment, LogSegments, Window
 
 _NONE = -1
 

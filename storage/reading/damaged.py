@@ -18,8 +18,7 @@ from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, Sto
 from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Int64s, Records
-from ..segment.reader import Window
-from ..segment.writer import LogSegment
+from ..segment import LogSegment, Window
 from .fetch import ALL_TIMES, FetchData, Timespan
 from .reader import FETCH_BYTES, REOPEN_ATTEMPTS, Isolation, LogReader
 

@@ -12,8 +12,7 @@ from ..config import INT64_MAX
 from ..format.constants import TimestampType
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
-from ..segment.reader import Window
-from ..segment.writer import LogSegment
+from ..segment import LogSegment, Window
 from .aborted import AbortedTransaction
 
 INT64_MIN = -INT64_MAX - 1

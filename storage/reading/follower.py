@@ -14,9 +14,8 @@ from collections.abc import Iterator
 
 from ..errors import CorruptionError
 from ..format.files import file_names
-from ..recovery.loader import LoadedLog
-from ..recovery.segment_recovery import assign_epochs, replay
-from ..segment.reader import Window
+from ..recovery import LoadedLog, assign_epochs, replay
+from ..segment import Window
 from .fetch import FetchData
 from .reader import FETCH_BYTES, Isolation, LogReader
 

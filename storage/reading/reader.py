@@ -23,12 +23,16 @@ from ..filesystem import FileSystem, LocalFileSystem
 from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Records
-from ..recovery.loader import LoadedLog, LogLoader
-from ..recovery.producer_state import EXPIRATION_CHECK_INTERVAL_MS, Marker, ProducerState, ProducerStateManager
-from ..recovery.segment_recovery import read_markers
-from ..segment.joining import NEVER_COMPACTED, Holes
-from ..segment.reader import PROBE_BYTES, LogContext, OffsetAndTimestamp, Place, Window
-from ..segment.writer import LogSegment
+from ..recovery import (
+    EXPIRATION_CHECK_INTERVAL_MS,
+    LoadedLog,
+    LogLoader,
+    Marker,
+    ProducerState,
+    ProducerStateManager,
+    read_markers,
+)
+from ..segment import NEVER_COMPACTED, PROBE_BYTES, Holes, LogContext, LogSegment, OffsetAndTimestamp, Place, Window
 from .aborted import Outcomes, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
 from .times import (

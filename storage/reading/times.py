@@ -17,9 +17,7 @@ import numpy as np
 from ..errors import CorruptionError
 from ..format.constants import NO_TIMESTAMP
 from ..format.tables import Int64s
-from ..segment.index_file import TimestampOffset
-from ..segment.reader import PROBE_BYTES, OffsetAndTimestamp, SegmentReader, Window
-from ..segment.record_times import NO_RECORD, RecordTimes
+from ..segment import NO_RECORD, PROBE_BYTES, OffsetAndTimestamp, RecordTimes, SegmentReader, TimestampOffset, Window
 
 STRETCH_BYTES = 1024 * 1024  # one number is remembered for this many bytes
 SMALL_BYTES = 4 * PROBE_BYTES  # reading this much takes no longer than locating a smaller part

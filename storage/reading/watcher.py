@@ -12,11 +12,8 @@ import numpy as np
 
 from ..errors import CorruptionError
 from ..filesystem import FileStatus
-from ..recovery.loader import LoadedLog
-from ..recovery.log_end import is_quiet_behind
-from ..recovery.segment_recovery import replay
-from ..segment.reader import PROBE_BYTES
-from ..segment.writer import LogSegment
+from ..recovery import LoadedLog, is_quiet_behind, replay
+from ..segment import PROBE_BYTES, LogSegment
 from .reader import Isolation, LogReader, Marks
 
 # How far the log may extend beyond the last index entry in memory before the index is reread: the bytes to walk.

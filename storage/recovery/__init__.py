@@ -3,3 +3,54 @@
 ``loader`` opens a log, ``segment_recovery`` checks and cuts a segment, ``producer_state`` and ``leader_epochs`` are
 Kafka's ProducerStateManager and LeaderEpochFileCache.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .leader_epochs import LeaderEpochCache as LeaderEpochCache
+    from .loader import (
+        SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX,
+        LoadedLog as LoadedLog,
+        LogLoader as LogLoader,
+        write_snapshot as write_snapshot,
+    )
+    from .log_end import is_quiet_behind as is_quiet_behind
+    from .producer_state import (
+        EXPIRATION_CHECK_INTERVAL_MS as EXPIRATION_CHECK_INTERVAL_MS,
+        PRODUCER_ID_EXPIRATION_MS as PRODUCER_ID_EXPIRATION_MS,
+        Marker as Marker,
+        Origin as Origin,
+        ProducerBatch as ProducerBatch,
+        ProducerState as ProducerState,
+        ProducerStateManager as ProducerStateManager,
+        ProducerUpdate as ProducerUpdate,
+        leaving_a_trace as leaving_a_trace,
+        snapshots_outside as snapshots_outside,
+    )
+    from .segment_recovery import assign_epochs as assign_epochs, read_markers as read_markers, replay as replay
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "leader_epochs": ["LeaderEpochCache"],
+            "loader": ["LoadedLog", "LogLoader", "SIDECAR_BYTES_MAX", "write_snapshot"],
+            "log_end": ["is_quiet_behind"],
+            "producer_state": [
+                "EXPIRATION_CHECK_INTERVAL_MS",
+                "Marker",
+                "Origin",
+                "PRODUCER_ID_EXPIRATION_MS",
+                "ProducerBatch",
+                "ProducerState",
+                "ProducerStateManager",
+                "ProducerUpdate",
+                "leaving_a_trace",
+                "snapshots_outside",
+            ],
+            "segment_recovery": ["assign_epochs", "read_markers", "replay"],
+        },
+    )

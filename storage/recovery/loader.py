@@ -23,12 +23,19 @@ from ..errors import (
 from ..filesystem import read_file, write_atomically
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
-from ..segment.collection import LogSegments
-from ..segment.joining import Holes
-from ..segment.reader import FILE_KINDS, PROBE_BYTES, LogContext, swap_plan
-from ..segment.split import split
-from ..segment.swap import SwapPlan, carry_out, is_waiting
-from ..segment.writer import LogSegment
+from ..segment import (
+    FILE_KINDS,
+    PROBE_BYTES,
+    Holes,
+    LogContext,
+    LogSegment,
+    LogSegments,
+    SwapPlan,
+    carry_out,
+    is_waiting,
+    split_segment,
+    swap_plan,
+)
 from .leader_epochs import LeaderEpochCache
 from .log_end import LogEnd, find_end
 from .producer_state import ProducerStateManager, stray_snapshots
@@ -111,7 +118,7 @@ class LogLoader:
                         "segments: open the log again when it is done"
                     ) from overflowed
                 logger.warning("%s; split", overflowed)
-                split(overflowed.segment)
+                split_segment(overflowed.segment)
 
     def _load(self, *, may_finish_swaps: bool) -> LoadedLog:
         plan = self._plan(self.context.filesystem.list(self.context.directory))

@@ -17,9 +17,7 @@ from ..errors import CorruptionError, CorruptRecordError
 from ..format import v2
 from ..format.constants import HEADER_UP_TO_MAGIC, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from ..format.files import file_names
-from ..segment.reader import size_at_start
-from ..segment.resync import SEARCHED_BATCH_BYTES_MAX, one_sound_batch
-from ..segment.writer import LogSegment
+from ..segment import SEARCHED_BATCH_BYTES_MAX, LogSegment, one_sound_batch, size_at_start
 
 
 class LogEnd(NamedTuple):

@@ -20,9 +20,7 @@ from ..format.files import file_names
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Int64s
 from ..prefetch import one_ahead
-from ..segment.joining import Holes, always, find_damage
-from ..segment.reader import Window
-from ..segment.writer import LogSegment
+from ..segment import Holes, LogSegment, Window, always, find_damage
 from .leader_epochs import LeaderEpochCache
 from .producer_state import Marker, ProducerStateManager
 

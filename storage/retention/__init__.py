@@ -16,42 +16,60 @@ If ``cleanup.policy`` has no ``delete``, only the first rule applies. Whatever t
 unless it is wholly below the last stable offset and has been read by every group named in ``keep_for_groups``.
 """
 
-from .apply import apply, preview_retention, remove_deleted_files, retain
-from .plan import CHECK_INTERVAL_MS, RetentionOptions, RetentionPlan, SegmentFate, plan
-from .policies import (
-    LogStartRetention,
-    RetentionPolicy,
-    Situation,
-    SizeRetention,
-    SparingRetention,
-    TimeRetention,
-    Verdict,
-    kafka_policies,
-)
-from .report import RetentionReport
-from .survey import DeletedFile, LogFacts, SegmentFacts, survey
+from __future__ import annotations
 
-__all__ = [
-    "CHECK_INTERVAL_MS",
-    "DeletedFile",
-    "LogFacts",
-    "LogStartRetention",
-    "RetentionOptions",
-    "RetentionPlan",
-    "RetentionPolicy",
-    "RetentionReport",
-    "SegmentFacts",
-    "SegmentFate",
-    "Situation",
-    "SizeRetention",
-    "SparingRetention",
-    "TimeRetention",
-    "Verdict",
-    "apply",
-    "kafka_policies",
-    "plan",
-    "preview_retention",
-    "remove_deleted_files",
-    "retain",
-    "survey",
-]
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .apply import (
+        apply_plan as apply_plan,
+        preview_retention as preview_retention,
+        remove_deleted_files as remove_deleted_files,
+        retain as retain,
+    )
+    from .plan import (
+        CHECK_INTERVAL_MS as CHECK_INTERVAL_MS,
+        RetentionOptions as RetentionOptions,
+        RetentionPlan as RetentionPlan,
+        SegmentFate as SegmentFate,
+        plan_retention as plan_retention,
+    )
+    from .policies import (
+        LogStartRetention as LogStartRetention,
+        RetentionPolicy as RetentionPolicy,
+        Situation as Situation,
+        SizeRetention as SizeRetention,
+        SparingRetention as SparingRetention,
+        TimeRetention as TimeRetention,
+        Verdict as Verdict,
+        kafka_policies as kafka_policies,
+    )
+    from .report import RetentionReport as RetentionReport
+    from .survey import (
+        DeletedFile as DeletedFile,
+        LogFacts as LogFacts,
+        SegmentFacts as SegmentFacts,
+        survey_log as survey_log,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "apply": ["apply_plan", "preview_retention", "remove_deleted_files", "retain"],
+            "plan": ["CHECK_INTERVAL_MS", "RetentionOptions", "RetentionPlan", "SegmentFate", "plan_retention"],
+            "policies": [
+                "LogStartRetention",
+                "RetentionPolicy",
+                "Situation",
+                "SizeRetention",
+                "SparingRetention",
+                "TimeRetention",
+                "Verdict",
+                "kafka_policies",
+            ],
+            "report": ["RetentionReport"],
+            "survey": ["DeletedFile", "LogFacts", "SegmentFacts", "survey_log"],
+        },
+    )

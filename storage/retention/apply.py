@@ -8,14 +8,12 @@ from itertools import pairwise
 from ..clock import instant
 from ..filesystem import FileStatus
 from ..format.files import file_names
-from ..reading.reader import LogReader
-from ..segment.reader import LogContext
-from ..segment.swap import is_waiting
-from ..segment.writer import give_up_file
-from ..writing.log import Log
-from .plan import RetentionOptions, RetentionPlan, plan
+from ..reading import LogReader
+from ..segment import LogContext, give_up_file, is_waiting
+from ..writing import Log
+from .plan import RetentionOptions, RetentionPlan, plan_retention
 from .report import SEGMENTS_SHOWN, RetentionReport
-from .survey import DeletedFile, LogFacts, deleted_files, survey, with_confirmed, with_markers
+from .survey import DeletedFile, LogFacts, deleted_files, survey_log, with_confirmed, with_markers
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ def preview_retention(
 
     ``as_of_ms``: the time to assume; now by default.
     """
-    context, facts = log.context, survey(log)
+    context, facts = log.context, survey_log(log)
     now_ms = context.clock.now_ms()
     decided = _decided(log, facts, now_ms if as_of_ms is None else as_of_ms, options)
     waiting = tuple(file for file in facts.deleted_files if _is_waiting(file, context))
@@ -50,10 +48,10 @@ def retain(
     before = tuple(deleted_files(context))  # before taking the lock, which tidies the directory
     with log.maintaining(work or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
-        decided = _decided(log, survey(log), now_ms, options)
+        decided = _decided(log, survey_log(log), now_ms, options)
         for warning in decided.warnings:
             logger.warning("%s: %s", context.directory, warning)
-        apply(log, decided)
+        apply_plan(log, decided)
         remove_deleted_files(context)
     after = {file.name for file in deleted_files(context)}
     removed = tuple(file for file in before if file.name not in after)
@@ -65,15 +63,15 @@ def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOpt
 
     For the segments that are next in line, adds whether the end of a transaction is what keeps them.
     """
-    decided = plan(facts, log.context.config, now_ms, options)
+    decided = plan_retention(facts, log.context.config, now_ms, options)
     if decided.removed:
         facts = with_confirmed(log, facts, {fate.segment.base_offset for fate in decided.removed})
-        decided = plan(facts, log.context.config, now_ms, options)
+        decided = plan_retention(facts, log.context.config, now_ms, options)
     shown = {fate.segment.base_offset for fate in decided.kept[:SEGMENTS_SHOWN] if fate.until_ms is not None}
-    return plan(with_markers(log, facts, shown), log.context.config, now_ms, options) if shown else decided
+    return plan_retention(with_markers(log, facts, shown), log.context.config, now_ms, options) if shown else decided
 
 
-def apply(log: Log, decided: RetentionPlan) -> None:
+def apply_plan(log: Log, decided: RetentionPlan) -> None:
     """Remove the segments that a plan deletes from the log. The caller holds the maintenance lock.
 
     Steps, and the state on disk after a crash that follows each:

@@ -164,7 +164,9 @@ def _is_empty_active(segment: SegmentFacts) -> bool:
     return segment.is_active and not segment.size
 
 
-def plan(facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None) -> RetentionPlan:
+def plan_retention(
+    facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None
+) -> RetentionPlan:
     """The plan as of ``now_ms``; changes nothing."""
     options = options or RetentionOptions()
     policies = kafka_policies(config) if options.policies is None else options.policies

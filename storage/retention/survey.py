@@ -13,10 +13,8 @@ import numpy as np
 from ..errors import CorruptionError
 from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
-from ..reading.reader import LogReader
-from ..segment.reader import PROBE_BYTES, LogContext
-from ..segment.record_times import record_times
-from ..segment.writer import LogSegment
+from ..reading import LogReader
+from ..segment import PROBE_BYTES, LogContext, LogSegment, times_of_records
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class LogFacts:
         return sum(segment.size for segment in self.segments)
 
 
-def survey(log: LogReader) -> LogFacts:
+def survey_log(log: LogReader) -> LogFacts:
     """Read the facts of a log; changes nothing. Raises StorageError if files keep vanishing while it reads."""
     return log.looking_again(lambda: _survey(log))
 
@@ -146,7 +144,7 @@ def _beside_marker(segment: LogSegment) -> int | None:
         rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
         if len(rows):
             is_marker = window.headers.is_control[rows[0]]
-            return max(int(record_times(window.headers).max()), NO_TIMESTAMP) if is_marker else None
+            return max(int(times_of_records(window.headers).max()), NO_TIMESTAMP) if is_marker else None
     return None
 
 

@@ -3,3 +3,74 @@
 :class:`SegmentReader` reads a segment, :class:`LogSegment` writes it, :class:`LogSegments` is all of a log's; ``swap``
 says what a crash leaves while segments are replaced, and ``split`` divides one whose offsets do not fit.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .collection import LogSegments as LogSegments
+    from .index_file import TimestampOffset as TimestampOffset
+    from .joining import (
+        NEVER_COMPACTED as NEVER_COMPACTED,
+        Holes as Holes,
+        always as always,
+        find_damage as find_damage,
+        leave_gaps as leave_gaps,
+    )
+    from .reader import (
+        FILE_KINDS as FILE_KINDS,
+        PROBE_BYTES as PROBE_BYTES,
+        WINDOW_BYTES as WINDOW_BYTES,
+        LogContext as LogContext,
+        OffsetAndTimestamp as OffsetAndTimestamp,
+        Place as Place,
+        Rows as Rows,
+        SegmentReader as SegmentReader,
+        Window as Window,
+        running_largest as running_largest,
+        size_at_start as size_at_start,
+        swap_plan as swap_plan,
+    )
+    from .record_times import NO_RECORD as NO_RECORD, RecordTimes as RecordTimes, times_of_records as times_of_records
+    from .resync import (
+        SEARCHED_BATCH_BYTES_MAX as SEARCHED_BATCH_BYTES_MAX,
+        Search as Search,
+        length_at as length_at,
+        one_sound_batch as one_sound_batch,
+    )
+    from .split import split_segment as split_segment
+    from .swap import SwapPlan as SwapPlan, carry_out as carry_out, is_waiting as is_waiting
+    from .swap_cleaned import swap_in as swap_in
+    from .writer import LogSegment as LogSegment, give_up_file as give_up_file
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "collection": ["LogSegments"],
+            "index_file": ["TimestampOffset"],
+            "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps"],
+            "reader": [
+                "FILE_KINDS",
+                "LogContext",
+                "OffsetAndTimestamp",
+                "PROBE_BYTES",
+                "Place",
+                "Rows",
+                "SegmentReader",
+                "WINDOW_BYTES",
+                "Window",
+                "running_largest",
+                "size_at_start",
+                "swap_plan",
+            ],
+            "record_times": ["NO_RECORD", "RecordTimes", "times_of_records"],
+            "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
+            "split": ["split_segment"],
+            "swap": ["SwapPlan", "carry_out", "is_waiting"],
+            "swap_cleaned": ["swap_in"],
+            "writer": ["LogSegment", "give_up_file"],
+        },
+    )

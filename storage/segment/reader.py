@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import format as formats
-from .. import kernels
+from .. import format as formats, kernels
 from ..clock import Clock
 from ..config import INT64_MAX, LogConfig
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError, SegmentRemovedError
@@ -34,7 +33,7 @@ from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
 from .index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
 from .joining import NEVER_COMPACTED, Damage, Holes, check_wrapped, find_damage, inside_segments
-from .record_times import RecordTimes, record_times
+from .record_times import RecordTimes, times_of_records
 from .resync import Search
 from .swap import SwapPlan, plan_swaps
 
@@ -617,7 +616,7 @@ class SegmentReader:
         window = next(self.batches(position, end, window_bytes, expected=expected), None)
         if window is None:
             return None
-        times = record_times(window.headers)
+        times = times_of_records(window.headers)
         self._last_seen.timed = window._replace(buffer=np.empty(0, dtype=np.uint8)), times
         return window, times
 

@@ -10,7 +10,7 @@ from ..format.tables import BatchHeaders, Int64s
 NO_RECORD = -INT64_MAX - 1  # ms: earlier than any record
 
 
-def record_times(headers: BatchHeaders) -> Int64s:
+def times_of_records(headers: BatchHeaders) -> Int64s:
     """The largest record time in each header, and NO_RECORD for markers and emptied batches."""
     is_data = ~headers.is_control & (headers.table["count"] != 0)
     return np.where(is_data, headers.table["max_timestamp"], NO_RECORD)

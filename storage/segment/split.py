@@ -26,7 +26,7 @@ class _Part(NamedTuple):
     position: int  # of its first byte in the segment
 
 
-def split(segment: LogSegment) -> list[int]:
+def split_segment(segment: LogSegment) -> list[int]:
     """Split a segment into several with the same batches, byte for byte; returns their base offsets in order.
 
     The caller holds the append and the maintenance lock, forgets the segment and reloads the log, which replaces the

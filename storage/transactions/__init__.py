@@ -1,40 +1,55 @@
 """Transactions over ``__transaction_state``: a coordinator in the driver, writers in tasks (docs/exactly_once.md)."""
 
-from .abandoned import (
-    OpenPartition,
-    OpenTransaction,
-    Resolution,
-    ResolvedTransaction,
-    expire_transactional_ids,
-    open_transactions,
-    resolve_dead_transactions,
-)
-from .coordinator import NO_OFFSETS, TRANSACTION_TIMEOUT_MS, TransactionCoordinator, check_transactional_id
-from .hanging import HoldingTransaction, abort_transaction, find_hanging, holding_transaction
-from .idempotent import IdempotentProducer
-from .states import TransactionStates
-from .transaction import Transaction, TransactionPart
-from .writer import TransactionalWriter
+from __future__ import annotations
 
-__all__ = [
-    "NO_OFFSETS",
-    "TRANSACTION_TIMEOUT_MS",
-    "HoldingTransaction",
-    "IdempotentProducer",
-    "OpenPartition",
-    "OpenTransaction",
-    "Resolution",
-    "ResolvedTransaction",
-    "Transaction",
-    "TransactionCoordinator",
-    "TransactionPart",
-    "TransactionStates",
-    "TransactionalWriter",
-    "abort_transaction",
-    "check_transactional_id",
-    "expire_transactional_ids",
-    "find_hanging",
-    "holding_transaction",
-    "open_transactions",
-    "resolve_dead_transactions",
-]
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .abandoned import (
+        OpenPartition as OpenPartition,
+        OpenTransaction as OpenTransaction,
+        Resolution as Resolution,
+        ResolvedTransaction as ResolvedTransaction,
+        expire_transactional_ids as expire_transactional_ids,
+        open_transactions as open_transactions,
+        resolve_dead_transactions as resolve_dead_transactions,
+    )
+    from .coordinator import (
+        NO_OFFSETS as NO_OFFSETS,
+        TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
+        TransactionCoordinator as TransactionCoordinator,
+        check_transactional_id as check_transactional_id,
+    )
+    from .hanging import (
+        HoldingTransaction as HoldingTransaction,
+        abort_transaction as abort_transaction,
+        find_hanging as find_hanging,
+        holding_transaction as holding_transaction,
+    )
+    from .idempotent import IdempotentProducer as IdempotentProducer
+    from .states import TransactionStates as TransactionStates
+    from .transaction import Transaction as Transaction, TransactionPart as TransactionPart
+    from .writer import TransactionalWriter as TransactionalWriter
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "abandoned": [
+                "OpenPartition",
+                "OpenTransaction",
+                "Resolution",
+                "ResolvedTransaction",
+                "expire_transactional_ids",
+                "open_transactions",
+                "resolve_dead_transactions",
+            ],
+            "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator", "check_transactional_id"],
+            "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
+            "idempotent": ["IdempotentProducer"],
+            "states": ["TransactionStates"],
+            "transaction": ["Transaction", "TransactionPart"],
+            "writer": ["TransactionalWriter"],
+        },
+    )

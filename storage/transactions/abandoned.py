@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ..directory.manager import LogManager, TopicPartition
-from ..directory.protected_topics import INTERNAL_TOPICS
+from ..directory import INTERNAL_TOPICS, LogManager, TopicPartition
 from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..writing.log import Producer
+from ..writing import Producer
 from .coordinator import TransactionalIdLock
 from .ending import Ending, open_logs, write_marker
 from .states import LEFT, PREPARED, TransactionStates, told

@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from typing import Self
 
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition
 from ..errors import (
     AppendError,
     InvalidConfigError,
@@ -39,9 +39,9 @@ from ..errors import (
 from ..filesystem import Lock
 from ..format.constants import INT32_MAX
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..groups.offsets import CommittedOffset, GroupOffsets, commit_batches
+from ..groups import CommittedOffset, GroupOffsets, commit_batches
 from ..open_files import OPEN_FILES
-from ..writing.log import Log, Producer
+from ..writing import Log, Producer
 from .background_sync import BackgroundSync
 from .counted import check_counted
 from .ending import Ending, flush_all, open_logs

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ..directory import TopicPartition
 from ..errors import LogStoreError, ProgressMismatchError
 from ..format.internal.internal_topics import TransactionLogValue
-from ..writing.log import Log
-from ..directory.manager import TopicPartition
+from ..writing import Log
 from .producer_ids import FIRST_PRODUCER_ID
 from .states import TransactionStates, told
 

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition
 from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..writing.log import Log, Producer
+from ..writing import Log, Producer
 from .states import PREPARED, UNDECIDED, TransactionStates, completed, prepared, ungrouped
 
 logger = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..clock import instant
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition
 from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
 from ..format.internal.internal_topics import TransactionLogValue
-from ..reading.reader import LogReader
-from ..writing.log import Producer
+from ..reading import LogReader
+from ..writing import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
 from .coordinator import TRANSACTION_TIMEOUT_MS, TransactionalIdLock
 from .states import LEFT, UNDECIDED, TransactionStates, told, ungrouped

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..directory.manager import LogManager, TopicPartition
-from ..directory.protected_topics import check_takes_records
+from ..directory import LogManager, TopicPartition, check_takes_records
 from ..errors import StorageError
 from ..format.tables import Records
 from ..format.v2 import BatchFields
-from ..writing.log import AppendInfo, Log, Producer
+from ..writing import AppendInfo, Log, Producer
 from .producer_ids import allot_producer_id, is_known
 from .states import TransactionStates
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from ..config import INT64_MAX
 from ..errors import CorruptionError, LogStoreError
 from ..filesystem import read_file, write_atomically
-from ..writing.log import Log
+from ..writing import Log
 from .states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from ..directory.manager import LogManager, TopicPartition
-from ..directory.topics_file import TopicDescription
+from ..directory import LogManager, TopicDescription, TopicPartition
 from ..errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
 from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
@@ -22,9 +21,8 @@ from ..format.internal.internal_topics import (
     TransactionState,
     decode_transaction_key,
 )
-from ..groups.coordinator_logs import CoordinatorLogs
-from ..groups.offsets import keyed_batches
-from ..writing.log import Log
+from ..groups import CoordinatorLogs, keyed_batches
+from ..writing import Log
 from .transaction import Transaction
 
 # Which states may follow which (Kafka's TransactionState.validPreviousStates, without what only its clients request).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..directory.manager import TopicPartition
-from ..writing.log import Producer
+from ..directory import TopicPartition
+from ..writing import Producer
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..directory.manager import LogManager, TopicPartition
+from ..directory import LogManager, TopicPartition
 from ..errors import TransactionRefusedError
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..format.v2 import EncodedBatches
-from ..writing.log import AppendInfo, Log
+from ..writing import AppendInfo, Log
 from .states import TransactionStates, told
 from .transaction import Transaction
 

@@ -10,21 +10,38 @@ be damaged.
 
 from __future__ import annotations
 
-from .findings import Finding, Kind, Severity
-from .log import CheckpointedOffsets, LogFindings, join, plan_verification, read_checkpoints, verify_log
-from .segment import SegmentFindings, SegmentToVerify, verify_segment
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CheckpointedOffsets",
-    "Finding",
-    "Kind",
-    "LogFindings",
-    "SegmentFindings",
-    "SegmentToVerify",
-    "Severity",
-    "join",
-    "plan_verification",
-    "read_checkpoints",
-    "verify_log",
-    "verify_segment",
-]
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .findings import Finding as Finding, Kind as Kind, Severity as Severity
+    from .log import (
+        CheckpointedOffsets as CheckpointedOffsets,
+        LogFindings as LogFindings,
+        join as join,
+        plan_verification as plan_verification,
+        read_checkpoints as read_checkpoints,
+        verify_log as verify_log,
+    )
+    from .segment import (
+        SegmentFindings as SegmentFindings,
+        SegmentToVerify as SegmentToVerify,
+        verify_segment as verify_segment,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "findings": ["Finding", "Kind", "Severity"],
+            "log": [
+                "CheckpointedOffsets",
+                "LogFindings",
+                "join",
+                "plan_verification",
+                "read_checkpoints",
+                "verify_log",
+            ],
+            "segment": ["SegmentFindings", "SegmentToVerify", "verify_segment"],
+        },
+    )

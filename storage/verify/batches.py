@@ -18,9 +18,8 @@ from ..format.constants import INT32_MAX, Codec, TimestampType
 from ..format.internal.control_records import ControlType, parse
 from ..format.record_columns import Part, fill
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
-from ..kernels import canonical, frozen
-from ..kernels import records as reading
-from ..segment.reader import Window
+from ..kernels import canonical, frozen, records as reading
+from ..segment import Window
 from .findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15

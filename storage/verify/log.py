@@ -11,9 +11,8 @@ from ..filesystem import read_file
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
-from ..recovery.leader_epochs import LeaderEpochCache
-from ..segment.reader import FILE_KINDS, LogContext, swap_plan
-from ..segment.swap import SwapPlan
+from ..recovery import LeaderEpochCache
+from ..segment import FILE_KINDS, LogContext, SwapPlan, swap_plan
 from .findings import Finding, Findings, Kind, Severity
 from .producer_state import tell_missing
 from .segment import SegmentFindings, SegmentToVerify, verify_segment

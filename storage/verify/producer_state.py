@@ -14,9 +14,8 @@ from ..format.files import checkpoints
 from ..format.files.checkpoints import ProducerEntry
 from ..format.files.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
 from ..format.tables import BatchHeaders
-from ..recovery.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
-from ..recovery.segment_recovery import read_markers
-from ..segment.reader import Window
+from ..recovery import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager, read_markers
+from ..segment import Window
 from .findings import Findings, Kind
 from .indexes import IndexFile
 

@@ -16,8 +16,7 @@ from ..filesystem import File
 from ..format import StopReason
 from ..format.constants import LOG_OVERHEAD
 from ..format.tables import Bytes
-from ..segment.reader import WINDOW_BYTES, Window
-from ..segment.resync import Search, length_at
+from ..segment import WINDOW_BYTES, Search, Window, length_at
 from .findings import Kind
 
 

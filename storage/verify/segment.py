@@ -11,7 +11,7 @@ from ..filesystem import File
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
-from ..segment.reader import WINDOW_BYTES, LogContext, Window
+from ..segment import WINDOW_BYTES, LogContext, Window
 from .batches import BatchOrder, Place, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index

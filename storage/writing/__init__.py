@@ -3,3 +3,58 @@
 ``shared_log`` lets several processes write one log, ``record_checks`` and ``batch_checks`` refuse what the topic does
 not take, ``replica`` appends what another log holds.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .locks import (
+        APPEND_LOCK_FILE as APPEND_LOCK_FILE,
+        MAINTENANCE_LOCK_FILE as MAINTENANCE_LOCK_FILE,
+        take_maintenance_lock as take_maintenance_lock,
+        tell_work as tell_work,
+        wait_for_lock as wait_for_lock,
+    )
+    from .log import AppendInfo as AppendInfo, Log as Log, Producer as Producer
+    from .record_checks import (
+        Compression as Compression,
+        Refused as Refused,
+        bytes_in_batch as bytes_in_batch,
+        find_refused as find_refused,
+        target_compression as target_compression,
+        validate_columns as validate_columns,
+    )
+    from .replica import (
+        append_fetched as append_fetched,
+        begin_at as begin_at,
+        fetched_records as fetched_records,
+        producer_batches as producer_batches,
+    )
+    from .shared_log import SharedLog as SharedLog
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "locks": [
+                "APPEND_LOCK_FILE",
+                "MAINTENANCE_LOCK_FILE",
+                "take_maintenance_lock",
+                "tell_work",
+                "wait_for_lock",
+            ],
+            "log": ["AppendInfo", "Log", "Producer"],
+            "record_checks": [
+                "Compression",
+                "Refused",
+                "bytes_in_batch",
+                "find_refused",
+                "target_compression",
+                "validate_columns",
+            ],
+            "replica": ["append_fetched", "begin_at", "fetched_records", "producer_batches"],
+            "shared_log": ["SharedLog"],
+        },
+    )

@@ -42,7 +42,7 @@ from ..format.constants import (
 from ..format.record_columns import MESSAGE_BYTES_MIN
 from ..format.tables import BatchHeaders, Bytes, Records
 from ..kernels import records as reading
-from ..recovery.producer_state import Origin
+from ..recovery import Origin
 from .record_checks import UNCOMPRESSED, Compression, check_records, target_compression
 
 UNKNOWN_OFFSET = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..errors import LogDirLockedError
 from ..filesystem import Lock
 from ..format.files import file_names
-from ..segment.reader import LogContext
+from ..segment import LogContext
 
 APPEND_LOCK_FILE = ".append.lock"
 MAINTENANCE_LOCK_FILE = ".maintenance.lock"

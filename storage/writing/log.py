@@ -19,13 +19,18 @@ from ..format.constants import INT32_MAX, NO_TIMESTAMP, Codec
 from ..format.files import file_names
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Bytes, Records
-from ..reading.reader import Marks
-from ..recovery.loader import write_snapshot
-from ..recovery.producer_state import Marker, Origin, ProducerBatch, ProducerUpdate, snapshots_outside
-from ..recovery.segment_recovery import assign_epochs, read_markers
-from ..segment.joining import Holes, leave_gaps
-from ..segment.reader import Window
-from ..segment.writer import LogSegment
+from ..reading import Marks
+from ..recovery import (
+    Marker,
+    Origin,
+    ProducerBatch,
+    ProducerUpdate,
+    assign_epochs,
+    read_markers,
+    snapshots_outside,
+    write_snapshot,
+)
+from ..segment import Holes, LogSegment, Window, leave_gaps
 from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
 from .record_checks import Compression, bytes_in_batch, target_compression, validate_columns
 from .shared_log import SharedLog

@@ -14,12 +14,9 @@ from ..errors import CorruptionError, StorageError
 from ..filesystem import FileStatus, make_directory_durably
 from ..format.files import file_names
 from ..format.tables import BatchHeaders
-from ..reading.reader import Checkpoints, LogReader, Marks
-from ..recovery.loader import LoadedLog, write_snapshot
-from ..recovery.segment_recovery import assign_epochs, replay
-from ..segment.collection import LogSegments
-from ..segment.reader import LogContext
-from ..segment.writer import LogSegment
+from ..reading import Checkpoints, LogReader, Marks
+from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
+from ..segment import LogContext, LogSegment, LogSegments
 from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
 
 

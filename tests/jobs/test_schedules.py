@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.pipeline.maintenance import arguments
+from pyspark_commitlog.pipeline.job import arguments
 from pyspark_commitlog.storage import ConfigOverrides
 
 ROOT = Path(__file__).parents[2]

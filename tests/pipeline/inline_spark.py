@@ -17,8 +17,7 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_commitlog.pipeline.write import classic_session, kept_writers, targets
-from pyspark_commitlog.pipeline.write import task as writer
+from pyspark_commitlog.pipeline.write import classic_session, kept_writers, targets, task as writer
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
 from pyspark_commitlog.pipeline.write.task import Written
 from pyspark_commitlog.storage import BinaryColumn, FileSystem, Isolation, LocalFileSystem, LogManager, partitions_of

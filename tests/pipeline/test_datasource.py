@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink

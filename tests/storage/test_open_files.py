@@ -29,8 +29,7 @@ from pyspark_commitlog.storage.maintenance import (
     verify_partitions,
 )
 from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator, TransactionPart
-from tests.support.logs.building import committed, records
-from tests.support.logs.building import open_files as open_below
+from tests.support.logs.building import committed, open_files as open_below, records
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.logs.transactions import encoded
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.format import group_records, v2
+from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import checkpoints
-from pyspark_commitlog.storage.format.internal import internal_topics
+from pyspark_commitlog.storage.format.internal import group_records, internal_topics
+from pyspark_commitlog.storage.format.internal.messages import Messages
 from pyspark_commitlog.storage.format.legacy import v0, v1
-from pyspark_commitlog.storage.format.messages import Messages
 from tests.support.logs.building import records
 from tests.torture.damage import files
 from tests.torture.damage.damaging import sign_batches, sign_messages, sign_snapshot

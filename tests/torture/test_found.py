@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names, index_entries
-from pyspark_commitlog.storage.format.legacy import v0, v1
+from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
@@ -96,9 +96,7 @@ def test_inner_offsets_of_an_old_wrapper_that_are_negative_are_damage() -> None:
     inner[:8] = (-(2**63)).to_bytes(8, "big", signed=True)
     data = np.frombuffer(
         bytes(
-            formats.legacy.wrapper(
-                1, np.frombuffer(sign_messages(bytes(inner)), np.uint8), Codec.GZIP, None, 19, 5, False
-            )
+            messages.wrapper(1, np.frombuffer(sign_messages(bytes(inner)), np.uint8), Codec.GZIP, None, 19, 5, False)
         ),
         dtype=np.uint8,
     )

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...errors import InvalidRecordError
-from ...kernels import frozen
-from ...kernels import records as reading
+from ...kernels import frozen, records as reading
 from ..checksums import crc32
 from ..compression import compress, decompress
 from ..constants import (

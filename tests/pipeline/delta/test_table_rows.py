@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.delta.table_rows import in_table
 from pyspark_commitlog.pipeline.delta.tables import changes_to_records, table_sink

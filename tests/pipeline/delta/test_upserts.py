@@ -7,8 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.delta.tables import table_sink
 from tests.pipeline.delta.table_topics import Topic, raw, rows, run

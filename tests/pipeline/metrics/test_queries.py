@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from pyspark_commitlog.pipeline.metrics import directory as exposition
-from pyspark_commitlog.pipeline.metrics import queries as listener
+from pyspark_commitlog.pipeline.metrics import directory as exposition, queries as listener
 from pyspark_commitlog.pipeline.metrics.directory import Gauge
 from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics
 from pyspark_commitlog.pipeline.write import kept_writers

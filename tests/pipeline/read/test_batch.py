@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 
 from pyspark_commitlog.pipeline.read import open_logs, task_ranges

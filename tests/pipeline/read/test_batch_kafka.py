@@ -11,8 +11,7 @@ import re
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from tests.pipeline.read.kafka_sources import Options, Sources, assert_same, at, offsets, times

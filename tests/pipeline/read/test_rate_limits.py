@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.pipeline.read.rate_limits import TriggerDelay, TriggerLimits, lags, shares
 from pyspark_commitlog.pipeline.rows.offsets import TopicPartition

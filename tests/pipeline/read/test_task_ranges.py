@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.pipeline.read.task_ranges import TASK_BYTES, OffsetRange, TaskLimits, plan
 from pyspark_commitlog.pipeline.rows.offsets import TopicPartition

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog import commitlog_sink, read_table
 from pyspark_commitlog.storage import BatchFields, LogManager

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError, to_batch, to_records

@@ -16,11 +16,9 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, Confluent, SingleObject
 from pyspark_commitlog.pipeline.values.schema_stores import (

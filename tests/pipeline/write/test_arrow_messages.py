@@ -16,8 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation, SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.rows.arrow import LongRowError, longest, short_only
 from pyspark_commitlog.pipeline.write import arrow_messages

@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.storage import Codec, LogManager
 from tests.support.logs.directories import directory_with_internal_topics

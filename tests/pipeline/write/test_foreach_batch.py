@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
 from pyspark_commitlog.storage import (

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Event
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.maintenance.spark_tasks import SparkTasks
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink

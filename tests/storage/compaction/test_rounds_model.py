@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig

@@ -17,9 +17,11 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.reader import Marks
-from tests.storage.directory.test_metadata_log import metadata_log
-from tests.storage.directory.test_metadata_log import partition as partition_record
-from tests.storage.directory.test_metadata_log import topic as topic_record
+from tests.storage.directory.broker_settings.test_metadata_log import (
+    metadata_log,
+    partition as partition_record,
+    topic as topic_record,
+)
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.kafka import broker_dirs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_commitlog.storage.directory.found_settings import FoundSettings, TopicSettings
+from pyspark_commitlog.storage.directory.broker_settings.found import FoundSettings, TopicSettings
 from pyspark_commitlog.storage.directory.given_settings import completed, config_of, ungiven
 from pyspark_commitlog.storage.directory.topics_file import Known, TopicDescription
 

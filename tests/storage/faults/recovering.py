@@ -293,7 +293,7 @@ FAULTS = [
             Mutation(
                 "recovery.loader:LogLoader._to_recover",
                 "lacks_an_index = not",
-                'self.context.filesystem.open(segment.path(names.INDEX), "read").close()\n'
+                'self.context.filesystem.open(segment.path(file_names.INDEX), "read").close()\n'
                 "        lacks_an_index = False and not",
             ),
         ),
@@ -343,7 +343,7 @@ FAULTS = [
         (
             Mutation(
                 "segment.swap:plan_swaps",
-                "if first_cleaned is None or names.offset_in(name) < first_cleaned",
+                "if first_cleaned is None or file_names.offset_in(name) < first_cleaned",
                 "if True",
             ),
         ),

@@ -41,8 +41,8 @@ FAULTS = [
         (
             Mutation(
                 "segment.swap:carry_out",
-                "filesystem.remove(names.join(directory, name))",
-                'filesystem.remove(names.join(directory, name.removesuffix(".deleted")))',
+                "filesystem.remove(file_names.join(directory, name))",
+                'filesystem.remove(file_names.join(directory, name.removesuffix(".deleted")))',
             ),
         ),
     ),

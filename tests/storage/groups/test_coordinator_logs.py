@@ -33,7 +33,7 @@ from pyspark_commitlog.storage.transactions import (
     resolve_dead_transactions,
 )
 from pyspark_commitlog.storage.transactions.producer_ids import PRODUCER_IDS_FILE
-from tests.storage.directory.test_metadata_log import metadata_log, partition, topic
+from tests.storage.directory.broker_settings.test_metadata_log import metadata_log, partition, topic
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, write_transactional
 

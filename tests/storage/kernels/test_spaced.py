@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.kernels import scan
 

@@ -6,8 +6,7 @@ import lz4.frame
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format import compression

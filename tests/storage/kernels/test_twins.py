@@ -7,8 +7,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.errors import InvalidRecordError

@@ -14,8 +14,10 @@ from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.maintenance import MaintenanceRun, compact_partitions, in_this_process, select_partitions
 from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
-from pyspark_commitlog.storage.recovery.producer_state import EXPIRATION_CHECK_INTERVAL_MS as INTERVAL_MS
-from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS as DAY_MS
+from pyspark_commitlog.storage.recovery.producer_state import (
+    EXPIRATION_CHECK_INTERVAL_MS as INTERVAL_MS,
+    PRODUCER_ID_EXPIRATION_MS as DAY_MS,
+)
 from pyspark_commitlog.storage.segment.reader import LogContext
 from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.clock import ManualClock

@@ -11,8 +11,7 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.v2 import header
 from pyspark_commitlog.storage.reading.reader import Isolation
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, rows, write_transactional
-from tests.torture.damage.sound_logs import open_reader as open_sound
-from tests.torture.damage.sound_logs import sound_logs
+from tests.torture.damage.sound_logs import open_reader as open_sound, sound_logs
 
 COMMITTED = [(0, b"first"), (3, b"second"), (5, b"plain")]
 

@@ -23,7 +23,7 @@ from pyspark_commitlog.storage.retention import (
     apply,
     preview_retention,
     retain,
-    survey,
+    survey_log,
 )
 from pyspark_commitlog.storage.writing.locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.writing.log import Log, Producer
@@ -363,9 +363,9 @@ def test_a_second_process_during_retention_learns_the_holder(tmp_path: Path, mon
         with pytest.raises(LogDirLockedError) as refused:
             retain(other)
         told.append(str(refused.value))
-        return survey(reader)
+        return survey_log(reader)
 
-    monkeypatch.setattr(apply, "survey", survey_while_another_comes)
+    monkeypatch.setattr(apply, "survey_log", survey_while_another_comes)
     retain(log)
     assert told[0].endswith("another process works on the partition: retention since 2023-11-14 22:13:20.000 UTC")
 
@@ -433,7 +433,7 @@ def test_an_impossible_time_index_deletes_nothing(tmp_path: Path) -> None:
         path.write_bytes(bytes(path.stat().st_size))
     log = open_log(tmp_path, KeptInMemory(recovery_point=5), clock=clock, retention_ms=5 * DAY_MS)
     assert retain(log).plan.removed == ()
-    ages = [(NOW_MS - segment.largest_timestamp_ms) // DAY_MS for segment in survey(log).segments]
+    ages = [(NOW_MS - segment.largest_timestamp_ms) // DAY_MS for segment in survey_log(log).segments]
     assert ages == [4, 3, 2, 1, 0]
 
 
@@ -458,7 +458,7 @@ def test_size_counts_every_segment_once(tmp_path: Path) -> None:
     log = five_segments(tmp_path, clock_at(), retention_ms=-1, retention_bytes=150)
     retain(log)
     sizes = [path.stat().st_size for path in tmp_path.glob("*.log")]
-    facts = survey(log)
+    facts = survey_log(log)
     assert facts.size == sum(sizes)
     assert sum(sizes) - sizes[0] < 150 <= sum(sizes)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.retention import (
@@ -16,7 +15,7 @@ from pyspark_commitlog.storage.retention import (
     SegmentFacts,
     Situation,
     Verdict,
-    plan,
+    plan_retention,
 )
 from tests.support.logs.building import NOW_MS, config
 
@@ -53,7 +52,7 @@ def limits(**settings: object) -> LogConfig:
 
 
 def gone(facts: LogFacts, settings: LogConfig, options: RetentionOptions | None = None) -> list[int]:
-    return [fate.segment.base_offset for fate in plan(facts, settings, NOW_MS, options).removed]
+    return [fate.segment.base_offset for fate in plan_retention(facts, settings, NOW_MS, options).removed]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_a_record_from_the_future_keeps_its_segment_and_all_later_ones() -> None
         segment(10, 20, age_ms=MINUTE_MS),
         segment(20, 30, age_ms=MINUTE_MS),
     )
-    decided = plan(facts, limits(retention_ms=1000), NOW_MS)
+    decided = plan_retention(facts, limits(retention_ms=1000), NOW_MS)
     assert decided.removed == ()
     assert [fate.until_ms for fate in decided.kept] == [NOW_MS + MINUTE_MS + 1000] * 3
     assert "1 min in the future" in decided.kept[0].reason
@@ -105,7 +104,7 @@ def test_records_without_a_time_expire_by_the_time_of_the_file() -> None:
         segment(10, 20, modified_ms=new, **untimed),
         segment(20, 30, modified_ms=new, **untimed),
     )
-    decided = plan(facts, limits(retention_ms=MINUTE_MS), NOW_MS)
+    decided = plan_retention(facts, limits(retention_ms=MINUTE_MS), NOW_MS)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert "its file, as no record has a time" in decided.kept[0].reason
     assert decided.kept[0].lifetime_ms is None
@@ -120,22 +119,22 @@ def test_the_time_of_a_file_means_nothing_where_records_have_one() -> None:
 
 def test_an_empty_active_segment_stays() -> None:
     facts = log(segment(0, 10, age_ms=MINUTE_MS), segment(10, 10, size=0, largest_timestamp_ms=-1, modified_ms=0))
-    decided = plan(facts, limits(retention_ms=1000, retention_bytes=0), NOW_MS)
+    decided = plan_retention(facts, limits(retention_ms=1000, retention_bytes=0), NOW_MS)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert not decided.rolls
     assert decided.kept[0].rule == "active segment"
-    again = plan(log(facts.segments[1]), limits(retention_ms=1000, retention_bytes=0), NOW_MS)
+    again = plan_retention(log(facts.segments[1]), limits(retention_ms=1000, retention_bytes=0), NOW_MS)
     assert again.removed == ()
 
 
 def test_an_expired_idle_active_segment_is_rolled_and_deleted() -> None:
-    decided = plan(log(segment(0, 10, age_ms=MINUTE_MS)), limits(retention_ms=1000), NOW_MS)
+    decided = plan_retention(log(segment(0, 10, age_ms=MINUTE_MS)), limits(retention_ms=1000), NOW_MS)
     assert decided.rolls
     assert decided.log_start_offset == 10
 
 
 def test_nothing_is_deleted_from_the_first_open_transaction_on() -> None:
-    decided = plan(four(stable=15), limits(retention_ms=1000, retention_bytes=0), NOW_MS)
+    decided = plan_retention(four(stable=15), limits(retention_ms=1000, retention_bytes=0), NOW_MS)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert decided.kept[0].reason == "a transaction is open from offset 15 on"
     assert gone(four(stable=20), limits(retention_ms=1000)) == [0, 10]
@@ -148,7 +147,7 @@ def test_segments_below_the_log_start_are_deleted_though_a_group_never_read_them
 
 def test_nothing_unread_by_a_group_is_deleted() -> None:
     options = RetentionOptions({"slow": 15, "slower": 10, "done": 40})
-    decided = plan(four(), limits(retention_ms=1000), NOW_MS, options)
+    decided = plan_retention(four(), limits(retention_ms=1000), NOW_MS, options)
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert decided.kept[0].reason == "group 'slower' has read only up to offset 10"
     assert decided.warnings == (
@@ -159,7 +158,7 @@ def test_nothing_unread_by_a_group_is_deleted() -> None:
 
 def test_both_reasons_are_reported_for_a_young_and_unread_segment() -> None:
     """Whether the group reads it in time is unknown, and so is the latest time of its deletion."""
-    decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
+    decided = plan_retention(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"slow": 15}))
     fate = decided.kept[0]
     assert (fate.rule, fate.until_ms, fate.removed_by_ms) == ("retention.ms", NOW_MS, None)
     assert fate.reason.endswith("; moreover, group 'slow' has read only up to offset 15")
@@ -169,13 +168,13 @@ def test_both_reasons_are_reported_for_a_young_and_unread_segment() -> None:
 
 def test_a_due_segment_waits_for_an_older_one_that_is_kept() -> None:
     facts = log(segment(0, 10, age_ms=0), segment(10, 20, age_ms=9 * MINUTE_MS), segment(20, 30))
-    first, second, _ = plan(facts, limits(retention_ms=MINUTE_MS), NOW_MS).kept
+    first, second, _ = plan_retention(facts, limits(retention_ms=MINUTE_MS), NOW_MS).kept
     assert (second.until_ms, second.removed_by_ms) == (first.until_ms, first.removed_by_ms)
     assert second.reason.startswith("the segment before it, 0, is kept; by itself: retention.ms = 60,000")
 
 
 def test_a_group_that_has_read_what_is_deleted_is_not_mentioned() -> None:
-    decided = plan(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"done": 10}))
+    decided = plan_retention(four(), limits(retention_ms=3 * MINUTE_MS), NOW_MS, RetentionOptions({"done": 10}))
     assert [fate.segment.base_offset for fate in decided.removed] == [0]
     assert decided.warnings == ()
 
@@ -193,7 +192,7 @@ class KeepNewest:
 
 def test_a_policy_of_ones_own_decides_instead_of_kafkas() -> None:
     options = RetentionOptions(policies=(KeepNewest(2),))
-    decided = plan(four(), limits(retention_ms=1), NOW_MS, options)
+    decided = plan_retention(four(), limits(retention_ms=1), NOW_MS, options)
     assert [fate.segment.base_offset for fate in decided.removed] == [0, 10]
     assert {fate.rule for fate in decided.fates} == {"my policy"}
     assert decided.kept[0].reason == "2 segments are enough"
@@ -201,7 +200,7 @@ def test_a_policy_of_ones_own_decides_instead_of_kafkas() -> None:
 
 def test_a_second_run_at_once_finds_nothing_to_do() -> None:
     settings = limits(retention_ms=2 * MINUTE_MS, retention_bytes=250)
-    first = plan(four(), settings, NOW_MS)
+    first = plan_retention(four(), settings, NOW_MS)
     left = log(*(fate.segment for fate in first.kept), start=first.log_start_offset)
     assert first.removed
     assert gone(left, settings) == []
@@ -217,23 +216,23 @@ def test_a_second_run_at_once_finds_nothing_to_do() -> None:
     ],
 )
 def test_the_reason_names_the_setting_that_keeps_a_segment(settings: dict[str, object], rule: str, reason: str) -> None:
-    fate = plan(four(), limits(**settings), NOW_MS).kept[0]
+    fate = plan_retention(four(), limits(**settings), NOW_MS).kept[0]
     assert fate.rule == rule
     assert fate.reason.startswith(reason)
 
 
 def test_the_reason_of_a_segment_kept_by_size_has_the_missing_bytes() -> None:
-    decided = plan(four(), limits(retention_bytes=350), NOW_MS)
+    decided = plan_retention(four(), limits(retention_bytes=350), NOW_MS)
     assert "it is deleted once 50 more bytes are written" in decided.kept[0].reason
     assert decided.kept[0].until_ms is None
 
 
 def test_kept_until_is_the_last_moment_at_which_it_is() -> None:
     settings = limits(retention_ms=10 * MINUTE_MS)
-    until_ms = plan(four(), settings, NOW_MS).kept[0].until_ms
+    until_ms = plan_retention(four(), settings, NOW_MS).kept[0].until_ms
     assert until_ms is not None
-    assert plan(four(), settings, until_ms).removed == ()
-    assert len(plan(four(), settings, until_ms + 1).removed) == 1
+    assert plan_retention(four(), settings, until_ms).removed == ()
+    assert len(plan_retention(four(), settings, until_ms + 1).removed) == 1
 
 
 # A slow twin: Kafka's three passes, each written like its source
@@ -307,7 +306,7 @@ SETTINGS = st.builds(
 
 @given(logs(), SETTINGS, st.integers(0, 30))
 def test_exactly_what_kafka_deletes_is_deleted(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
-    decided = plan(facts, settings, now_ms)
+    decided = plan_retention(facts, settings, now_ms)
     assert [fate.segment.base_offset for fate in decided.removed] == kafka_deletes(facts, settings, now_ms)
 
 
@@ -315,7 +314,7 @@ def test_exactly_what_kafka_deletes_is_deleted(facts: LogFacts, settings: LogCon
 def test_groups_keep_a_tail_of_what_kafka_would_delete(
     facts: LogFacts, settings: LogConfig, now_ms: int, groups: dict[str, int]
 ) -> None:
-    decided = plan(facts, settings, now_ms, RetentionOptions(groups))
+    decided = plan_retention(facts, settings, now_ms, RetentionOptions(groups))
     removed = [fate.segment for fate in decided.removed]
     without = kafka_deletes(facts, settings, now_ms)
     assert [each.base_offset for each in removed] == without[: len(removed)]
@@ -327,11 +326,11 @@ def test_groups_keep_a_tail_of_what_kafka_would_delete(
 
 @given(logs(), SETTINGS, st.integers(0, 30))
 def test_no_segment_is_deleted_before_the_reported_time(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
-    decided = plan(facts, settings, now_ms)
+    decided = plan_retention(facts, settings, now_ms)
     left = log(*(fate.segment for fate in decided.kept), start=decided.log_start_offset) if decided.kept else None
     for fate in decided.kept:
         if fate.until_ms is not None and left is not None:
-            at_that_time = plan(left, settings, max(fate.until_ms, now_ms))
+            at_that_time = plan_retention(left, settings, max(fate.until_ms, now_ms))
             assert fate.segment in [each.segment for each in at_that_time.kept]
 
 
@@ -352,7 +351,7 @@ def worked_example(now_ms: int) -> RetentionPlan:
         ),
         *(0, 110, 110),
     )
-    return plan(facts, config(retention_ms=600_000, file_delete_delay_ms=60_000), now_ms)
+    return plan_retention(facts, config(retention_ms=600_000, file_delete_delay_ms=60_000), now_ms)
 
 
 def test_the_first_record_of_a_segment_can_live_for_25_minutes() -> None:

@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.maintenance import (
 )
 from pyspark_commitlog.storage.maintenance.describe import describe_partition
 from pyspark_commitlog.storage.retention import retain
-from tests.storage.directory.test_metadata_log import ORDERS, metadata_log, setting, topic
+from tests.storage.directory.broker_settings.test_metadata_log import ORDERS, metadata_log, setting, topic
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records
 

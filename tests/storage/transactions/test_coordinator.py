@@ -34,8 +34,8 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     decode_transaction_key,
     partition_for,
 )
-from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.transactions import (
     IdempotentProducer,
     Resolution,
@@ -55,6 +55,7 @@ from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.disk.trees import copy_file, copy_tree
 from tests.support.logs.building import open_log, records, write_transactional
 from tests.support.logs.transactions import (
     APP,
@@ -69,7 +70,6 @@ from tests.support.logs.transactions import (
     manage,
     values_of,
 )
-from tests.support.trees import copy_file, copy_tree
 from tests.support.waiting import soon
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.logs.model import STEPS, LogModel

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnexpectedAppendOffsetError
 from pyspark_commitlog.storage.format.v2 import BatchFields

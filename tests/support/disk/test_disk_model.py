@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.disk.disk_model import BLOCK_BYTES
 from tests.support.disk.disks import SEEDS, disk_with, get, outcomes, put

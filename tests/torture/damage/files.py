@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.format import compaction_view, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import checkpoints, file_names, index_entries
 from pyspark_commitlog.storage.format.internal import internal_topics
-from pyspark_commitlog.storage.format.legacy import v0, v1
+from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes, Records
 from pyspark_commitlog.storage.recovery.producer_state import Origin, ProducerStateManager
 from pyspark_commitlog.storage.writing.batch_checks import analyze, validate_and_assign_offsets
@@ -203,7 +203,7 @@ def batch_around(body: bytes, codec: Codec) -> bytes:
 
 
 def wrapper_around(body: bytes, codec: Codec, magic: int) -> bytes:
-    return bytes(formats.legacy.wrapper(magic, as_buffer(body), codec, None, 19, 5, False))
+    return bytes(messages.wrapper(magic, as_buffer(body), codec, None, 19, 5, False))
 
 
 def inner_subjects() -> Iterator[Subject]:

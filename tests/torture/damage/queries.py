@@ -18,8 +18,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.delta.export import parser, query
 from pyspark_commitlog.pipeline.job.run_query import run_available

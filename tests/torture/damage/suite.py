@@ -19,9 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.torture.damage import directories as damaged_directories
-from tests.torture.damage import files as damaged_files
-from tests.torture.damage import reads
+from tests.torture.damage import directories as damaged_directories, files as damaged_files, reads
 from tests.torture.suite import Run, Suite, quiet
 
 CPU_S_MAX = 5.0  # for one input: the slowest takes a hundredth of it

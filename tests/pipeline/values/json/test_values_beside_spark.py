@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Column, SparkSession, functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 

@@ -9,7 +9,6 @@ import pytest
 from pyspark_commitlog.pipeline.write import foreach_batch as sink_module
 from pyspark_commitlog.pipeline.write.exactly_once import progress
 from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import check_readable
-from pyspark_commitlog.pipeline.write.exactly_once.progress import progress_key
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink
 from pyspark_commitlog.storage import (
     CorruptionError,

@@ -6,8 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptCheckpointError, CorruptSnapshotError
 from pyspark_commitlog.storage.format.files import checkpoints, file_names

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from ..errors import InvalidConfigError
-from .found_settings import FoundSettings, TopicSettings
-from .topics_file import Known
+from ...errors import InvalidConfigError
+from ..topics_file import Known
+from .found import FoundSettings, TopicSettings
 
 _KEY = r"[a-z][A-Za-z0-9._-]*"
 _HEAD = re.compile(r"(Dynamic|All) configs for topic (\S+) are:\s*")

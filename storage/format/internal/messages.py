@@ -16,9 +16,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..errors import InvalidRecordError
-from ..filesystem import Buffer
-from .internal.message_schema import (
+from ...errors import InvalidRecordError
+from ...filesystem import Buffer
+from .message_schema import (
     NO_DEFAULT,
     Array,
     Bool,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .topics_file import Known
+from ..topics_file import Known
 
 
 class TopicSettings(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ..filesystem import Buffer
-from .internal.message_schema import String, Writer
+from ...filesystem import Buffer
+from .message_schema import String, Writer
 from .messages import Messages
 
 MESSAGES = Messages("groups")

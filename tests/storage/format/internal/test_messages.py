@@ -14,9 +14,9 @@ import pytest
 
 from pyspark_commitlog.storage.dump.jackson import json_text
 from pyspark_commitlog.storage.errors import InvalidRecordError
-from pyspark_commitlog.storage.format import messages
+from pyspark_commitlog.storage.format.internal import messages
 from pyspark_commitlog.storage.format.internal.message_schema import Struct
-from pyspark_commitlog.storage.format.messages import Messages
+from pyspark_commitlog.storage.format.internal.messages import Messages
 from tests.support.logs.plain_batches import PlainRecord, records
 
 SCHEMAS = files(messages.__package__).joinpath("message_schemas")
@@ -126,7 +126,7 @@ def test_json_is_that_of_jackson(value: Any, text: str) -> None:
 # Damage
 
 
-DUMPS = Path(__file__).parents[2] / "golden" / "dumps"
+DUMPS = Path(__file__).parents[3] / "golden" / "dumps"
 BY_ARCHIVE = {
     "kafka-4-offsets-0": "groups",
     "kafka-4-offsets-1": "groups",

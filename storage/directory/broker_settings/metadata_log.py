@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..clock import SystemClock
-from ..config import LogConfig
-from ..errors import CorruptionError, CorruptRecordError, InvalidRecordError
-from ..filesystem import FileStatus, FileSystem, LocalFileSystem, read_file
-from ..format.files import file_names
-from ..format.internal.message_schema import INT32, Field, Int, Reader, String, Struct, Uuid
-from ..segment.reader import LogContext, SegmentReader
-from .found_settings import FoundSettings, TopicSettings
-from .topics_file import Known
+from ...clock import SystemClock
+from ...config import LogConfig
+from ...errors import CorruptionError, CorruptRecordError, InvalidRecordError
+from ...filesystem import FileStatus, FileSystem, LocalFileSystem, read_file
+from ...format.files import file_names
+from ...format.internal.message_schema import INT32, Field, Int, Reader, String, Struct, Uuid
+from ...segment import LogContext, SegmentReader
+from ..topics_file import Known
+from .found import FoundSettings, TopicSettings
 
 logger = logging.getLogger(__name__)
 

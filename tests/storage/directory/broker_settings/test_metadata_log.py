@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.directory.described_settings import parse_described
-from pyspark_commitlog.storage.directory.found_settings import TopicSettings
-from pyspark_commitlog.storage.directory.metadata_log import read_metadata_log
+from pyspark_commitlog.storage.directory.broker_settings.described import parse_described
+from pyspark_commitlog.storage.directory.broker_settings.found import TopicSettings
+from pyspark_commitlog.storage.directory.broker_settings.metadata_log import read_metadata_log
 from pyspark_commitlog.storage.directory.topics_file import Known
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
