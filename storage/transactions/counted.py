@@ -48,7 +48,7 @@ def check_counted(
         counted, look = {place: log.log_end_offset for place, log in logs.items() if _is_active(log, newest)}, False
     elif reached == UNKNOWN:
         reached = newest.producer_epoch
-    for place, end in counted.items():
+    for place, end in sorted(counted.items()):
         epoch = _known_epoch(logs[place], newest.producer_id)
         if epoch == UNKNOWN and look:
             epoch = _epoch_behind(logs[place], newest.producer_id, end)
