@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from . import write  # loads numba when first used, which a process that only plans reads does not need
-from .read import Columns, CommitLogStreamReader, ReadOptions, Use, batch_reader
+from .read import Columns, ReadOptions, StreamReader, Use, batch_reader
 from .workers import freeze_worker_imports
 
 
@@ -37,17 +37,17 @@ class CommitLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options, Use.BATCH)
-        options.tell_notices()
+        options.log_notices()
         return batch_reader(options, options.columns.arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         options = ReadOptions.parse(self.options, Use.STREAM)
-        return CommitLogStreamReader(options, options.columns.arrow_schema(schema))
+        return StreamReader(options, options.columns.arrow_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise write.refuse_overwrite()
-        return write.CommitLogWriter(schema, write.WriteOptions.parse(self.options))
+        return write.BatchWrite(schema, write.WriteOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
         raise write.refuse_stream()

@@ -11,14 +11,14 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ...storage import LogManager
 from ..rows import Ends, Logs, TopicPartition, check_start_before_end
 from ..workers import freeze_worker_imports
-from .open_logs import Watchers, watchers_of_this_process
+from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions
 from .pushdown import Wanted, push
 from .task import batches_of, offset_at, readable_end
 from .task_ranges import OffsetRange, plan
 
 
-class CommitLogReader(DataSourceReader):
+class BatchReader(DataSourceReader):
     """Plans offset ranges as tasks, and reads each range batch by batch."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
@@ -28,27 +28,27 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Returns the tasks of ``planning.plan``. If there are none, Spark creates an empty one itself."""
-        watchers = watchers_of_this_process(self._options.directory, self._options.overrides)
+        open_logs = open_logs_of_this_process(self._options.directory, self._options.overrides)
         try:
             planned = plan(
-                self._ranges(watchers),
+                self._ranges(open_logs),
                 self._options.tasks,
-                lambda each: watchers.seen(each.source).bytes_between(each.start, each.end),
+                lambda each: open_logs.get(each.source).bytes_between(each.start, each.end),
             )
         finally:
-            watchers.rest()
+            open_logs.close_files()
         freeze_worker_imports()
         return planned
 
-    def _ranges(self, watchers: Watchers) -> list[OffsetRange]:
+    def _ranges(self, open_logs: OpenLogs) -> list[OffsetRange]:
         """Returns the range of each partition that the options ask for, narrowed by the filters."""
         options = self._options
-        logs = watchers.look(options.subscription.partitions(watchers.manager))
+        logs = open_logs.catch_up(options.subscription.partitions(open_logs.manager))
         ends = {each: Ends(log.log_start_offset, readable_end(log, options)) for each, log in logs.items()}
 
         @cache  # the start, the end and a filter may ask for the same time
         def at(source: TopicPartition, timestamp_ms: int) -> int | None:
-            return offset_at(watchers.seen(source), timestamp_ms, options)
+            return offset_at(open_logs.get(source), timestamp_ms, options)
 
         known = Logs(ends, at, options.loss)
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
@@ -70,7 +70,7 @@ class CommitLogReader(DataSourceReader):
             yield from batches_of(reader, partition, self._options, self._schema, self._wanted.timespan)
 
 
-class FilteringReader(CommitLogReader):
+class FilteringBatchReader(BatchReader):
     """A reader that gets the filters of a query's ``where`` from Spark (option ``pushFilters``).
 
     A session without spark.sql.python.filterPushdown.enabled rejects any reader with this method, filters or not.
@@ -84,10 +84,10 @@ class FilteringReader(CommitLogReader):
         """Returns the filters that Spark must apply: all, if an internal topic is decoded, which has other columns."""
         if self._options.columns.decode is not None:
             return filters
-        self._wanted, left = push(filters)
-        return left
+        self._wanted, remaining = push(filters)
+        return remaining
 
 
-def batch_reader(options: ReadOptions, schema: pa.Schema) -> CommitLogReader:
+def batch_reader(options: ReadOptions, schema: pa.Schema) -> BatchReader:
     """Returns the reader that the options ask for."""
-    return (FilteringReader if options.push_filters else CommitLogReader)(options, schema)
+    return (FilteringBatchReader if options.push_filters else BatchReader)(options, schema)

@@ -24,7 +24,7 @@ class _Known(NamedTuple):
     configs: Mapping[str, str]
 
 
-class Watchers:
+class OpenLogs:
     """Logs of one directory, for reading. For one thread only."""
 
     def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
@@ -40,7 +40,7 @@ class Watchers:
         """The manager, opened on first use. Raises NotALogDirError."""
         return LogManager.open(self._directory, overrides=dict(self._overrides))
 
-    def look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
+    def catch_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
         """Returns the existing logs of ``partitions``, updated. Read them until the next call, but do not close them.
 
         Reads the files at the root once for all of them. A partition that is deleted during the call is left out.
@@ -50,17 +50,17 @@ class Watchers:
             if partition.topic not in configs:
                 configs[partition.topic] = self._configs(partition.topic)
             of_topic = configs[partition.topic]
-            watcher = None if of_topic is None else self._look(partition, of_topic, marks.get(partition, Marks()))
+            watcher = None if of_topic is None else self._catch_up(partition, of_topic, marks.get(partition, Marks()))
             if watcher is not None:
                 found[partition] = watcher
         return found
 
-    def seen(self, partition: TopicPartition) -> LogWatcher:
+    def get(self, partition: TopicPartition) -> LogWatcher:
         """Returns a log as of the last :meth:`look`."""
         self._use(partition)
         return self._known[partition].watcher
 
-    def rest(self) -> None:
+    def close_files(self) -> None:
         """Closes all files, but keeps what is known of the logs.
 
         The next look checks, like the first one, that the directory exists, and of each log that is still the same it
@@ -75,7 +75,7 @@ class Watchers:
 
     def close(self) -> None:
         """Closes everything; the next look opens it again."""
-        self.rest()
+        self.close_files()
         self._known.clear()
 
     def _configs(self, topic: str) -> Mapping[str, str] | None:
@@ -84,7 +84,7 @@ class Watchers:
         except UnknownTopicOrPartitionError:
             return None
 
-    def _look(self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks) -> LogWatcher | None:
+    def _catch_up(self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks) -> LogWatcher | None:
         try:
             return self._open_or_catch_up(partition, configs, marks)
         except (StorageError, UnknownTopicOrPartitionError):
@@ -128,18 +128,18 @@ class Watchers:
         self._with_files.pop(partition, None)
 
 
-_of_this_process: dict[tuple[str, Overrides, int], Watchers] = {}  # in order of last use
+_of_this_process: dict[tuple[str, Overrides, int], OpenLogs] = {}  # in order of last use
 
 
-def watchers_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> Watchers:
+def open_logs_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> OpenLogs:
     """Returns the watchers of this process, for what Spark repeats in one process: planning queries, tasks of a stream.
 
     What is known of a log makes the next look cheap. Keeps only a few directories, so that a process that uses many
     does not grow. For one thread, as in Spark's workers.
     """
     asked = (directory, overrides, kept)
-    watchers = _of_this_process.pop(asked, None) or Watchers(*asked)
-    _of_this_process[asked] = watchers
+    open_logs = _of_this_process.pop(asked, None) or OpenLogs(*asked)
+    _of_this_process[asked] = open_logs
     while len(_of_this_process) > DIRECTORIES_KNOWN:
         _of_this_process.pop(next(iter(_of_this_process))).close()
-    return watchers
+    return open_logs

@@ -201,7 +201,7 @@ class ReadOptions:
             notices=tuple(_notices(given, use)),
         )
 
-    def tell_notices(self) -> None:
+    def log_notices(self) -> None:
         """Logs each notice, once per process."""
         for notice in self.notices:
             log_once(notice)
@@ -347,18 +347,18 @@ def _isolation(given: Given) -> Isolation:
 def _notices(given: Given, use: Use) -> list[str]:
     known = {"kafka.isolation.level", "kafka.group.id"}
     unused = [name for name in given.values if name.startswith(KAFKAS) and name not in known]
-    told = notice_of(unused + [name for name in BROKERS if given.text(name) is not None])
+    notices = notice_of(unused + [name for name in BROKERS if given.text(name) is not None])
     if use is Use.BATCH:
-        told += [f"option {name} is ignored in batch queries" for name in _LIMITS if given.text(name) is not None]
+        notices += [f"option {name} is ignored in batch queries" for name in _LIMITS if given.text(name) is not None]
     if use is Use.BATCH and given.text("kafka.group.id") is not None:
-        told.append("option kafka.group.id is ignored in batch queries: nothing is committed")
-    return told
+        notices.append("option kafka.group.id is ignored in batch queries: nothing is committed")
+    return notices
 
 
 def _subscription(given: Given) -> Subscription:
     found = [Subscription(how, text) for how in WAYS if (text := given.text(how)) is not None]
     if len(found) != 1:
-        told = " and ".join(each.how for each in found) or "none"
-        raise InvalidConfigError(f"exactly one of the options {', '.join(WAYS)} must be given, not {told}")
+        given_ways = " and ".join(each.how for each in found) or "none"
+        raise InvalidConfigError(f"exactly one of the options {', '.join(WAYS)} must be given, not {given_ways}")
     found[0].check()
     return found[0]

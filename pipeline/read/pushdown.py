@@ -81,12 +81,12 @@ class Wanted:
 
 def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
     """Returns what the filters select, and the filters that Spark must still apply."""
-    wanted, left = Wanted(), list[Filter]()
+    wanted, remaining = Wanted(), list[Filter]()
     for each in filters:
         wanted, is_exact = _with(wanted, each)
         if not is_exact:
-            left.append(each)
-    return wanted, left
+            remaining.append(each)
+    return wanted, remaining
 
 
 def _with(wanted: Wanted, each: Filter) -> tuple[Wanted, bool]:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ...storage import CommittedOffset, GroupOffsets, LogWatcher, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ..rows import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested
-from .open_logs import Watchers, watchers_of_this_process
+from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
 from .task import batches_of, offset_at
@@ -39,7 +39,7 @@ UNDECIDED: Nested = {"startingOffsets": "latest"}
 KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
 
 
-class Sight(NamedTuple):
+class PartitionState(NamedTuple):
     """The state of a partition when it was last read."""
 
     first: int  # the log start offset
@@ -55,19 +55,19 @@ class Sight(NamedTuple):
         return self.end if start is None or start > self.next else max(start, self.end)
 
 
-class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one streaming query; lives as long as the query, in a process beside the driver."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, now_ms: Callable[[], int] | None = None) -> None:
         self._options = options
         self._schema = schema
         self._now_ms = now_ms or _monotonic_ms
-        self._watchers = Watchers(options.directory, options.overrides)
+        self._open_logs = OpenLogs(options.directory, options.overrides)
         self._delay = TriggerDelay()
         self._initial: Offsets | None = None
         self._latest: Offsets | None = None
         self._committed: Offsets | None = None  # for the group, by this run
-        self._target: dict[TopicPartition, Sight] | None = None  # under AvailableNow
+        self._target: dict[TopicPartition, PartitionState] | None = None  # under AvailableNow
 
     # Where a query and its micro-batches begin and end
 
@@ -83,15 +83,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
-            wanted = self._options.subscription.partitions(self._watchers.manager)
-            sights = self._all_sights(wanted) if self._target is None else self._target
-            ends = {each: Ends(sight.first, sight.end, sight.next) for each, sight in sights.items()}
+            wanted = self._options.subscription.partitions(self._open_logs.manager)
+            states = self._all_states(wanted) if self._target is None else self._target
+            ends = {each: Ends(state.first, state.end, state.next) for each, state in states.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             self._committed = self._initial  # nothing was read yet, so there is nothing to commit
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._look()
+        self._target = self._read_states()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Tells Spark that there is a limit; if Spark then asks for all records (Trigger.Once), none applies.
@@ -112,12 +112,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return offsets_to_nested(self._latest)
         begun = _offsets(start)
         self._commit(begun)
-        sights = self._look() if self._target is None else self._target
-        self._latest = {each: sight.latest(begun.get(each)) for each, sight in sights.items()}
+        states = self._read_states() if self._target is None else self._target
+        self._latest = {each: state.latest(begun.get(each)) for each, state in states.items()}
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_nested(self._latest)
-        begins = {each: sight.begin(begun.get(each)) for each, sight in sights.items()}
-        limits = _asked(limit, self._options.limits)
+        begins = {each: state.begin(begun.get(each)) for each, state in states.items()}
+        limits = _with_limit(limit, self._options.limits)
         waiting = lags(begins, self._latest)
         if self._target is None and self._delay.must_wait(sum(waiting.values()), limits, self._now_ms()):
             return start
@@ -126,31 +126,31 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self) -> Nested | None:  # noqa: N802
         return offsets_to_nested(self._latest) if self._latest else None
 
-    def _look(self) -> dict[TopicPartition, Sight]:
+    def _read_states(self) -> dict[TopicPartition, PartitionState]:
         """Reads the state of all existing partitions of the subscription."""
-        return self._sights(self._options.subscription.partitions_there(self._watchers.manager))
+        return self._states(self._options.subscription.partitions_there(self._open_logs.manager))
 
-    def _sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
-        return {each: self._sight(log) for each, log in self._watchers.look(partitions).items()}
+    def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        return {each: self._state(log) for each, log in self._open_logs.catch_up(partitions).items()}
 
-    def _sight(self, log: LogWatcher) -> Sight:
+    def _state(self, log: LogWatcher) -> PartitionState:
         """Reads the state of a log. Raises CorruptionError if damage hides its end, unless damage is to be skipped."""
-        first, behind, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
+        first, end_offset, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
         if self._options.mode is not Mode.DROP_MALFORMED:
-            log.check_readable_to(behind)
-            return Sight(first, behind, log.stable_end(isolation))
+            log.check_readable_to(end_offset)
+            return PartitionState(first, end_offset, log.stable_end(isolation))
         with log.despite_damage():
-            return Sight(first, behind, log.stable_end(isolation))
+            return PartitionState(first, end_offset, log.stable_end(isolation))
 
-    def _all_sights(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Sight]:
-        found = self._sights(partitions)
+    def _all_states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        found = self._states(partitions)
         missing = ", ".join(str(each) for each in partitions if each not in found)
         if missing:
             raise UnknownTopicOrPartitionError(f"{self._options.directory}: no directories of partitions {missing}")
         return found
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
-        return offset_at(self._watchers.seen(partition), timestamp_ms, self._options)
+        return offset_at(self._open_logs.get(partition), timestamp_ms, self._options)
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
         """Returns where a micro-batch ends, by all limits, in the partitions that have new offsets."""
@@ -160,7 +160,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             ends = {each: min(end, begins[each] + most[each]) for each, end in ends.items()}
         if limits.max_bytes is not None:
             most = shares(limits.max_bytes, waiting)
-            logs = self._watchers.look(ends)  # again: under AvailableNow, files seen at first may be deleted by now
+            logs = self._open_logs.catch_up(
+                ends
+            )  # again: under AvailableNow, files seen at first may be deleted by now
             ends |= {each: self._within(log, begins[each], ends[each], most[each]) for each, log in logs.items()}
         return ends
 
@@ -175,11 +177,11 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
-        there = self._watchers.look(ended)
-        gone = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
-        if gone:
-            self._report_gone(gone)
-        ranges = [self._range((each, log), begun.get(each), ended[each]) for each, log in there.items()]
+        there = self._open_logs.catch_up(ended)
+        missing = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
+        if missing:
+            self._report_missing(missing)
+        ranges = [self._range(each, log, begun.get(each), ended[each]) for each, log in there.items()]
         return plan(ranges, self._options.tasks, self._bytes_of)
 
     def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
@@ -190,11 +192,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         if begun.keys() <= ended.keys():
             return set()
-        return set(self._options.subscription.partitions_there(self._watchers.manager)) - ended.keys()
+        return set(self._options.subscription.partitions_there(self._open_logs.manager)) - ended.keys()
 
-    def _range(self, place: tuple[TopicPartition, LogWatcher], start: int | None, end: int) -> OffsetRange:
-        partition, log = place
-        first, behind = log.log_start_offset, log.log_end_offset
+    def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:
+        first, end_offset = log.log_start_offset, log.log_end_offset
         if start is not None and end < start:
             self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or is another log")
             start = first
@@ -202,15 +203,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._lost(f"{partition} is new and begins at offset {first}: earlier records were not read")
         elif start is not None and start < first:
             self._lost(f"{partition} now begins at offset {first}: offsets {start} to {first - 1} were not read")
-        if end > behind:
-            self._lost(f"{partition} ends at {behind}, but was to be read up to {end}")
+        if end > end_offset:
+            self._lost(f"{partition} ends at {end_offset}, but was to be read up to {end}")
         begin = first if start is None else max(start, first)
-        return OffsetRange(partition, begin, max(begin, min(end, behind)))
+        return OffsetRange(partition, begin, max(begin, min(end, end_offset)))
 
     def _lost(self, message: str) -> None:
         self._options.loss.report(OffsetOutOfRangeError, message)
 
-    def _report_gone(self, partitions: Sequence[TopicPartition]) -> None:
+    def _report_missing(self, partitions: Sequence[TopicPartition]) -> None:
         names = ", ".join(map(str, partitions))
         self._options.loss.report(
             UnknownTopicOrPartitionError,
@@ -219,15 +220,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     def _bytes_of(self, part: OffsetRange) -> int:
-        return self._watchers.seen(part.source).bytes_between(part.start, part.end)
+        return self._open_logs.get(part.source).bytes_between(part.start, part.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads a task's range in a worker, which keeps logs open between tasks."""
         assert isinstance(partition, OffsetRange)
-        watchers = watchers_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
-        log = watchers.look([partition.source]).get(partition.source)
+        open_logs = open_logs_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
+        log = open_logs.catch_up([partition.source]).get(partition.source)
         if log is None:
-            self._report_gone([partition.source])
+            self._report_missing([partition.source])
             return
         yield from batches_of(log, partition, self._options, self._schema)
         log.rest(partition.start, partition.end)
@@ -249,7 +250,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             offsets: dict[tuple[str, int], CommittedOffset] = {
                 partition: CommittedOffset(offset) for partition, offset in ended.items()
             }
-            GroupOffsets(self._watchers.manager).commit(group, offsets)
+            GroupOffsets(self._open_logs.manager).commit(group, offsets)
             self._committed = ended
 
     def _begin(self) -> None:
@@ -257,15 +258,15 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         Raises LogDirLockedError now, rather than after a micro-batch, if nothing can be committed for the group.
         """
-        self._options.tell_notices()
+        self._options.log_notices()
         if self._options.group_id is not None:
-            self._watchers.manager.check_writable()
+            self._open_logs.manager.check_writable()
 
     def stop(self) -> None:
-        self._watchers.close()
+        self._open_logs.close()
 
 
-def _asked(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
+def _with_limit(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
     """Returns the options' limits, replaced by what Spark asks for."""
     match limit:
         case ReadMaxRows(max_rows=most):

@@ -115,17 +115,17 @@ def _salvaged(
     log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
 ) -> Iterator[Records]:
     """Yields the sound records of a damaged log; logs every corrupt batch, and their number at the end."""
-    passed_over = 0
+    skipped = 0
 
-    def tell(damage: CorruptionError) -> None:
-        nonlocal passed_over
-        passed_over += 1
+    def skip(damage: CorruptionError) -> None:
+        nonlocal skipped
+        skipped += 1
         logger.warning("%s; skipped, because of option mode", damage)
 
     yield from salvaged_records(
-        log, part.start, part.end, tell, isolation=options.isolation, columns=columns, timespan=timespan
+        log, part.start, part.end, skip, isolation=options.isolation, columns=columns, timespan=timespan
     )
-    if passed_over:
+    if skipped:
         logger.warning(
-            "%s: skipped %d corrupt batches in offsets %d to %d", part.source, passed_over, part.start, part.end - 1
+            "%s: skipped %d corrupt batches in offsets %d to %d", part.source, skipped, part.start, part.end - 1
         )

@@ -67,12 +67,14 @@ def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
     total = sum(each.size for each in ranges)
     whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
     stay_whole = {each.source for each in whole}  # by partition, as Spark does, even if its ranges differ
-    left = total - sum(each.size for each in whole)
-    tasks_left = max(wanted - len(whole), 1)
+    offsets_to_split = total - sum(each.size for each in whole)
+    tasks_to_share = max(wanted - len(whole), 1)
     return [
         part
         for each in ranges
-        for part in _parted(each, 1 if each.source in stay_whole else _share(each.size, left, tasks_left))
+        for part in _parted(
+            each, 1 if each.source in stay_whole else _share(each.size, offsets_to_split, tasks_to_share)
+        )
     ]
 
 
@@ -84,8 +86,8 @@ def _share(size: int, total: int, tasks: int) -> int:
 def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """Splits ``whole`` into about equal parts, none of them empty."""
     found, start = [], whole.start
-    for left in range(max(parts, 1), 0, -1):
-        end = start + (whole.end - start) // left
+    for remaining in range(max(parts, 1), 0, -1):
+        end = start + (whole.end - start) // remaining
         if end > start:
             found.append(OffsetRange(whole.source, start, end))
         start = end

@@ -235,8 +235,8 @@ def check_same_partitions(option: str, given: Iterable[TopicPartition], read: It
     missing, extra = sorted({*read} - {*given}), sorted({*given} - {*read})
     if missing or extra:
         parts = [("has no value for", missing), ("names partitions that are not read:", extra)]
-        told = "; ".join(f"{what} {_listed(which)}" for what, which in parts if which)
-        raise InvalidConfigError(f"option {option} {told}")
+        problems = "; ".join(f"{what} {_listed(which)}" for what, which in parts if which)
+        raise InvalidConfigError(f"option {option} {problems}")
 
 
 def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -129,8 +129,8 @@ class SchemaRegistry:
                 raise ValueError
             found = json.loads(answer.body)
         except (ValueError, RecursionError):
-            told = without_secrets(_told(answer, path, self.timeout_s), credentials)
-            raise SchemaRegistryError(f"{self} {told}") from None
+            failure = without_secrets(_failure_text(answer, path, self.timeout_s), credentials)
+            raise SchemaRegistryError(f"{self} {failure}") from None
         if not isinstance(found, dict):
             raise SchemaRegistryError(without_secrets(f"{self} answered {found!r:.1000} to {path}", credentials))
         return found
@@ -143,7 +143,7 @@ class SchemaRegistry:
         return value
 
 
-def _told(answer: Answer, path: str, timeout_s: float) -> str:
+def _failure_text(answer: Answer, path: str, timeout_s: float) -> str:
     tries = f" ({answer.tries} tries within {timeout_s:g} s)" if answer.tries > 1 else ""
     if answer.status is None:
         return f"did not answer to {path}: {answer.failure}{tries}"

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...storage import InvalidConfigError, LogStoreError
-from .json.columns import ColumnReader
-from .json.values import Reader
+from .json.columns import ColumnParser
+from .json.values import ValueParser
 from .spark_times import zone_of
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class JsonSerde:
         for field in schema:
             _check_json(field.type, field.name)
         self.type = pa.struct(list(schema))
-        self._columns = ColumnReader(self.type, zone_of(timezone))
+        self._columns = ColumnParser(self.type, zone_of(timezone))
 
     def decode(self, values: pa.Array) -> pa.Array:
         return by_chunk(self._decode, values, self.type)
@@ -123,15 +123,15 @@ class JsonSerde:
         return [value[5:] if value.startswith(_CONFLUENT_MAGIC) else value for value in found]
 
     def _one_by_one(self, values: pa.Array, rows: pa.Array) -> pa.Array:
-        reader, found = Reader(self.type, zone_of(self._timezone)), list[dict[str, Any] | None]()
-        for place, body in enumerate(self._bodies(values)):
+        reader, found = ValueParser(self.type, zone_of(self._timezone)), list[dict[str, Any] | None]()
+        for index, body in enumerate(self._bodies(values)):
             try:
                 found.append(reader.read(body))
             except ValueError as error:
                 if self.mode == "failfast":
-                    value = values[place].as_py()
-                    told = f"{error}{'' if self._confluent_header else _of_header(value)}"
-                    raise _at(rows[place].as_py(), "is not the JSON that was expected", told, value) from None
+                    value = values[index].as_py()
+                    why = f"{error}{'' if self._confluent_header else _of_header(value)}"
+                    raise _at(rows[index].as_py(), "is not the JSON that was expected", why, value) from None
                 found.append(None)
         return pa.array(found, self.type)
 

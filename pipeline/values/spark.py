@@ -49,7 +49,7 @@ def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
             found.append(rows[row : row + 1].cast(kind))
         except pa.ArrowInvalid as error:
             if mode == "failfast":
-                told = f"row {row} does not fit Spark's types: {error}; mode='permissive' reads it as null"
-                raise SerializationError(told) from None
+                message = f"row {row} does not fit Spark's types: {error}; mode='permissive' reads it as null"
+                raise SerializationError(message) from None
             found.append(pa.nulls(1, kind))
     return pa.concat_arrays(found)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from .values import Convert, date_reader, time_reader
+from .values import Convert, date_converter, time_converter
 
 _ODD_NUMBER = re.compile(rb"[:\[,]\s*[+-]?(?:NaN|Inf)")
 _OBJECT = r"(?s)^\s*\{.*\}\s*$"
@@ -20,7 +20,7 @@ _ZONE = "(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])"
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-class ColumnReader:
+class ColumnParser:
     """Reads values as structs of ``kind``; ``zone`` is for times without a zone."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
@@ -68,7 +68,7 @@ class ColumnReader:
         return self._dates(parsed, kind) if pa.types.is_date(kind) else parsed.cast(kind)
 
     def _dates(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        return texts.cast(kind) if _all_match(texts, f"^{_DATE}$") else _one_by_one(texts, kind, date_reader(kind))
+        return texts.cast(kind) if _all_match(texts, f"^{_DATE}$") else _one_by_one(texts, kind, date_converter(kind))
 
     def _times(self, texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
         digits = _DIGITS[kind.unit]
@@ -77,7 +77,7 @@ class ColumnReader:
             return texts.cast(kind)
         if (kind.tz is None or self._zone is UTC) and _all_match(texts, f"{clock}$"):
             return texts.cast(pa.timestamp(kind.unit)).cast(kind)
-        return _one_by_one(texts, kind, time_reader(kind, self._zone))
+        return _one_by_one(texts, kind, time_converter(kind, self._zone))
 
 
 def _one_by_one(texts: pa.Array, kind: pa.DataType, read: Convert) -> pa.Array:

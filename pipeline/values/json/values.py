@@ -29,7 +29,7 @@ _NOT_FINITE |= dict.fromkeys(("-INF", "-Infinity"), "-inf")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-class Reader:
+class ValueParser:
     """Reads values as rows of ``kind``; ``zone`` is for times without a zone."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
@@ -55,7 +55,7 @@ class Reader:
         if pa.types.is_list(kind):
             return self._list(kind)
         if pa.types.is_timestamp(kind):
-            return time_reader(kind, self._zone)
+            return time_converter(kind, self._zone)
         if pa.types.is_string(kind):
             return self._string
         return next(make(kind) for is_one, make in _SCALARS if is_one(kind))
@@ -167,7 +167,7 @@ def _decimal(kind: pa.DataType) -> Convert:
     return convert
 
 
-def date_reader(kind: pa.DataType) -> Convert:
+def date_converter(kind: pa.DataType) -> Convert:
     """Returns a converter of text to the number that a column of ``kind`` stores; it raises ValueError."""
 
     def convert(value: Any) -> int:
@@ -180,7 +180,7 @@ def date_reader(kind: pa.DataType) -> Convert:
     return convert
 
 
-def time_reader(kind: pa.TimestampType, zone: tzinfo) -> Convert:
+def time_converter(kind: pa.TimestampType, zone: tzinfo) -> Convert:
     """Returns a converter to the number that a column of ``kind`` stores; it raises ValueError.
 
     It takes text, and whole seconds if the column has a time zone.
@@ -219,5 +219,5 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Con
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _floating),
     (pa.types.is_decimal, _decimal),
-    (pa.types.is_date, date_reader),
+    (pa.types.is_date, date_converter),
 )

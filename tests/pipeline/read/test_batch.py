@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 
 from pyspark_commitlog.pipeline.read import open_logs, task_ranges
-from pyspark_commitlog.pipeline.read.batch import CommitLogReader, FilteringReader, batch_reader
+from pyspark_commitlog.pipeline.read.batch import BatchReader, FilteringBatchReader, batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
-from pyspark_commitlog.pipeline.read.stream import CommitLogStreamReader
+from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import (
@@ -51,12 +51,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def reader(path: str, **options: str) -> CommitLogReader:
+def reader(path: str, **options: str) -> BatchReader:
     parsed = ReadOptions.parse({"path": path, "subscribe": "t", **options})
     return batch_reader(parsed, schema_of(["value", "offset"]))
 
 
-def tasks(found: CommitLogReader) -> list[tuple[int, int, int]]:
+def tasks(found: BatchReader) -> list[tuple[int, int, int]]:
     return [
         (each.source.partition, each.start, each.end) for each in found.partitions() if isinstance(each, OffsetRange)
     ]
@@ -86,7 +86,7 @@ def test_planning_warns_of_a_torn_end_so_that_the_driver_says_it(
     path = str(tmp_path / "log")
     assert tasks(reader(path)) == [(1, 0, 10)]
     stream = ReadOptions.parse({"path": path, "subscribe": "t", "startingOffsets": "earliest"}, Use.STREAM)
-    CommitLogStreamReader(stream, schema_of(["value"])).initialOffset()
+    StreamReader(stream, schema_of(["value"])).initialOffset()
     told = [record.getMessage() for record in caplog.records if "skipped as an unfinished" in record.getMessage()]
     assert told
     assert all(str(torn) in each for each in told)
@@ -123,15 +123,15 @@ def test_tasks_together_read_every_record_once_wherever_they_split(log: str) -> 
 
 
 def test_only_the_option_chooses_the_reader_with_filter_pushdown(log: str) -> None:
-    assert type(reader(log)) is CommitLogReader
-    assert type(reader(log, pushFilters="true")) is FilteringReader
+    assert type(reader(log)) is BatchReader
+    assert type(reader(log, pushFilters="true")) is FilteringBatchReader
 
 
 def test_a_filter_by_time_reads_only_the_segments_that_have_such_records(
     log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = reader(log, pushFilters="true")
-    assert isinstance(found, FilteringReader)
+    assert isinstance(found, FilteringBatchReader)
     since = datetime.fromtimestamp(NOW_MS / 1000 + 905, UTC)
     found.pushFilters([GreaterThanOrEqual(("timestamp",), since)])
     assert tasks(found) == [(0, 905, COUNT)]
@@ -309,7 +309,7 @@ def with_bomb(log_dir: str) -> str:
 
 @pytest.mark.parametrize("use", Use)
 def test_the_decompressed_size_of_a_batch_is_limited_by_an_option(with_bomb: str, use: Use) -> None:
-    kind = {Use.BATCH: CommitLogReader, Use.STREAM: CommitLogStreamReader}[use]
+    kind = {Use.BATCH: BatchReader, Use.STREAM: StreamReader}[use]
 
     def lengths(**options: str) -> list[int]:
         given = {"path": with_bomb, "subscribe": "t", "startingOffsets": "earliest", **options}

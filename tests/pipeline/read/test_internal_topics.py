@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.pipeline.read.batch import CommitLogReader
+from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError
 from pyspark_commitlog.storage import CorruptRecordError, GroupOffsets, InvalidConfigError, LogManager
@@ -22,7 +22,7 @@ from tests.support.logs.building import NOW_MS, records
 def read(directory: Path | str, topic: str, decode: str, **options: str) -> list[dict[str, Any]]:
     given = {"path": str(directory), "subscribe": topic, "decode": decode, "isolation.level": "read_uncommitted"}
     parsed = ReadOptions.parse(given | options)
-    reader = CommitLogReader(parsed, parsed.columns.arrow_schema(parsed.columns.schema()))
+    reader = BatchReader(parsed, parsed.columns.arrow_schema(parsed.columns.schema()))
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 

@@ -244,7 +244,7 @@ def test_options_for_brokers_are_accepted_with_one_notice(caplog: pytest.LogCapt
         "fetchOffset.numRetries": "5",
     }
     for _ in range(2):
-        ReadOptions.parse(given, Use.STREAM).tell_notices()
+        ReadOptions.parse(given, Use.STREAM).log_notices()
     told = "change nothing here: fetchOffset.numRetries, groupIdPrefix, kafka.bootstrap.servers, kafka.fetch.max.bytes"
     assert [record.getMessage().endswith(told) for record in caplog.records] == [True]
 

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_commitlog.pipeline.read.open_logs import Watchers
+from pyspark_commitlog.pipeline.read.open_logs import OpenLogs
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
-from pyspark_commitlog.pipeline.read.stream import UNDECIDED, CommitLogStreamReader
+from pyspark_commitlog.pipeline.read.stream import UNDECIDED, StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
@@ -79,12 +79,12 @@ class Logs:
             (Path(self.directory) / name).unlink(missing_ok=True)
         self.manager = LogManager.open(self.directory)
 
-    def reader(self, now_ms: Callable[[], int] | None = None, /, **options: str) -> CommitLogStreamReader:
+    def reader(self, now_ms: Callable[[], int] | None = None, /, **options: str) -> StreamReader:
         given = {"path": self.directory, "startingOffsets": "earliest"}
         given |= {} if "subscribePattern" in options else {"subscribe": "a"}
         given |= {name.replace("_", "."): value for name, value in options.items()}
         parsed = ReadOptions.parse(given, Use.STREAM)
-        return CommitLogStreamReader(parsed, schema_of(["topic", "partition", "offset", "value"]), now_ms)
+        return StreamReader(parsed, schema_of(["topic", "partition", "offset", "value"]), now_ms)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def logs(log_dir: str) -> Iterator[Logs]:
     logs.manager.close()
 
 
-def planned(reader: CommitLogStreamReader, start: Any, end: Any) -> list[tuple[str, int, int]]:
+def planned(reader: StreamReader, start: Any, end: Any) -> list[tuple[str, int, int]]:
     found = []
     for part in reader.partitions(start, end):
         assert isinstance(part, OffsetRange)
@@ -106,7 +106,7 @@ def planned(reader: CommitLogStreamReader, start: Any, end: Any) -> list[tuple[s
     return found
 
 
-def read(reader: CommitLogStreamReader, start: Any, end: Any) -> dict[str, list[int]]:
+def read(reader: StreamReader, start: Any, end: Any) -> dict[str, list[int]]:
     """Returns the offsets of a micro-batch by partition."""
     found: dict[str, list[int]] = {}
     for part in reader.partitions(start, end):
@@ -447,18 +447,18 @@ def test_recreated_topic_is_read_with_its_new_settings(logs: Logs) -> None:
 
 
 def test_only_so_many_logs_keep_their_files_open(logs: Logs) -> None:
-    watchers = Watchers(logs.directory, kept=1)
-    found = watchers.look([TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2)])
+    open_logs = OpenLogs(logs.directory, kept=1)
+    found = open_logs.catch_up([TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2)])
     assert [str(each) for each in found] == ["a-0", "a-1"]
 
     def with_files() -> list[bool]:
         return ["_file" in vars(log.segments.active) for log in found.values()]
 
     assert with_files() == [False, True]
-    assert watchers.seen(TopicPartition("a", 0)).offset_within(0, 70, 1) == 70
+    assert open_logs.get(TopicPartition("a", 0)).offset_within(0, 70, 1) == 70
     assert with_files() == [True, False]
-    assert watchers.look(found) == found, "what is known of a log stays"
-    watchers.close()
+    assert open_logs.catch_up(found) == found, "what is known of a log stays"
+    open_logs.close()
     assert with_files() == [False, False]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
-from pyspark_commitlog.pipeline.read.stream import CommitLogStreamReader
+from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
@@ -99,7 +99,7 @@ class World:
                 self.expected.setdefault(place, []).extend(part.offsets.tolist())
 
     def restart(self, _: int, available_now: int) -> None:
-        self.reader = CommitLogStreamReader(ReadOptions.parse(self.given, Use.STREAM), schema_of(["offset"]))
+        self.reader = StreamReader(ReadOptions.parse(self.given, Use.STREAM), schema_of(["offset"]))
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
 

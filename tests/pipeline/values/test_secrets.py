@@ -49,7 +49,7 @@ class TestSpark:
             frame.explain(extended=True)
             assert frame.count() == 1
             parsed = ReadOptions.parse({**OPTIONS, "path": log, "subscribe": "t"})
-            parsed.tell_notices()
+            parsed.log_notices()
         told = [
             caplog.text,
             *capfd.readouterr(),
