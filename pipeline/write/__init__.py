@@ -13,7 +13,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .classic_session import committed_version as committed_version
     from .dataframe import (
-        CommitLogWriter as CommitLogWriter,
+        BatchWrite as BatchWrite,
         WriteOptions as WriteOptions,
         refuse_overwrite as refuse_overwrite,
         refuse_stream as refuse_stream,
@@ -29,7 +29,7 @@ else:
         __name__,
         submod_attrs={
             "classic_session": ["committed_version"],
-            "dataframe": ["CommitLogWriter", "WriteOptions", "refuse_overwrite", "refuse_stream"],
+            "dataframe": ["BatchWrite", "WriteOptions", "refuse_overwrite", "refuse_stream"],
             "exactly_once.checkpoint": ["check_readable"],
             "exactly_once.progress": ["Run"],
             "foreach_batch": ["commitlog_sink"],

@@ -48,10 +48,10 @@ def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
         return {}
     if rows_max <= 0 or any(isinstance(field.dataType, ArrayType) for field in schema.fields):
         return None
-    return _shared_out(min(bytes_max, MESSAGE_BYTES_MAX) // rows_max, schema)
+    return _limits_within(min(bytes_max, MESSAGE_BYTES_MAX) // rows_max, schema)
 
 
-def _shared_out(row_bytes: int, schema: StructType) -> Limits | None:
+def _limits_within(row_bytes: int, schema: StructType) -> Limits | None:
     """Divides the bytes of a row among its columns; None if there are too few."""
     strings = [field.name for field in schema.fields if isinstance(field.dataType, BinaryType | StringType)]
     limits = dict.fromkeys(strings, SHORT_BYTES)
@@ -86,13 +86,13 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
 def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
     """Cuts strings after the first byte (for text: character) above the limit, which shows that they were cut."""
 
-    def told(name: str) -> str:
+    def expression(name: str) -> str:
         if name not in limits:
             return f"`{name}`"
         limit = limits[name]
         return f"if(octet_length(`{name}`) > {limit}, substring(`{name}`, 1, {limit + 1}), `{name}`) as `{name}`"
 
-    return rows.selectExpr(*map(told, rows.columns)) if limits else rows
+    return rows.selectExpr(*map(expression, rows.columns)) if limits else rows
 
 
 def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T]:

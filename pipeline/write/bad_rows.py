@@ -37,7 +37,7 @@ class BadRow(NamedTuple):
     partition: int | None  # the one it names or was assigned; None: not assigned yet
     reason: str
 
-    def told(self, number: int, task: int) -> str:
+    def message(self, number: int, task: int) -> str:
         """Returns the error message; ``number`` is the row's number within the task."""
         partition = "" if self.partition is None else f", partition {self.partition}"
         return f"row {number} of task {task} cannot be written to topic {self.topic}{partition}: {self.reason}"
@@ -55,7 +55,7 @@ class Origin(NamedTuple):
 def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:
     """Returns records for the bad rows of a table, in order. Works row by row, since there are few."""
     rows = _with_bytes(batch.take(pa.array([each.row for each in bad]))).to_pylist()
-    headers = [[*_given(row), *_told(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
+    headers = [[*_row_headers(row), *_error_headers(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
     flat = [header for each in headers for header in each]
     return Records(
         offsets=np.arange(len(rows), dtype=np.int64),
@@ -86,16 +86,16 @@ def keyless_headers(batch: pa.RecordBatch) -> list[int]:
     ]
 
 
-def _given(row: dict[str, object]) -> Iterable[tuple[str, bytes | None]]:
+def _row_headers(row: dict[str, object]) -> Iterable[tuple[str, bytes | None]]:
     headers = row.get("headers")
     assert headers is None or isinstance(headers, list)
     for header in headers or ():
         yield ((header or {}).get("key") or _NO_KEY, (header or {}).get("value"))
 
 
-def _told(row: dict[str, object], bad: BadRow, origin: Origin) -> Iterable[tuple[str, bytes | None]]:
+def _error_headers(row: dict[str, object], bad: BadRow, origin: Origin) -> Iterable[tuple[str, bytes | None]]:
     timestamp = row.get("timestamp")
-    told = {
+    found = {
         REASON: bad.reason,
         TOPIC: bad.topic,
         PARTITION: bad.partition,
@@ -105,7 +105,7 @@ def _told(row: dict[str, object], bad: BadRow, origin: Origin) -> Iterable[tuple
         TASK: origin.task,
         ROW: origin.rows_before + bad.row,
     }
-    return [(name, str(value).encode()) for name, value in told.items() if value is not None]
+    return [(name, str(value).encode()) for name, value in found.items() if value is not None]
 
 
 def _milliseconds(timestamp: object) -> int:

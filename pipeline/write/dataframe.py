@@ -23,7 +23,7 @@ from ...storage import GroupOffsets, InvalidConfigError, LogManager, Transaction
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, WriteColumns, check_names
 from .exactly_once.log_ends import check_partitions
-from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, judged
+from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
 from .targets import PRODUCER_SETTINGS, Targets
 from .task import Answer, TaskWriter, WritePlan, drain
@@ -69,7 +69,7 @@ class WriteOptions:
         return cls(targets, app_id, version or 0)
 
 
-class CommitLogWriter(DataSourceArrowWriter):
+class BatchWrite(DataSourceArrowWriter):
     """A write. Begins its transaction when Spark plans it, and is pickled to the tasks and to the commit."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -95,9 +95,9 @@ class CommitLogWriter(DataSourceArrowWriter):
                 return None
             wanted = {name: topic for name, topic in topics.items() if name not in done}
             groups = [self._app_id] if self._is_named else []
-            places = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
-            transaction = coordinator.begin(places, groups=groups, counted=progress.counted(wanted))
-            return WritePlan.of(targets, wanted, done, transaction, self._version, left={})
+            partitions = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
+            transaction = coordinator.begin(partitions, groups=groups, counted=progress.counted(wanted))
+            return WritePlan.of(targets, wanted, done, transaction, self._version, unsynced={})
 
     def _progress(self, manager: LogManager) -> Progress:
         offsets = GroupOffsets(manager).fetch(self._app_id) if self._is_named else {}
@@ -113,7 +113,9 @@ class CommitLogWriter(DataSourceArrowWriter):
         """Commits. Raises TransactionAbortedError if a task ran twice, TransactionRefusedError if others ended it."""
         if self._plan is None:
             return
-        written = judged([answer for message in messages if isinstance(message, Report) for answer in message.answers])
+        written = written_by_tasks(
+            [answer for message in messages if isinstance(message, Report) for answer in message.answers]
+        )
         with LogManager.open(self._directory) as manager:
             coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
             warn_if_old(manager, f"write {self._app_id}", written)

@@ -19,8 +19,8 @@ from pyspark.sql.utils import is_remote
 from ...storage import InvalidConfigError, LogManager, TopicDescription, Transaction, TransactionAbortedError
 from ..rows import LongRowError, WriteColumns
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
-from .exactly_once.progress import Progress, Run, check_app_id, check_version, judged
-from .kept_writers import DriverWriter, SinkBatch, calling, release, remembered_here, writing
+from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
+from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
 from .old_records import warn_if_old
 from .targets import Targets
 from .task import ANSWER, Answer, TaskWriter, WritePlan, Written
@@ -128,7 +128,7 @@ class _MicroBatch:
     """Writes one version of a writer to its topics."""
 
     def __init__(
-        self, writer: DriverWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
+        self, writer: KeptWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
     ) -> None:
         self._writer = writer
         self._targets = targets
@@ -165,12 +165,12 @@ class _MicroBatch:
         began_s = time.monotonic()
         counted = self._progress.counted(self._topics)
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id], counted=counted)
-        with AbortUnlessTold(self._writer, transaction) as guard:
-            written = judged(self._run_tasks(transaction, rows))
+        with AbortOnError(self._writer, transaction) as guard:
+            written = written_by_tasks(self._run_tasks(transaction, rows))
             warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)
             parts, offsets = self._progress.to_commit(self.wanted, written, self._topics)
             secured.result()
-            guard.is_told = True  # from here on commit itself aborts, or must not be followed by an abort
+            guard.is_armed = False  # commit aborts by itself, or must not be followed by an abort
             committing_s = time.monotonic()
             coordinator.commit(transaction, parts, offsets)
         ended_s = time.monotonic()
@@ -184,8 +184,8 @@ class _MicroBatch:
         syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
         if _tasks_run_here(rows.sparkSession):
             syncing = self._writer.coordinator.syncing(transaction)
-        with syncing as left, self._described(rows.sparkSession):
-            plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, left)
+        with syncing as unsynced, self._described(rows.sparkSession):
+            plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, unsynced)
             return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
@@ -242,19 +242,19 @@ def _failures() -> tuple[type[Exception], ...]:
     return (TransactionAbortedError, PySparkException, JobFailedError)
 
 
-class AbortUnlessTold:
+class AbortOnError:
     """Aborts a transaction if the block ends with any exception before ``is_told`` is set."""
 
-    def __init__(self, writer: DriverWriter, transaction: Transaction) -> None:
+    def __init__(self, writer: KeptWriter, transaction: Transaction) -> None:
         self._writer = writer
         self._transaction = transaction
-        self.is_told = False
+        self.is_armed = True
 
-    def __enter__(self) -> AbortUnlessTold:
+    def __enter__(self) -> AbortOnError:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and not self.is_told:
+        if error is not None and self.is_armed:
             self._writer.coordinator.abort(self._transaction)
 
 

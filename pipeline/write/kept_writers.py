@@ -31,7 +31,7 @@ class SinkBatch(NamedTuple):
     commit_seconds: float  # the part of it that the commit took
 
 
-class DriverWriter:
+class KeptWriter:
     """A transactional id that this process holds. For one thread at a time, which :func:`writing` ensures."""
 
     def __init__(self, directory: str, app_id: str) -> None:
@@ -58,9 +58,9 @@ class DriverWriter:
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
         """Stores the topics as they are when their logs are opened, for :meth:`is_current`."""
         self._topics.update(topics)
-        places = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
-        places += [self.groups.partition_of(self._app_id)]
-        directories = [self.manager.directory, *(self.manager.partition_path(*place) for place in places)]
+        partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        partitions += [self.groups.partition_of(self._app_id)]
+        directories = [self.manager.directory, *(self.manager.partition_path(*partition) for partition in partitions)]
         self._inodes |= self._inodes_of(path for path in directories if path not in self._inodes)
 
     def _inodes_of(self, directories: Iterable[str]) -> dict[str, int | None]:
@@ -90,12 +90,12 @@ class DriverWriter:
             self.manager.close()
 
 
-class _Kept:
+class _Slot:
     """An entry in the table of writers; ``turn`` is held while the writer is used or dropped."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
-        self.writer: DriverWriter | None = None
+        self.writer: KeptWriter | None = None
         self.run_id = ""  # of the run that used it last
         self.notes: dict[str, Note] = {}  # the progress last seen in the log, by topic; outlives the writer
         self.calls: dict[str, tuple[str, int]] = {}  # the run and version written last, by topic
@@ -139,12 +139,12 @@ class _Kept:
                 logger.warning("%s: %s", writer.manager.directory, error)
 
 
-_table: dict[tuple[str, str], _Kept] = {}  # by directory and transactional id
-_table_turn = threading.Lock()
+_slots: dict[tuple[str, str], _Slot] = {}  # by directory and transactional id
+_slots_turn = threading.Lock()
 
 
 @contextmanager
-def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[DriverWriter]:
+def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[KeptWriter]:
     """Yields the writer for ``run``, new or kept from before.
 
     Drops it if the block fails; the next one then reads from disk what became of the transaction. ``topics`` are the
@@ -152,28 +152,28 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
 
     Raises LogDirLockedError, without waiting, while another process writes under the same ``txnAppId``.
     """
-    kept = _place(directory, run.app_id)
-    with kept.turn:
-        if kept.writer is not None and not kept.writer.is_current(topics):
-            kept.drop()
-        if kept.writer is None:
-            kept.writer = DriverWriter(directory, run.app_id)
+    slot = _slot_of(directory, run.app_id)
+    with slot.turn:
+        if slot.writer is not None and not slot.writer.is_current(topics):
+            slot.drop()
+        if slot.writer is None:
+            slot.writer = KeptWriter(directory, run.app_id)
         try:
-            kept.writer.note(topics)
-            kept.run_id = run.run_id
+            slot.writer.note(topics)
+            slot.run_id = run.run_id
             if run.query_id:
-                kept.check_not_set_back(run.app_id)
-            yield kept.writer
-            kept.notes |= kept.writer.progress()
+                slot.check_not_set_back(run.app_id)
+            yield slot.writer
+            slot.notes |= slot.writer.progress()
         except BaseException:
-            kept.drop()
+            slot.drop()
             raise
-        kept.checkpoint_later()
+        slot.checkpoint_later()
 
 
 def remembered_here(directory: str, app_id: str) -> list[Remembered]:
     """Returns the progress that this process saw last in a log."""
-    return _place(directory, app_id).remembered()
+    return _slot_of(directory, app_id).remembered()
 
 
 @contextmanager
@@ -182,39 +182,39 @@ def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> It
 
     A run that replays the version would find the rows of the first call, and skip those of the second for good.
     """
-    kept, call = _place(directory, run.app_id), (run.run_id, version)
+    slot, call = _slot_of(directory, run.app_id), (run.run_id, version)
     names = list(topics) if run.is_of_query else []
     for topic in names:
-        if kept.calls.get(topic) == call:
+        if slot.calls.get(topic) == call:
             raise written_twice(version, topic, run.app_id)
     yield
-    kept.calls |= dict.fromkeys(names, call)
+    slot.calls |= dict.fromkeys(names, call)
 
 
 def release(directory: str, app_id: str) -> None:
     """Closes a writer once nobody uses it."""
-    kept = _place(directory, app_id)
-    with kept.turn:
-        kept.forget()
+    slot = _slot_of(directory, app_id)
+    with slot.turn:
+        slot.forget()
 
 
 def release_run(run_id: str) -> None:
     """Closes the writers that a run of a query used last."""
-    with _table_turn:
-        places = list(_table.values())
-    for kept in places:
-        with kept.turn:
-            if kept.run_id == run_id:
-                kept.forget()
+    with _slots_turn:
+        slots = list(_slots.values())
+    for slot in slots:
+        with slot.turn:
+            if slot.run_id == run_id:
+                slot.forget()
 
 
 def newest_batches() -> list[SinkBatch]:
     """Returns the newest batch that each writer of this process committed. Does not wait for busy writers."""
-    with _table_turn:
-        writers = [kept.writer for kept in _table.values()]
+    with _slots_turn:
+        writers = [slot.writer for slot in _slots.values()]
     return [writer.newest for writer in writers if writer is not None and writer.newest is not None]
 
 
-def _place(directory: str, app_id: str) -> _Kept:
-    with _table_turn:
-        return _table.setdefault((directory, app_id), _Kept())
+def _slot_of(directory: str, app_id: str) -> _Slot:
+    with _slots_turn:
+        return _slots.setdefault((directory, app_id), _Slot())

@@ -123,7 +123,7 @@ class WritePlan:
     producer: ProducerSettings
     transaction: Transaction
     version: int
-    left: Mapping[tuple[str, int], int]  # segments whose sync is left to the driver, by base offset
+    unsynced: Mapping[tuple[str, int], int]  # base offset of the active segment that the driver syncs, by partition
 
     @classmethod
     def of(
@@ -133,7 +133,7 @@ class WritePlan:
         done: frozenset[str],
         transaction: Transaction,
         version: int,
-        left: Mapping[tuple[str, int], int],
+        unsynced: Mapping[tuple[str, int], int],
     ) -> Self:
         """``topics``: those of the targets that are not done, and the one for bad records."""
         return cls(
@@ -145,7 +145,7 @@ class WritePlan:
             producer=targets.producer,
             transaction=transaction,
             version=version,
-            left=dict(left),
+            unsynced=dict(unsynced),
         )
 
     @property
@@ -194,7 +194,7 @@ class TaskWriter:
         if attempt:
             return self._refused(batches, f"task {task} was started again, attempt {attempt}")
         manager = manager_for(self.plan.directory, self.plan.topics)
-        writer = TransactionalWriter(manager, self.plan.transaction, left=self.plan.left)
+        writer = TransactionalWriter(manager, self.plan.transaction, left=self.plan.unsynced)
         try:
             written = _Task(self.plan, task, writer.append).write(batches)
             writer.flush()
@@ -242,7 +242,7 @@ class _Task:
         self._least, self._most = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
         memory = _kept_memory(2 * self._most)
         self._topics = {
-            name: _TopicWriter(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
+            name: _TopicEncoder(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
         }
         self._written: dict[tuple[str, int], Written] = {}
         self._rows_before = 0
@@ -286,7 +286,7 @@ class _Task:
         else:
             yield from self._good(batch, bad, now_ms)
         if bad:
-            yield self._given_away(batch, sorted(bad), now_ms)
+            yield self._to_bad_topic(batch, sorted(bad), now_ms)
 
     def _good(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> Iterator[tuple[str, Divided]]:
         """Yields the rows that can be written, by topic; adds the others to ``bad``."""
@@ -304,14 +304,16 @@ class _Task:
             yield plan.only, None
             return
         named = batch.column("topic").dictionary_encode()
-        places = named.indices.fill_null(-1).to_numpy()
-        for place, topic in enumerate([*named.dictionary.to_pylist(), None]):
-            rows = np.flatnonzero(places == (place if topic is not None else -1))
+        numbers = named.indices.fill_null(-1).to_numpy()
+        for number, topic in enumerate([*named.dictionary.to_pylist(), None]):
+            rows = np.flatnonzero(numbers == (number if topic is not None else -1))
             if topic in plan.wanted:
                 yield topic, rows
             elif topic not in plan.done:
-                told = "column topic is null" if topic is None else f"it is not one of {', '.join(sorted(plan.wanted))}"
-                bad += [BadRow(row, topic, None, told) for row in rows.tolist()]
+                reason = (
+                    "column topic is null" if topic is None else f"it is not one of {', '.join(sorted(plan.wanted))}"
+                )
+                bad += [BadRow(row, topic, None, reason) for row in rows.tolist()]
 
     def _topic_of(self, batch: pa.RecordBatch, index: int) -> str | None:
         if self._plan.only is not None:
@@ -328,7 +330,7 @@ class _Task:
 
     # Rows that cannot be written
 
-    def _given_away(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
+    def _to_bad_topic(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
         """Converts bad rows for their topic. Raises UnwritableRowError if there is none, or it refuses one too."""
         topic = self._plan.bad_records
         if topic is None:
@@ -341,10 +343,10 @@ class _Task:
         return topic, table
 
     def _unwritable(self, bad: BadRow) -> UnwritableRowError:
-        return UnwritableRowError(bad.told(self._rows_before + bad.row, self._number))
+        return UnwritableRowError(bad.message(self._rows_before + bad.row, self._number))
 
 
-class _TopicWriter:
+class _TopicEncoder:
     """Finds the rows that one topic refuses, and encodes the others."""
 
     def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:

@@ -117,7 +117,7 @@ class Driver:
             # Each batch by itself: more steps to fail at.
             mock.patch.object(writer, "table_bytes", return_value=(1, 1)),
             # In this thread, so that a disk which fails, fails at the same step each time.
-            mock.patch.object(kept_writers._Kept, "checkpoint_later", kept_writers._Kept._checkpoint),
+            mock.patch.object(kept_writers._Slot, "checkpoint_later", kept_writers._Slot._checkpoint),
             mock.patch.object(background_sync, "PAUSE_S", 3600),
             mock.patch.object(targets, "_shared_manager", manager_for),
             mock.patch.object(classic_session, "watch"),

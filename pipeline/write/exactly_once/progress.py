@@ -214,7 +214,7 @@ def _batches(reached: int) -> str:
     return f"has batches up to {reached - 1}" if reached else "has no batch of it"
 
 
-def judged(answers: Sequence[Answer]) -> list[Written]:
+def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
     """Returns what the tasks wrote, if all of it counts.
 
     Raises UnwritableRowError for a row that no topic accepts, TransactionAbortedError if a task refused to write.
