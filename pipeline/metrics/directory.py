@@ -30,13 +30,12 @@ from ...storage import (
     log_figures,
     open_transactions,
 )
+from ..rows import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 PORT = 9308
 NOBODY = "unknown"  # kafka-lag-exporter's value if a group has no members
-
-Place = tuple[str, int]  # topic and partition
 
 
 class Gauge(NamedTuple):
@@ -115,8 +114,8 @@ class Consumer(NamedTuple):
     """A reader with its next offset in each partition."""
 
     group: str
-    offsets: Mapping[Place, int]
-    members: Mapping[Place, tuple[str, str, str]]  # host, consumer id and client id, if known
+    offsets: Mapping[TopicPartition, int]
+    members: Mapping[TopicPartition, tuple[str, str, str]]  # host, consumer id and client id, if known
 
 
 class GroupPartition(NamedTuple):
@@ -131,11 +130,11 @@ class GroupPartition(NamedTuple):
     member: tuple[str, str, str] = (NOBODY, NOBODY, NOBODY)
 
     @classmethod
-    def of(cls, consumer: Consumer, place: Place, end: int, lag_seconds: float | None) -> GroupPartition:
+    def of(cls, consumer: Consumer, partition: TopicPartition, end: int, lag_seconds: float | None) -> GroupPartition:
         """Computes the lag; ``end`` is the offset after the last one to read."""
-        offset = consumer.offsets[place]
-        member = consumer.members.get(place, (NOBODY, NOBODY, NOBODY))
-        return cls(consumer.group, *place, offset, max(0, end - offset), lag_seconds, member)
+        offset = consumer.offsets[partition]
+        member = consumer.members.get(partition, (NOBODY, NOBODY, NOBODY))
+        return cls(consumer.group, *partition, offset, max(0, end - offset), lag_seconds, member)
 
 
 def add_groups(gauges: Gauges, rows: Iterable[GroupPartition]) -> None:
@@ -158,7 +157,7 @@ def add_groups(gauges: Gauges, rows: Iterable[GroupPartition]) -> None:
             gauges.set(GROUP_TOPIC_SUM_LAG, sum(part.lag for part in parts if part.topic == topic), group, topic)
 
 
-def _nobody_else() -> Sequence[Consumer]:
+def _no_consumers() -> Sequence[Consumer]:
     return ()
 
 
@@ -173,7 +172,7 @@ class DirectoryMetrics(Collector):
         self,
         directory: str,
         cluster_name: str | None = None,
-        consumers: Callable[[], Iterable[Consumer]] = _nobody_else,
+        consumers: Callable[[], Iterable[Consumer]] = _no_consumers,
     ) -> None:
         """``cluster_name``: the label, by default the name of the directory. ``consumers``: readers besides groups.
 
@@ -190,12 +189,12 @@ class DirectoryMetrics(Collector):
         with self._turn:
             began_s = time.monotonic()
             gauges = Gauges(self.cluster_name)
-            look = _Look(gauges)
-            with look.at(self._directory):
+            scrape = _Scrape(gauges)
+            with scrape.at(self._directory):
                 if self._lags is None:
                     self._lags = GroupLags(LogManager.open(self._directory))
-                look.everything(self._lags, self._consumers())
-            gauges.set(SUCCESS, not look.failures)
+                scrape.everything(self._lags, self._consumers())
+            gauges.set(SUCCESS, not scrape.failures)
             gauges.set(POLL_TIME_MS, (time.monotonic() - began_s) * 1000)
             return iter([*gauges])
 
@@ -207,7 +206,7 @@ class DirectoryMetrics(Collector):
                 self._lags = None
 
 
-class _Look:
+class _Scrape:
     """One reading of a log directory."""
 
     def __init__(self, gauges: Gauges) -> None:
@@ -235,7 +234,7 @@ class _Look:
             consumers += map(_consumer, groups)
             for error in unreadable:
                 self._failed("groups", error)
-        figures, rows = self._look_at_logs(lags, consumers)
+        figures, rows = self._read_logs(lags, consumers)
         add_groups(self._gauges, rows)
         if any(each.last_stable_offset < each.log_end_offset for each in figures):
             with self.at("open transactions"):
@@ -247,31 +246,31 @@ class _Look:
                 if topic.startswith(SINK_PREFIX):
                     self._gauges.set(SINK_BATCHES, committed.offset, group.name, topic.removeprefix(SINK_PREFIX))
 
-    def _look_at_logs(
+    def _read_logs(
         self, lags: GroupLags, consumers: Sequence[Consumer]
     ) -> tuple[list[LogFigures], list[GroupPartition]]:
         figures: list[LogFigures] = []
         rows: list[GroupPartition] = []
-        for place in lags.looks.partitions():
+        for partition in map(TopicPartition._make, lags.looks.partitions()):
             failures = self.failures
-            with self.at("-".join(map(str, place))), lags.looks.look(place) as log:
-                figures.append(log_figures(place, log))
+            with self.at(str(partition)), lags.looks.look(partition) as log:
+                figures.append(log_figures(partition, log))
                 now_ms = lags.manager.clock.now_ms()
-                rows += [_lag_of(each, place, log, now_ms) for each in consumers if place in each.offsets]
+                rows += [_lag_of(each, partition, log, now_ms) for each in consumers if partition in each.offsets]
                 self._add_figures(figures[-1])
             if self.failures > failures:
-                self._gauges.set(UNREADABLE, 1, *place)
+                self._gauges.set(UNREADABLE, 1, *partition)
         return figures, rows
 
     def _add_figures(self, figures: LogFigures) -> None:
         if figures.topic in INTERNAL_TOPICS and not figures.log_end_offset:
             return  # most of their hundred partitions never get a record
-        place = (figures.topic, figures.partition)
-        self._gauges.set(EARLIEST_OFFSET, figures.log_start_offset, *place)
-        self._gauges.set(LATEST_OFFSET, figures.log_end_offset, *place)
-        self._gauges.set(LAST_STABLE_OFFSET, figures.last_stable_offset, *place)
-        self._gauges.set(SIZE_BYTES, figures.size, *place)
-        self._gauges.set(SEGMENTS, figures.segments, *place)
+        labels = (figures.topic, figures.partition)
+        self._gauges.set(EARLIEST_OFFSET, figures.log_start_offset, *labels)
+        self._gauges.set(LATEST_OFFSET, figures.log_end_offset, *labels)
+        self._gauges.set(LAST_STABLE_OFFSET, figures.last_stable_offset, *labels)
+        self._gauges.set(SIZE_BYTES, figures.size, *labels)
+        self._gauges.set(SEGMENTS, figures.segments, *labels)
 
     def _add_transactions(self, manager: LogManager) -> None:
         counts: dict[str, int] = {}
@@ -291,11 +290,15 @@ class _Look:
 def _consumer(group: GroupDescription) -> Consumer:
     return Consumer(
         group.name,
-        {place: committed.offset for place, committed in group.offsets.items()},
-        {place: (each.host, each.consumer_id, each.client_id) for each in group.members for place in each.partitions},
+        {TopicPartition(*partition): committed.offset for partition, committed in group.offsets.items()},
+        {
+            TopicPartition(*partition): (each.host, each.consumer_id, each.client_id)
+            for each in group.members
+            for partition in each.partitions
+        },
     )
 
 
-def _lag_of(consumer: Consumer, place: Place, log: LogReader, now_ms: int) -> GroupPartition:
-    behind_ms = lag_ms(log, consumer.offsets[place], now_ms)
-    return GroupPartition.of(consumer, place, log.log_end_offset, None if behind_ms is None else behind_ms / 1000)
+def _lag_of(consumer: Consumer, partition: TopicPartition, log: LogReader, now_ms: int) -> GroupPartition:
+    behind_ms = lag_ms(log, consumer.offsets[partition], now_ms)
+    return GroupPartition.of(consumer, partition, log.log_end_offset, None if behind_ms is None else behind_ms / 1000)

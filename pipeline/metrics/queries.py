@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 from ...storage import InvalidConfigError
 from ..rows import TopicPartition, offsets_from_json
 from ..write import SinkBatch, newest_batches
-from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, Place, add_groups
+from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, add_groups
 
 CLUSTER_NAME = "spark"
 
@@ -204,21 +204,21 @@ def _consumer(progress: StreamingQueryProgress) -> Consumer:
 def _lags(progress: StreamingQueryProgress) -> Iterator[GroupPartition]:
     consumer = _consumer(progress)
     _, latest = _offsets(progress)
-    for place in consumer.offsets:
-        if place in latest:
-            yield GroupPartition.of(consumer, place, latest[place], None)
+    for partition in consumer.offsets:
+        if partition in latest:
+            yield GroupPartition.of(consumer, partition, latest[partition], None)
 
 
-def _offsets(progress: StreamingQueryProgress) -> tuple[dict[Place, int], dict[Place, int]]:
+def _offsets(progress: StreamingQueryProgress) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Returns how far a query read, and could have read; if two sources read a partition, the one with more lag."""
-    ends: dict[Place, int] = {}
-    latest: dict[Place, int] = {}
+    ends: dict[TopicPartition, int] = {}
+    latest: dict[TopicPartition, int] = {}
     for source in progress.sources:
         if source.description.startswith(_PYTHON_SOURCE):
-            for place, offset in _parsed(source.endOffset).items():
-                ends[place] = min(offset, ends.get(place, offset))
-            for place, offset in _parsed(source.latestOffset).items():
-                latest[place] = max(offset, latest.get(place, offset))
+            for partition, offset in _parsed(source.endOffset).items():
+                ends[partition] = min(offset, ends.get(partition, offset))
+            for partition, offset in _parsed(source.latestOffset).items():
+                latest[partition] = max(offset, latest.get(partition, offset))
     return ends, latest
 
 

@@ -90,16 +90,16 @@ class Admin:
     def __init__(self, cluster: Cluster) -> None:
         """Raises MirrorError if no broker answers."""
         self._cluster = cluster
-        self._client = _told(cluster, lambda: KafkaAdminClient(**cluster.settings))
+        self._client = _masking_errors(cluster, lambda: KafkaAdminClient(**cluster.settings))
 
     def names(self) -> list[str]:
         """Returns the names of all topics except internal ones, sorted."""
-        topics = _told(self._cluster, self._client.describe_topics)
+        topics = _masking_errors(self._cluster, self._client.describe_topics)
         return sorted(each["name"] for each in topics if not each["is_internal"])
 
     def topic(self, name: str) -> KafkaTopic | None:
         """Returns a topic, or None if it does not exist."""
-        (found,) = _told(self._cluster, lambda: self._client.describe_topics([name]))
+        (found,) = _masking_errors(self._cluster, lambda: self._client.describe_topics([name]))
         if not found["partitions"]:
             return None
         topic_id = urlsafe_b64encode(UUID(found["topic_id"]).bytes).rstrip(b"=").decode()
@@ -107,7 +107,7 @@ class Admin:
 
     def _configs(self, name: str) -> dict[str, str]:
         resource = [ConfigResource(ConfigResourceType.TOPIC, name)]
-        found = _told(
+        found = _masking_errors(
             self._cluster, lambda: self._client.describe_configs(resource, config_filter=ConfigFilterType.ALL)
         )
         defaults = LogConfig().to_mapping()
@@ -121,7 +121,7 @@ class Admin:
         Raises MirrorError.
         """
         wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
-        _told(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
+        _masking_errors(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
 
     def __enter__(self) -> Self:
         return self
@@ -149,7 +149,7 @@ class PartitionLeader:
         self._partition = partition
         self._topic_id: UUID | None = None
         self._node: int | None = None
-        self._client = _told(cluster, lambda: KafkaNetClient(**cluster.settings))
+        self._client = _masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
         """Fetches batches from the one that contains ``offset`` on, also of open and aborted transactions, and markers.
@@ -270,7 +270,7 @@ class PartitionLeader:
         self._client.close()
 
 
-def _told(cluster: Cluster, ask: Callable[[], Any]) -> Any:
+def _masking_errors(cluster: Cluster, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except KafkaError as error:

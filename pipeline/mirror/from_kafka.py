@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...storage import Log, LogManager, LogStoreError, Runner, add_partitions, append_fetched, begin_at, topic_id
+from ..rows import TopicPartition
 from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, MirrorError, OutsideLogError, PartitionLeader
 from .mirrored import Mirrored
 
@@ -39,8 +40,8 @@ def follow(
         wanted = [(name, _the_topic(admin, name)) for name in topics]
         for _, topic in wanted:
             _prepare(manager, topic, configs or {})
-    places = [(name, number) for name, topic in wanted for number in range(topic.partitions)]
-    yield from runner("partitions", partial(follow_partition, following), places)
+    partitions = [TopicPartition(name, number) for name, topic in wanted for number in range(topic.partitions)]
+    yield from runner("partitions", partial(follow_partition, following), partitions)
 
 
 def _the_topic(admin: Admin, name: str) -> KafkaTopic:
@@ -66,19 +67,19 @@ def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str])
         add_partitions(manager, topic.name, topic.partitions)
 
 
-def follow_partition(following: Following, place: tuple[str, int]) -> Mirrored:
+def follow_partition(following: Following, partition: TopicPartition) -> Mirrored:
     """Mirrors one partition up to its current high watermark."""
     try:
         with (
             LogManager.open(following.directory) as manager,
-            PartitionLeader(following.cluster, *place) as leader,
+            PartitionLeader(following.cluster, *partition) as leader,
         ):
-            log = manager.open_log(*place)
+            log = manager.open_log(*partition)
             first = log.log_end_offset
             _catch_up(log, leader, following.allow_data_loss)
-            return Mirrored(*place, first, log.log_end_offset)
+            return Mirrored(*partition, first, log.log_end_offset)
     except LogStoreError as error:
-        return Mirrored(*place, error=str(error))
+        return Mirrored(*partition, error=str(error))
 
 
 def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:

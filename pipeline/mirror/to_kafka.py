@@ -39,7 +39,7 @@ BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes 
 _TIME_TYPE = "message.timestamp.type"
 
 
-class Place(NamedTuple):
+class OffsetPair(NamedTuple):
     """A pair of offsets: the record at ``source`` here, or the next existing one, is at ``target`` in Kafka."""
 
     source: int
@@ -78,10 +78,10 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
             taking = _prepare(admin, sending, settings, topic)
         sending = replace(sending, batch_bytes=_batch_bytes(taking, sending.compression))
         offsets = GroupOffsets(manager)
-        places = _places(offsets, sending, topic)
-        for mirrored, place in runner("partitions", partial(send_partition, sending), places):
+        positions = _positions(offsets, sending, topic)
+        for mirrored, position in runner("partitions", partial(send_partition, sending), positions):
             if mirrored.error is None:
-                _commit(offsets, sending, {mirrored.partition: place})
+                _commit(offsets, sending, {mirrored.partition: position})
             yield mirrored
 
 
@@ -107,7 +107,7 @@ def _batch_bytes(configs: Mapping[str, str], compression: Compression) -> int:
     return min(BATCH_BYTES, bytes_in_batch(LogConfig.from_mapping(limits).batch_size_max, compression))
 
 
-def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, Place]]:
+def _positions(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, OffsetPair]]:
     """Returns where to count from in each partition; commits the position of new ones before anything is sent."""
     committed = offsets.fetch(sending.group)
     found = {number: committed.get((topic.name, number)) for number in topic.partitions}
@@ -117,7 +117,7 @@ def _places(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) ->
     return sorted({**known, **begun}.items())
 
 
-def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> Place:
+def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> OffsetPair:
     with PartitionLeader(sending.cluster, sending.target, partition) as leader:
         earliest, latest = leader.bounds()
         if earliest < latest:
@@ -126,24 +126,24 @@ def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> Place:
                 "no offset that says how many of them were mirrored: mirror into a new topic"
             )
     with offsets.manager.open_reader(sending.topic, partition) as reader:
-        return Place(reader.log_start_offset, latest)
+        return OffsetPair(reader.log_start_offset, latest)
 
 
-def _commit(offsets: GroupOffsets, sending: Sending, places: Mapping[int, Place]) -> None:
+def _commit(offsets: GroupOffsets, sending: Sending, positions: Mapping[int, OffsetPair]) -> None:
     committed = {
-        (sending.topic, partition): CommittedOffset(place.source, json.dumps({"targetOffset": place.target}))
-        for partition, place in places.items()
+        (sending.topic, partition): CommittedOffset(position.source, json.dumps({"targetOffset": position.target}))
+        for partition, position in positions.items()
     }
     offsets.commit(sending.group, committed)
 
 
-def _decoded(committed: CommittedOffset) -> Place:
-    return Place(committed.offset, json.loads(committed.metadata)["targetOffset"])
+def _decoded(committed: CommittedOffset) -> OffsetPair:
+    return OffsetPair(committed.offset, json.loads(committed.metadata)["targetOffset"])
 
 
-def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored, Place]:
+def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirrored, OffsetPair]:
     """Sends the records of one partition that Kafka lacks. Returns the new position, or the old one if that failed."""
-    partition, place = item
+    partition, position = item
     try:
         with (
             LogManager.open(sending.directory) as manager,
@@ -151,33 +151,35 @@ def send_partition(sending: Sending, item: tuple[int, Place]) -> tuple[Mirrored,
             PartitionLeader(sending.cluster, sending.target, partition) as leader,
         ):
             first = leader.bounds()[1]
-            reached = _send(reader, leader, _checked(place, first, reader, sending), first, sending)
+            reached = _send(reader, leader, _checked(position, first, reader, sending), first, sending)
             return Mirrored(sending.target, partition, first, reached.target), reached
     except LogStoreError as error:
-        return Mirrored(sending.target, partition, error=str(error)), place
+        return Mirrored(sending.target, partition, error=str(error)), position
 
 
-def _checked(place: Place, end: int, reader: LogReader, sending: Sending) -> Place:
+def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending) -> OffsetPair:
     """Returns where counting begins. Raises MirrorError if the records in Kafka cannot be counted from there."""
-    if end < place.target:
+    if end < position.target:
         raise MirrorError(
-            f"topic {sending.target!r} ends at {end} in Kafka, but was mirrored up to {place.target}: mirror into "
+            f"topic {sending.target!r} ends at {end} in Kafka, but was mirrored up to {position.target}: mirror into "
             "another topic"
         )
-    if place.source >= reader.log_start_offset:
-        return place
-    if not sending.allow_data_loss or end > place.target:
+    if position.source >= reader.log_start_offset:
+        return position
+    if not sending.allow_data_loss or end > position.target:
+        way_out = "to skip them, use --allow-data-loss" if end == position.target else "mirror into a new topic"
         raise MirrorError(
-            f"offsets from {place.source} to {reader.log_start_offset} of topic {sending.topic!r} were deleted before "
-            f"they were known to be sent; let retention keep what group {sending.group!r} has not read"
+            f"offsets {position.source} to {reader.log_start_offset - 1} of topic {sending.topic!r} were deleted, and "
+            f"group {sending.group!r} has no commit that says they were sent: {way_out}. To prevent this, run "
+            f"jobs/retain.py with --keep-for-groups {sending.group}"
         )
-    return Place(reader.log_start_offset, place.target)
+    return OffsetPair(reader.log_start_offset, position.target)
 
 
-def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, sending: Sending) -> Place:
+def _send(reader: LogReader, leader: PartitionLeader, position: OffsetPair, end: int, sending: Sending) -> OffsetPair:
     """Sends records one batch at a time, each until it is acknowledged; ``end`` is the partition's end in Kafka."""
     source_end = reader.end_offset(Isolation.READ_COMMITTED)
-    unsent = _behind(reader.records(place.source, source_end), end - place.target, leader, end)
+    unsent = _after(reader.records(position.source, source_end), end - position.target, leader, end)
     producer_id, producer_epoch = leader.producer_id()
     sent = 0
     for records in unsent:
@@ -196,20 +198,20 @@ def _send(reader: LogReader, leader: PartitionLeader, place: Place, end: int, se
                     "earlier run of this mirror wrote a moment ago; mirror into a new topic"
                 )
             sent += count
-    return Place(source_end, end + sent)
+    return OffsetPair(source_end, end + sent)
 
 
-def _behind(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:
+def _after(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:
     """Yields the records after the first ``count`` ones, the last of which must be the one before ``end`` in Kafka."""
-    left = count
+    to_pass = count
     for records in pieces:
-        passed = min(left, len(records))
-        if passed and passed == left and _told(records.slice(passed - 1, passed)) != _last(leader, end):
+        passed = min(to_pass, len(records))
+        if passed and passed == to_pass and _identity(records.slice(passed - 1, passed)) != _last(leader, end):
             break
-        left -= passed
+        to_pass -= passed
         if passed < len(records):
             yield records.slice(passed, len(records))
-    if left:
+    if to_pass:
         raise MirrorError(
             f"{leader} does not end with record number {count} after this mirror's last commit: another producer "
             "writes there, or the log was compacted since; mirror into a new topic"
@@ -217,10 +219,10 @@ def _behind(pieces: Iterator[Records], count: int, leader: PartitionLeader, end:
 
 
 def _last(leader: PartitionLeader, end: int) -> tuple[object, ...]:
-    return _told(fetched_records(leader.fetch(end - 1, NO_EPOCH, FETCH_BYTES).batches).between(end - 1, end))
+    return _identity(fetched_records(leader.fetch(end - 1, NO_EPOCH, FETCH_BYTES).batches).between(end - 1, end))
 
 
-def _told(record: Records) -> tuple[object, ...]:
+def _identity(record: Records) -> tuple[object, ...]:
     """What identifies a record: its time, key and value."""
     assert record.keys is not None
     assert record.values is not None
