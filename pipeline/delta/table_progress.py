@@ -106,7 +106,7 @@ class TableProgress:
         if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
             raise ProgressMismatchError(
                 f"batch {self._version} of txnAppId {self._run.app_id!r} is in table {self._path}, but has other "
-                f"records now: the table lacks {_told(missing)}. The checkpoint was set back, or lost its entry for "
+                f"records now: the table lacks {_listed(missing)}. The checkpoint was set back, or lost its entry for "
                 "the batch. Start at the end of the table (tables.starting_offsets) with a new checkpoint and another "
                 "txnAppId, or none"
             )
@@ -117,5 +117,5 @@ def ends_of(rows: DataFrame) -> dict[int, int]:
     return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
 
 
-def _told(offsets: Mapping[int, int]) -> str:
+def _listed(offsets: Mapping[int, int]) -> str:
     return ", ".join(f"offset {offset} of partition {part}" for part, offset in sorted(offsets.items()))

@@ -99,12 +99,12 @@ class TableSink:
         if self.bad_records is None:
             self._write(self._rows(records), run, batch_id)
             return
-        judged = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
+        with_reason = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
         try:
-            keep_bad(judged, self.bad_records, batch_id)
-            self._write(self._rows(judged.where(F.col(REASON).isNull())), run, batch_id)
+            keep_bad(with_reason, self.bad_records, batch_id)
+            self._write(self._rows(with_reason.where(F.col(REASON).isNull())), run, batch_id)
         finally:
-            judged.unpersist()
+            with_reason.unpersist()
 
     def _rows(self, records: DataFrame) -> DataFrame:
         if self.mode is Mode.APPEND:

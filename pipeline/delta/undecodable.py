@@ -40,12 +40,12 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
     """Adds the columns ``decoded``, if there is a serde, and ``reason``, which is null for a good record."""
     reason = F.lit(None).cast("string")
     if serde is not None:
-        judged = records.withColumn("judged", _decoded_or_reason(F.col("value"), serde))
-        records = judged.withColumn(DECODED, F.col("judged.decoded"))
-        reason = F.col("judged.reason")
+        decoded = records.withColumn("outcome", _decoded_or_reason(F.col("value"), serde))
+        records = decoded.withColumn(DECODED, F.col("outcome.decoded"))
+        reason = F.col("outcome.reason")
     if by_key:
         reason = F.when(F.col("key").isNull(), F.lit(f"it {NO_KEY}")).otherwise(reason)
-    return records.withColumn(REASON, reason).drop("judged")
+    return records.withColumn(REASON, reason).drop("outcome")
 
 
 def keep_bad(records: DataFrame, path: str, version: int) -> None:

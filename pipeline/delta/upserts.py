@@ -22,7 +22,7 @@ from .table_rows import DELETED
 from .undecodable import NO_KEY
 
 _DELETED_PROPERTY = "commitlog.deleted"  # of a table that has had a tombstone
-_PLACE = ("_key", "_partition", "_offset", "_timestamp")
+_COORDINATES = ("_key", "_partition", "_offset", "_timestamp")
 _TXN = "spark.databricks.delta.write."  # the prefix of Delta's writer options as session settings, for commands
 
 
@@ -36,8 +36,8 @@ def newest_of_each_key(records: DataFrame) -> DataFrame:
 
     The query fails for a record without a key.
     """
-    told = F.format_string(f"offset %d of partition %d {NO_KEY}", "offset", "partition")
-    key = F.when(F.col("key").isNull(), F.raise_error(told).cast("binary")).otherwise(F.col("key"))
+    message = F.format_string(f"offset %d of partition %d {NO_KEY}", "offset", "partition")
+    key = F.when(F.col("key").isNull(), F.raise_error(message).cast("binary")).otherwise(F.col("key"))
     of_partition = F.max_by(F.struct(*records.columns), "offset").alias("record")
     newest = F.max_by("record", F.struct("record.timestamp", "record.partition")).alias("record")
     by_partition = records.groupBy(key.alias("merged"), F.col("partition").alias("source")).agg(of_partition)
@@ -52,13 +52,13 @@ def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str
     """
     session, newest = rows.sparkSession, rows.persist()
     try:
-        tombstones, remembers = newest.where(DELETED), _DELETED_PROPERTY in properties
+        tombstones, has_deleted_table = newest.where(DELETED), _DELETED_PROPERTY in properties
         if not tombstones.isEmpty():
-            if not remembers:
-                _begin_to_remember(tombstones, path)
-            _remember(tombstones, path)
-            remembers = True
-        if remembers:
+            if not has_deleted_table:
+                _create_deleted_table(tombstones, path)
+            _store_tombstones(tombstones, path)
+            has_deleted_table = True
+        if has_deleted_table:
             rows = _not_deleted_since(newest, session.read.format("delta").load(_deleted_keys(path)))
         with _transaction(session, app_id, version):
             _merge(rows, path)
@@ -66,14 +66,14 @@ def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str
         newest.unpersist()
 
 
-def _begin_to_remember(tombstones: DataFrame, path: str) -> None:
+def _create_deleted_table(tombstones: DataFrame, path: str) -> None:
     builder = DeltaTable.createIfNotExists(tombstones.sparkSession).location(_deleted_keys(path))
-    builder.addColumns(tombstones.select(*_PLACE).schema).execute()
+    builder.addColumns(tombstones.select(*_COORDINATES).schema).execute()
     set_properties(tombstones.sparkSession, path, {_DELETED_PROPERTY: "true"})
 
 
-def _remember(tombstones: DataFrame, path: str) -> None:
-    columns = {name: f"new.{name}" for name in _PLACE}
+def _store_tombstones(tombstones: DataFrame, path: str) -> None:
+    columns = {name: f"new.{name}" for name in _COORDINATES}
     merge = _table(tombstones.sparkSession, _deleted_keys(path)).merge(tombstones.alias("new"), "old._key = new._key")
     merge = merge.whenMatchedUpdate(_is_newer("new", "old"), columns)  # type: ignore[arg-type]  # it is invariant
     merge.whenNotMatchedInsert(values=columns).execute()  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
         def pass_on(number: int, _frame: FrameType | None) -> None:
             running.send_signal(number)
 
-        before = signal.signal(signal.SIGTERM, pass_on), signal.signal(signal.SIGINT, _terminal_tells_all)
+        before = signal.signal(signal.SIGTERM, pass_on), signal.signal(signal.SIGINT, _ignore)
         try:
             return running.wait()
         finally:
@@ -53,7 +53,7 @@ def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
             signal.signal(signal.SIGINT, before[1])
 
 
-def _terminal_tells_all(_number: int, _frame: FrameType | None) -> None:
+def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Does nothing: Ctrl-C reaches every foreground process of the terminal, so the job has it already."""
 
 

@@ -89,8 +89,8 @@ class ProgressLines:
 
     def __call__(self, batch_id: int, written: list[Written]) -> None:
         seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
-        told = f"{sum(each.records for each in written):,} records" if written else "already written"
-        print(f"  file {batch_id + 1}: {told}, {seconds:.1f} s", flush=True)
+        outcome = f"{sum(each.records for each in written):,} records" if written else "already written"
+        print(f"  file {batch_id + 1}: {outcome}, {seconds:.1f} s", flush=True)
 
 
 class _Stop:

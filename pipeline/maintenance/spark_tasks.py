@@ -14,16 +14,16 @@ from pyspark import SparkContext
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-TELL_EVERY_S = 10.0
+REPORT_EVERY_S = 10.0
 
 
 class SparkTasks:
     """A runner with one task per item; while they run, lines on stderr report how many are done."""
 
-    def __init__(self, context: SparkContext, name: str, tell_every_s: float = TELL_EVERY_S) -> None:
+    def __init__(self, context: SparkContext, name: str, report_every_s: float = REPORT_EVERY_S) -> None:
         self._context = context
         self._name = name
-        self._tell_every_s = tell_every_s
+        self._report_every_s = report_every_s
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
         """Returns the results in the order of ``items``. An interrupt cancels the tasks and is raised again."""
@@ -34,7 +34,7 @@ class SparkTasks:
         with ThreadPoolExecutor(1) as executor:
             results = executor.submit(self._collect, group, what, task, items)
             try:
-                self._tell(group, f"{len(items):,} {what}", results)
+                self._report(group, f"{len(items):,} {what}", results)
             except BaseException:
                 self._context.cancelJobGroup(group)
                 raise
@@ -44,11 +44,11 @@ class SparkTasks:
         self._context.setJobGroup(group, f"{self._name}: {len(items):,} {what}", interruptOnCancel=True)
         return self._context.parallelize(items, len(items)).map(task).collect()
 
-    def _tell(self, group: str, of_what: str, results: Future[list[Result]]) -> None:
+    def _report(self, group: str, of_all: str, results: Future[list[Result]]) -> None:
         began_s = time.monotonic()
-        while not wait([results], self._tell_every_s).done:
+        while not wait([results], self._report_every_s).done:
             seconds = time.monotonic() - began_s
-            line = f"{self._name}: {self._finished(group):,} of {of_what} done after {seconds:.0f} s"
+            line = f"{self._name}: {self._finished(group):,} of {of_all} done after {seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
 
     def _finished(self, group: str) -> int:

@@ -78,7 +78,7 @@ def test_progress_lines_on_stderr_say_how_many_tasks_are_done(
         return seconds
 
     given = [0.0, 0.4, 0.8, 3.0]  # Spark tells of a task that ends within 100 ms of another when the next one does
-    tasks = SparkTasks(spark.sparkContext, "compaction", tell_every_s=0.2)
+    tasks = SparkTasks(spark.sparkContext, "compaction", report_every_s=0.2)
     assert list(tasks("logs", task, given)) == given
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -95,7 +95,7 @@ def test_an_interrupt_cancels_the_tasks(spark: SparkSession, monkeypatch: pytest
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SparkTasks, "_tell", interrupted)
+    monkeypatch.setattr(SparkTasks, "_report", interrupted)
     with pytest.raises(KeyboardInterrupt):
         SparkTasks(spark.sparkContext, "test")("logs", time.sleep, [600.0])
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
