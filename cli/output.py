@@ -87,10 +87,10 @@ class Failures:
     def __init__(self) -> None:
         self.errors: list[storage.LogStoreError] = []
 
-    def attempt(self, work: Callable[[], T]) -> T | None:
-        """Returns the result of ``work``, or None if a log cannot be read."""
+    def attempt(self, task: Callable[[], T]) -> T | None:
+        """Returns the result of ``task``, or None if a log cannot be read."""
         try:
-            return work()
+            return task()
         except storage.LogStoreError as error:
             self.errors.append(error)
             return None

@@ -57,6 +57,6 @@ def _rule(text: str) -> tuple[re.Pattern[str], range]:
     found = _RULE.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"--topic-partitions {text!r} is not of the form orders:0, orders:0-2 or orders")
-    names, one, first, behind = found.groups()
-    taken = range(int(one), int(one) + 1) if one else range(int(first or 0), int(behind or 2**31))
+    names, one, first, end = found.groups()
+    taken = range(int(one), int(one) + 1) if one else range(int(first or 0), int(end or 2**31))
     return pattern(names or ".*"), taken

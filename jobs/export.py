@@ -28,7 +28,7 @@ def main() -> int:
         spark = SparkSession.builder.appName(f"export {options.topic}, {options.direction}").getOrCreate()
         try:
             stream, write = query(spark, options)
-            finished = run_available(stream, write, options.checkpoint, _tell, every=options.every)
+            finished = run_available(stream, write, options.checkpoint, _print_progress, every=options.every)
         except (LogStoreError, PySparkException) as error:
             print(f"export: {error}{advice(options, error)}", file=sys.stderr)
             return 1
@@ -37,7 +37,7 @@ def main() -> int:
         return 0
 
 
-def _tell(batch_id: int, _written: object) -> None:
+def _print_progress(batch_id: int, _written: object) -> None:
     print(f"  micro-batch {batch_id} written", flush=True)
 
 

@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         Selection as Selection,
         Tally as Tally,
         compact_partitions as compact_partitions,
+        describe_holder as describe_holder,
         describe_partition as describe_partition,
         in_this_process as in_this_process,
         rebuild_partitions as rebuild_partitions,
@@ -134,7 +135,6 @@ if TYPE_CHECKING:
         retain_partitions as retain_partitions,
         select_partitions as select_partitions,
         verify_partitions as verify_partitions,
-        work_of as work_of,
     )
     from .paths import local_path as local_path
     from .prefetch import gathered as gathered
@@ -312,7 +312,7 @@ else:
                 "retain_partitions",
                 "select_partitions",
                 "verify_partitions",
-                "work_of",
+                "describe_holder",
             ],
             "paths": ["local_path"],
             "prefetch": ["gathered"],

@@ -1,4 +1,4 @@
-"""Bounded read-ahead in threads, for work that releases the GIL.
+"""Bounded read-ahead in threads, for tasks that release the GIL.
 
 Kernels, codecs and file reads release it. The bound on the read-ahead also bounds the memory.
 """
@@ -20,16 +20,16 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """``work`` of each item, in order; while a result is in use, up to ``THREADS`` more are in progress.
+def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """``task`` of each item, in order; while a result is in use, up to ``THREADS`` more are in progress.
 
     The caller's thread iterates over the items. A LogStoreError or OSError from them is raised in its turn, like those
-    of ``work``, so that the first damage in a file is reported, whatever follows. To stop early, close the generator:
-    it waits for work in progress and ignores its errors.
+    of ``task``, so that the first damage in a file is reported, whatever follows. To stop early, close the generator:
+    it waits for tasks in progress and ignores its errors.
     """
     begun = deque[Future[Result]]()
     with ThreadPoolExecutor(THREADS) as threads:
-        for future in _begin_all(work, iter(items), threads):
+        for future in _begin_all(task, iter(items), threads):
             begun.append(future)
             if len(begun) > THREADS:
                 yield begun.popleft().result()
@@ -39,11 +39,11 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator
 
 def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
     """The items; a thread fetches the next one while one is in use. Errors while fetching are raised in their turn."""
-    behind_last = cast(Item, object())  # equal to no item
+    end = cast(Item, object())  # equal to no item
     with ThreadPoolExecutor(1) as thread:
-        take = partial(thread.submit, next, iter(items), behind_last)
+        take = partial(thread.submit, next, iter(items), end)
         taken = take()
-        while (item := taken.result()) is not behind_last:
+        while (item := taken.result()) is not end:
             taken = take()
             yield item
 
@@ -122,11 +122,11 @@ class _Waiting(Generic[Item]):
 
 
 def _begin_all(
-    work: Callable[[Item], Result], items: Iterator[Item], threads: ThreadPoolExecutor
+    task: Callable[[Item], Result], items: Iterator[Item], threads: ThreadPoolExecutor
 ) -> Iterator[Future[Result]]:
     try:
         for item in items:
-            yield threads.submit(work, item)
+            yield threads.submit(task, item)
     except (LogStoreError, OSError) as error:
         failed: Future[Result] = Future()
         failed.set_exception(error)

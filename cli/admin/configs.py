@@ -117,16 +117,16 @@ def _alter(
     if as_json:
         print_json([{"topic": name, "configs": dict(altered.configs), "altered": not is_dry}])
     elif is_dry:
-        told = ", ".join(f"{key}={value}" for key, value in sorted(altered.configs.items())) or "none"
-        typer.echo(f"would leave topic {name} with these configs: {told}")
+        shown = ", ".join(f"{key}={value}" for key, value in sorted(altered.configs.items())) or "none"
+        typer.echo(f"would leave topic {name} with these configs: {shown}")
     else:
         typer.echo(f"Completed updating config for topic {name}.")
 
 
-def _changes(added: str | None, added_from: Path | None, taken_back: str | None) -> dict[str, str | None]:
+def _changes(added: str | None, added_from: Path | None, reset: str | None) -> dict[str, str | None]:
     changes: dict[str, str | None] = {} if added_from is None else _properties(added_from)
     changes |= {} if added is None else _pairs(added)
-    changes |= dict.fromkeys(key.strip() for key in (taken_back or "").split(",") if key.strip())
+    changes |= dict.fromkeys(key.strip() for key in (reset or "").split(",") if key.strip())
     if not changes:
         raise typer.BadParameter("--alter needs --add-config, --add-config-file or --delete-config")
     return changes

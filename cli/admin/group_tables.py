@@ -150,12 +150,12 @@ def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
         "group_instance_id": member.instance_id,
         "host": member.host,
         "client_id": member.client_id,
-        "partitions": _places(member.partitions),
+        "partitions": _partitions_json(member.partitions),
     }
     if member.epoch is not None:
-        shown |= {"epoch": member.epoch, "target_partitions": _places(member.target)}
+        shown |= {"epoch": member.epoch, "target_partitions": _partitions_json(member.target)}
     return shown
 
 
-def _places(partitions: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+def _partitions_json(partitions: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]

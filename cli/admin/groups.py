@@ -237,25 +237,25 @@ class _Groups:
             if not self._is_dry:
                 with self._unused(name):
                     self._offsets.delete(name)
-        self._tell_deleted([{"group": name} for name in names], f"groups {', '.join(map(repr, names))}")
+        self._print_deleted([{"group": name} for name in names], f"groups {', '.join(map(repr, names))}")
 
     def _delete_offsets(self, names: Sequence[str], topics: Sequence[str]) -> None:
         if len(names) != 1 or not topics:
             raise typer.BadParameter("--delete-offsets needs exactly one --group, and --topic")
         name = names[0]
         committed = list(self._known[name].offsets)
-        places = [place for text in topics for place in resetting.places(text, committed, "committed offsets")]
+        partitions = [each for text in topics for each in resetting.partitions_of(text, committed, "committed offsets")]
         if not self._is_dry:
             with self._unused(name):
-                self._offsets.delete(name, places)
-        rows = [{"group": name, "topic": topic, "partition": partition} for topic, partition in places]
-        self._tell_deleted(rows, f"offsets of group {name!r}: {_listed(places)}")
+                self._offsets.delete(name, partitions)
+        rows = [{"group": name, "topic": topic, "partition": partition} for topic, partition in partitions]
+        self._print_deleted(rows, f"offsets of group {name!r}: {_listed(partitions)}")
 
-    def _tell_deleted(self, rows: Sequence[dict[str, Any]], told: str) -> None:
+    def _print_deleted(self, rows: Sequence[dict[str, Any]], what: str) -> None:
         if self._as_json:
             print_json({**row, "deleted": not self._is_dry} for row in rows)
         else:
-            typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {told}")
+            typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {what}")
 
     def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
         """Plans all groups first, so that errors are raised before anything changes."""
@@ -274,10 +274,10 @@ class _Groups:
             self._manager.check_writable()
             for name, plan in plans.items():
                 with self._unused(name):
-                    self._offsets.commit(name, {place: storage.CommittedOffset(new) for place, new in plan.items()})
+                    self._offsets.commit(name, {key: storage.CommittedOffset(new) for key, new in plan.items()})
         else:
             typer.echo("nothing was changed; add --execute to commit these offsets", err=True)
-        rows = [(name, *place, new) for name, plan in plans.items() for place, new in plan.items()]
+        rows = [(name, *partition, new) for name, plan in plans.items() for partition, new in plan.items()]
         self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
 
     def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: _Asked, *, with_group: bool) -> None:
@@ -297,10 +297,10 @@ class _Groups:
             if name not in found:
                 typer.echo(f"commitlog: {path} has no offsets of group {name!r}", err=True)
                 continue
-            for (topic, partition), offset in found[name].items():
-                [place] = resetting.places(f"{topic}:{partition}", there)
-                with self._lags.looks.look(place) as log:
-                    plans.setdefault(name, {})[place] = resetting.within(log, offset)
+            for (topic, number), offset in found[name].items():
+                [partition] = resetting.partitions_of(f"{topic}:{number}", there)
+                with self._lags.looks.look(partition) as log:
+                    plans.setdefault(name, {})[partition] = resetting.within(log, offset)
         return plans
 
     def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
@@ -318,15 +318,15 @@ class _Groups:
     ) -> Iterator[tuple[tuple[str, int], int]]:
         committed = self._committed(name)
         there = self._lags.looks.partitions()
-        places = (
-            [place for text in topics for place in resetting.places(text, there)]
+        partitions = (
+            [each for text in topics for each in resetting.partitions_of(text, there)]
             if topics
-            else [place for place in sorted(committed) if place in there]  # a sink's progress is not a topic
+            else [each for each in sorted(committed) if each in there]  # a sink's progress is not a topic
         )
-        for place in places:
-            with self._lags.looks.look(place) as log:
-                before = committed.get(place)
-                yield place, target(log, None if before is None else before.offset)
+        for partition in partitions:
+            with self._lags.looks.look(partition) as log:
+                before = committed.get(partition)
+                yield partition, target(log, None if before is None else before.offset)
 
     def _committed(self, name: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
         """Returns the offsets of a group; none for a new one. Raises CorruptionError if its partition is damaged."""
@@ -348,5 +348,5 @@ class _Groups:
         return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
 
 
-def _listed(places: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in places)
+def _listed(partitions: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in partitions)

@@ -49,8 +49,8 @@ def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int
         with path.open(newline="", encoding="utf-8") as file:
             for row in (reader := csv.reader(file)):
                 if row:
-                    group, place, offset = _csv_row(row, groups, f"{path}, line {reader.line_num}")
-                    found.setdefault(group, {})[place] = offset
+                    group, partition, offset = _csv_row(row, groups, f"{path}, line {reader.line_num}")
+                    found.setdefault(group, {})[partition] = offset
     except (UnicodeDecodeError, csv.Error) as error:
         fail(f"{path}: {error}")
     return {group: found[group] for group in groups if group in found}
@@ -125,7 +125,7 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
 }
 
 
-def places(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
+def partitions_of(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
     """Returns the existing partitions that ``orders`` or ``orders:0,2`` names; fails if one is missing."""
     name, _, numbers = text.partition(":")
     known = sorted(partition for topic, partition in there if topic == name)

@@ -126,7 +126,7 @@ def _within(
     if topic is None:
         return found
     parts = (
-        tuple(place for place in each.partitions if place.topic == topic and partition in (None, place.partition))
+        tuple(part for part in each.partitions if part.topic == topic and partition in (None, part.partition))
         for each in found
     )
     return [replace(each, partitions=inside) for each, inside in zip(found, parts, strict=True) if inside]
@@ -135,15 +135,15 @@ def _within(
 def _rows(found: storage.OpenTransaction) -> Iterator[tuple[object, ...]]:
     timeout_s = None if found.timeout_ms < 0 else found.timeout_ms // 1000
     who = (found.transactional_id, found.producer_id, found.epoch, found.state, found.age_ms // 1000, timeout_s)
-    for place in found.partitions:
-        yield *who, *place, held_back(place)
+    for part in found.partitions:
+        yield *who, *part, held_back(part)
     if not found.partitions:
         yield *who, *[None] * (len(COLUMNS) - len(who))
 
 
-def held_back(place: storage.OpenPartition) -> int | None:
+def held_back(part: storage.OpenPartition) -> int | None:
     """The number of offsets that wait for the transaction; None if they wait for another one first."""
-    return place.log_end_offset - place.last_stable_offset if place.holds_back else None
+    return part.log_end_offset - part.last_stable_offset if part.holds_back else None
 
 
 def _json(found: storage.OpenTransaction) -> dict[str, Any]:
@@ -154,5 +154,5 @@ def _json(found: storage.OpenTransaction) -> dict[str, Any]:
         "state": found.state,
         "age_ms": found.age_ms,
         "timeout_ms": None if found.timeout_ms < 0 else found.timeout_ms,
-        "partitions": [{**place._asdict(), "held_back": held_back(place)} for place in found.partitions],
+        "partitions": [{**part._asdict(), "held_back": held_back(part)} for part in found.partitions],
     }

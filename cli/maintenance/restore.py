@@ -30,8 +30,9 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
     taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
     writers = list(_writers(f"{source}/{storage.LOG_FOLDER}"))
     if as_json:
-        told = [each._asdict() for each in writers]
-        print_json([{"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run, "writers": told}])
+        newest = [each._asdict() for each in writers]
+        row = {"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run, "writers": newest}
+        print_json([row])
         return
     size = taken.bytes_of(linked=True) + taken.bytes_of(linked=False)
     did = "would restore" if dry_run else "restored"

@@ -32,7 +32,7 @@ Config = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
 
 
-class Work(Protocol):
+class Operation(Protocol):
     """A maintenance operation of storage over selected partitions."""
 
     def __call__(
@@ -52,14 +52,14 @@ class Asked:
     wait: bool = False
 
 
-def maintain(name: str, asked: Asked, work: Work) -> None:
-    """Runs ``work`` and prints the outcome of each partition as it finishes.
+def maintain(name: str, asked: Asked, operation: Operation) -> None:
+    """Runs ``operation`` and prints the outcome of each partition as it finishes.
 
     Exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """
     run = storage.MaintenanceRun(
         asked.log_dir,
-        work=storage.work_of(f"commitlog {name}"),
+        holder=storage.describe_holder(f"commitlog {name}"),
         overrides=storage.ConfigOverrides.parse(asked.config or ()),
         dry_run=asked.dry_run,
         wait=asked.wait,
@@ -67,7 +67,7 @@ def maintain(name: str, asked: Asked, work: Work) -> None:
     with run.manager() as manager:
         selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
     tally = storage.Tally()
-    for outcome in work(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
+    for outcome in operation(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
         tally.add(outcome)
         if asked.as_json:
             print_json([outcome.to_json()])

@@ -126,14 +126,15 @@ def cat(  # the flags are those of kcat -C
 
 _NUMBER = re.compile(r"\d+")
 
-Place = Callable[["storage.LogReader", "storage.Isolation"], int]  # quoted, so that importing this loads no engine
+# Finds the first offset to print in a log. Quoted, so that importing this module does not load the engine.
+StartOffset = Callable[["storage.LogReader", "storage.Isolation"], int]
 
 
 @dataclass(frozen=True)
 class _Span:
     """The range of each partition to print."""
 
-    begin: Place
+    begin: StartOffset
     ends_at_ms: int | None
     isolation: storage.Isolation
     is_offset: bool = False  # begin was given as an offset
@@ -145,7 +146,7 @@ class _Span:
         if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
             raise typer.BadParameter("--offset may be given once for the start and once for the end (e@1700000000000)")
         begin = begins[0] if begins else "beginning"
-        return cls(_place(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
+        return cls(_start_offset(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
 
     def stored_at(self, committed: storage.CommittedOffset | None) -> _Span:
         """Returns the span from a group's committed offset on; this span if ``committed`` is None."""
@@ -164,7 +165,7 @@ def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int],
     return found
 
 
-def _place(text: str) -> Place:
+def _start_offset(text: str) -> StartOffset:
     if text in {"beginning", "stored"}:  # stored_at knows the group's offset in each partition
         return lambda log, _: log.log_start_offset
     if text == "end":
@@ -254,9 +255,9 @@ class _Printing:
     """Prints the records of all partitions, in rounds."""
 
     def __init__(self, tails: Sequence[_Tail], text: record_text.Text, count: int | None, *, is_quiet: bool) -> None:
-        self._tails, self._text, self._left, self._is_quiet = tails, text, count, is_quiet
+        self._tails, self._text, self._remaining, self._is_quiet = tails, text, count, is_quiet
         self._output = typer.get_binary_stream("stdout")
-        self._told: dict[str, int] = {}
+        self._reported_ends: dict[str, int] = {}
 
     def round(self) -> bool:
         """Prints the records up to the current ends. Returns whether ``count`` records have been printed."""
@@ -266,21 +267,21 @@ class _Printing:
             self._output.flush()
 
     def _print(self, tail: _Tail) -> bool:
-        if self._left == 0:
+        if self._remaining == 0:
             return True
         for message in tail.messages():
             self._output.write(self._text(message))
-            if self._left is not None:
-                self._left -= 1
-                if not self._left:
+            if self._remaining is not None:
+                self._remaining -= 1
+                if not self._remaining:
                     return True
-        self._tell_end(tail)
+        self._report_end(tail)
         return False
 
-    def _tell_end(self, tail: _Tail) -> None:
-        if self._is_quiet or self._told.get(tail.name) == tail.end:
+    def _report_end(self, tail: _Tail) -> None:
+        if self._is_quiet or self._reported_ends.get(tail.name) == tail.end:
             return
-        self._told[tail.name] = tail.end
+        self._reported_ends[tail.name] = tail.end
         self._output.flush()  # so that a terminal shows the records before this line
         typer.echo(f"% Reached end of topic {tail.name} at offset {tail.end}", err=True)
         if tail.holding is not None:

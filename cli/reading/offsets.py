@@ -70,19 +70,19 @@ def offsets(  # the flags are those of kafka-get-offsets
     question = _question(time)
     with storage.LogManager.open(log_dir) as manager:
         found = matching(manager.topics(), topic, exclude_internal=exclude_internal_topics)
-        places = matching_partitions(found, None if topic_partitions is None else topic_partitions.split(","))
+        chosen = matching_partitions(found, None if topic_partitions is None else topic_partitions.split(","))
         wanted = None if partitions is None else _numbers(partitions)
-        places = [place for place in places if wanted is None or place[1] in wanted]
-        if not places:
+        chosen = [partition for partition in chosen if wanted is None or partition[1] in wanted]
+        if not chosen:
             fail(f"{log_dir} has none of the requested partitions; list them with commitlog topics --describe")
         failures = Failures()
-        answers = {place: failures.attempt(partial(_ask, manager, place, question)) for place in places}
-    _show({place: answer for place, answer in answers.items() if answer is not None}, as_json=as_json)
+        answers = {partition: failures.attempt(partial(_ask, manager, partition, question)) for partition in chosen}
+    _show({partition: answer for partition, answer in answers.items() if answer is not None}, as_json=as_json)
     failures.end()
 
 
-def _ask(manager: storage.LogManager, place: tuple[str, int], question: Question) -> Found | None:
-    with manager.open_reader(*place) as log:
+def _ask(manager: storage.LogManager, partition: tuple[str, int], question: Question) -> Found | None:
+    with manager.open_reader(*partition) as log:
         return question(log)
 
 
@@ -92,7 +92,7 @@ def _show(answers: Mapping[tuple[str, int], Found], *, as_json: bool) -> None:
             {"topic": topic, "partition": partition, **found._asdict()} for (topic, partition), found in answers.items()
         )
     elif is_watched():
-        print_table(COLUMNS, [(*place, *found) for place, found in answers.items()])
+        print_table(COLUMNS, [(*partition, *found) for partition, found in answers.items()])
     else:
         for (topic, partition), found in answers.items():
             typer.echo(f"{topic}:{partition}:{found.offset}")

@@ -39,11 +39,11 @@ def messages(topic: str, partition: int, records: storage.Records) -> Iterator[M
     if records.headers is not None:
         keys = [key or b"" for key in records.headers.keys.to_list()]
         pairs = list(zip(keys, records.headers.values.to_list(), strict=True))
-        headers = [pairs[first:behind] for first, behind in pairwise(records.headers.offsets.tolist())]
+        headers = [pairs[first:end] for first, end in pairwise(records.headers.offsets.tolist())]
     assert records.keys is not None
     assert records.values is not None
-    places = (records.offsets.tolist(), records.timestamps.tolist(), records.timestamp_types.tolist())
-    for row in zip(*places, records.keys.to_list(), records.values.to_list(), headers, strict=True):
+    columns = (records.offsets.tolist(), records.timestamps.tolist(), records.timestamp_types.tolist())
+    for row in zip(*columns, records.keys.to_list(), records.values.to_list(), headers, strict=True):
         yield Message(topic, partition, *row)
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ...storage import ConfigOverrides, MaintenanceRun, masked, parse_instant, work_of
+from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_instant
 from ..read import local_directory
 
 
@@ -69,7 +69,7 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     """Returns the run that the options describe. Raises InvalidConfigError."""
     run = MaintenanceRun(
         local_directory(options.log_dir),
-        work=work_of(name),
+        holder=describe_holder(name),
         overrides=ConfigOverrides.parse(options.config, options.topic_configs),
         as_of_ms=options.as_of,
         dry_run=options.dry_run,

@@ -16,14 +16,14 @@ from ..job import to_run
 from .spark_tasks import SparkTasks
 
 
-class Work(Protocol):
+class Operation(Protocol):
     """A maintenance operation of storage over selected partitions."""
 
     def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
 
 
-def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
-    """Runs ``work`` with Spark, with the options of :func:`arguments`, and prints the outcomes.
+def maintain(name: str, options: argparse.Namespace, operation: Operation) -> int:
+    """Runs ``operation`` with Spark, with the options of :func:`arguments`, and prints the outcomes.
 
     Returns the exit code: 0 if all went well, 3 if a log is damaged, 1 for any other problem.
     """
@@ -33,7 +33,7 @@ def maintain(name: str, options: argparse.Namespace, work: Work) -> int:
         with run.manager() as manager:
             selection = select_partitions(manager, options.topics, run.overrides)
         with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {run.directory}")) as context:
-            return show(name, work(run, selection, SparkTasks(context, name)), as_json=options.json)
+            return show(name, operation(run, selection, SparkTasks(context, name)), as_json=options.json)
     except (LogStoreError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1

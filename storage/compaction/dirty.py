@@ -41,10 +41,10 @@ class Cleanable:
     @property
     def is_due(self) -> bool:
         """Whether Kafka's cleaner would choose this log if it were the dirtiest."""
-        return self.has_work and (self.ratio > self.ratio_min or self.is_overdue)
+        return self.is_dirty and (self.ratio > self.ratio_min or self.is_overdue)
 
     @property
-    def has_work(self) -> bool:
+    def is_dirty(self) -> bool:
         """Whether a compaction would read anything."""
         return self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0
 
@@ -151,10 +151,10 @@ def group_segments(segments: Sequence[LogSegment], end_offset: int, config: LogC
     bounds = [*(segment.base_offset for segment in segments), end_offset]
     groups: list[list[LogSegment]] = []
     total = _Sizes(0, 0, 0)
-    for segment, (_, behind) in zip(segments, pairwise(bounds), strict=True):
+    for segment, (_, next_offset) in zip(segments, pairwise(bounds), strict=True):
         sizes = _Sizes.of(segment)
         total = total.plus(sizes)
-        reaches = groups and (not sizes.log or behind - 1 - groups[-1][0].base_offset <= INT32_MAX)
+        reaches = groups and (not sizes.log or next_offset - 1 - groups[-1][0].base_offset <= INT32_MAX)
         if groups and reaches and total.fit(config):
             groups[-1].append(segment)
         else:

@@ -225,10 +225,10 @@ def _written(
     if len(rebuilt):
         sources[Fate.REBUILT], sizes[rebuilt] = rebuild(rebuilt)
         starts[rebuilt] = np.cumsum(sizes[rebuilt]) - sizes[rebuilt]
-    left = np.flatnonzero(fates)
-    breaks = (np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])
-    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(left)] if len(left) else [0]
-    runs = ((left[first], left[last - 1]) for first, last in pairwise(bounds))
+    kept = np.flatnonzero(fates)
+    breaks = (np.diff(fates[kept]) != 0) | (starts[kept][1:] != (starts + sizes)[kept][:-1])
+    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(kept)] if len(kept) else [0]
+    runs = ((kept[first], kept[last - 1]) for first, last in pairwise(bounds))
     return [sources[int(fates[first])][starts[first] : starts[last] + sizes[last]] for first, last in runs]
 
 

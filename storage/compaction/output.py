@@ -34,14 +34,14 @@ class Output:
     def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
         """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in order."""
         entries = list(still_aborted)
-        left = formats.scan(buffer).headers
-        while len(left):
-            count = self._fitting(left)
+        unwritten = formats.scan(buffer).headers
+        while len(unwritten):
+            count = self._fitting(unwritten)
             if not count:
                 self.segments[-1].become_inactive()
                 self._begin(self._next_offset)
                 continue
-            fitting, left = left[:count], left[count:]
+            fitting, unwritten = unwritten[:count], unwritten[count:]
             self._next_offset = fitting.next_offset
             while entries and entries[0].last_offset < self._next_offset:
                 self.segments[-1].txn_index.append(entries.pop(0))

@@ -74,22 +74,22 @@ class Cleaner:
         now_ms: int,
         *,
         check: Callable[[], None] = _nothing,
-        work: str = "",
+        holder: str = "",
     ) -> CleanResult:
         """One round over ``log`` as of ``now_ms``, from the end of the previous round (None: from the log start).
 
         Ends early if the offset map is full: call again with the result's offset for the rest. ``check`` is called
         between steps and before segments are replaced; an exception from it ends the round. After that, any other error
         or a crash, each segment is either old or new, and the given first dirty offset still holds. A wrong checksum
-        below the offset that the round reaches is found before anything is replaced. ``work`` is shown to other
-        processes that find the partition locked.
+        below the offset that the round reaches is found before anything is replaced. Processes that find
+        the partition locked show ``holder`` in their errors.
 
         Raises LogDirLockedError while another process maintains the log, CorruptRecordError or InvalidRecordError, with
         path and position, for damage, and StorageError if the disk fails or the log was truncated during the round.
         """
-        with log.maintaining(work or f"compaction since {instant(log.context.clock.now_ms())}"):
+        with log.maintaining(holder or f"compaction since {instant(log.context.clock.now_ms())}"):
             what = cleanable(log, first_dirty_offset, now_ms)
-            if not what.has_work:
+            if not what.is_dirty:
                 return CleanResult(what.first_dirty_offset)
             return _Round(self, log, what, now_ms, check).run(log)
 
@@ -101,7 +101,7 @@ class Cleaner:
         Also raises FileNotFoundError if another process replaced segments in the meantime.
         """
         what = cleanable(log, first_dirty_offset, now_ms)
-        if not what.has_work:
+        if not what.is_dirty:
             return CleanResult(what.first_dirty_offset)
         return _Round(self, log, what, now_ms, check).preview()
 
@@ -205,11 +205,11 @@ class _Round:
         start, end = self.what.first_dirty_offset, self.what.first_uncleanable_offset
         dirty = [segment for segment in self.log.segments.reaching(start) if segment.base_offset < end]
         transactions = Transactions(self.log)
-        for segment, behind in pairwise([*dirty, None]):
+        for segment, following in pairwise([*dirty, None]):
             assert segment is not None
             if not self._map_segment(segment, transactions):
                 return
-            self.offset_map.update_latest_offset((end if behind is None else behind.base_offset) - 1)
+            self.offset_map.update_latest_offset((end if following is None else following.base_offset) - 1)
 
     def _map_segment(self, segment: LogSegment, transactions: Transactions) -> bool:
         """Return False if the map is full."""
@@ -303,9 +303,9 @@ class _Round:
         for segment in group:
             filtered = in_order(_filter, self._decided_windows(segment, rules, transactions))
             with closing(segment), closing(filtered):
-                for left, counts, still_aborted in filtered:
+                for kept, counts, still_aborted in filtered:
                     self.counts += counts
-                    target.append(left, still_aborted)
+                    target.append(kept, still_aborted)
 
     def _decided_windows(self, segment: LogSegment, rules: Rules, transactions: Transactions) -> Iterator[_Decided]:
         for window in segment.batches(window_bytes=self.window_bytes):
@@ -319,7 +319,7 @@ class _Round:
 
 
 def _to_its_end(segment: LogSegment, windows: Iterator[Window]) -> Iterator[Window]:
-    """The windows of a closed segment; CorruptRecordError behind them where its end is missing.
+    """The windows of a closed segment; CorruptRecordError following them where its end is missing.
 
     After a rewrite, no index would show that any more.
     """
@@ -333,8 +333,8 @@ def _to_its_end(segment: LogSegment, windows: Iterator[Window]) -> Iterator[Wind
 
 
 def _filter(decided: _Decided) -> tuple[Bytes, Counts, Sequence[AbortedTxn]]:
-    left = decided.filtering.apply(decided.window, decided.discardable)
-    return left, decided.filtering.counts, decided.still_aborted
+    kept = decided.filtering.apply(decided.window, decided.discardable)
+    return kept, decided.filtering.counts, decided.still_aborted
 
 
 class _Pause:
@@ -350,6 +350,6 @@ class _Pause:
         """Sleep until reading ``size`` more bytes is within the limit."""
         self._read += size
         due_ms = self._began_ms + int(min(self._read / self._bytes_per_ms, 2**62)) if self._bytes_per_ms else 0
-        behind_ms = due_ms - self._clock.now_ms()
-        if behind_ms > 0:
-            self._clock.sleep_ms(behind_ms)
+        early_ms = due_ms - self._clock.now_ms()
+        if early_ms > 0:
+            self._clock.sleep_ms(early_ms)

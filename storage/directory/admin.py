@@ -19,7 +19,7 @@ from ..filesystem import read_file, remove_tree
 from ..format.files import checkpoints, file_names
 from ..open_files import OPEN_FILES
 from ..segment import LogContext
-from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager, TopicPartition
 from .protected_topics import check_changeable, is_internal
@@ -110,7 +110,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
         contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]
         for context in contexts:
             locks.enter_context(take_maintenance_lock(context))
-            tell_work(context, f"deletion of topic {name}")
+            write_holder(context, f"deletion of topic {name}")
         for context in contexts:
             locks.enter_context(wait_for_lock(context, APPEND_LOCK_FILE))
         locks.enter_context(manager.root_lock())  # last, because an appending process may wait for it

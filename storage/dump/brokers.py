@@ -48,13 +48,13 @@ def _remote(message: Message) -> str:
     return f"{name}{{{', '.join(f'{label}={text(message.fields)}' for label, text in parts.items())}}}"
 
 
-def _place(entry: Fields) -> str:
+def _topic_partition(entry: Fields) -> str:
     return f"{entry['id']}:{entry['name']}-{entry['partition']}"
 
 
 def _segment_id(fields: Fields) -> str:
     entry = fields["remoteLogSegmentId"]
-    return f"RemoteLogSegmentId{{topicIdPartition={_place(entry['topicIdPartition'])}, id={entry['id']}}}"
+    return f"RemoteLogSegmentId{{topicIdPartition={_topic_partition(entry['topicIdPartition'])}, id={entry['id']}}}"
 
 
 def _custom(fields: Fields) -> str:
@@ -111,7 +111,7 @@ _SHOWN: Mapping[str, tuple[str, Mapping[str, Callable[[Fields], str]]]] = {  # b
     "RemotePartitionDeleteMetadataRecord": (
         "RemotePartitionDeleteMetadata",
         {
-            "topicPartition": lambda fields: _place(fields["topicIdPartition"]),
+            "topicPartition": lambda fields: _topic_partition(fields["topicIdPartition"]),
             "state": _state("remotePartitionDeleteState", _PARTITION_STATES),
             "eventTimestampMs": _as_is("eventTimestampMs"),
             "brokerId": _as_is("brokerId"),

@@ -94,7 +94,7 @@ _BATCH_V2 = _parts(
 )
 _HORIZON = _parts((" deleteHorizonMs: %s", "deleteHorizonMs", _optional_long))
 _BATCH_LEGACY = _parts(("offset: %d", "lastOffset"))
-_PLACE = _parts(
+_POSITION = _parts(
     (" position: %d", "position"),
     (" %s", "timestampType", _TIMESTAMP_TYPE),
     (": %d", "maxTimestamp"),
@@ -122,7 +122,7 @@ _RECORD_LOWER_CASE = _parts(
 _SEQUENCE = _parts((" sequence: %d", "sequence"), (" headerKeys: [%s]", "headerKeys", ",".join))
 # The unmatched brace is part of Kafka's text.
 _RECORD_CHECKSUM = _parts((" isValid: %s", "isValid", _BOOL), (" crc: %d}", "crc"))
-_RECORD_CHECKSUM_BEHIND = _parts((" crc: %d", "crc"), (" isvalid: %s", "isValid", _BOOL))
+_RECORD_CHECKSUM_LAST = _parts((" crc: %d", "crc"), (" isvalid: %s", "isValid", _BOOL))
 _CONTENTS = _parts(("%s", "control", _control), ("%s", "key", _key), ("%s", "payload", _payload))
 
 # 2.8 repeats much of the batch in each record.
@@ -242,8 +242,8 @@ Layout = TextLayout | JsonLayout
 
 def _batches(horizon: tuple[Part, ...], codec: tuple[Part, ...]) -> dict[str, Line]:
     return {
-        "batch": Line(*_BATCH_V2, *horizon, *_PLACE, *codec, *_CHECKSUM),
-        "legacy batch": Line(*_BATCH_LEGACY, *_PLACE, *codec, *_CHECKSUM),
+        "batch": Line(*_BATCH_V2, *horizon, *_POSITION, *codec, *_CHECKSUM),
+        "legacy batch": Line(*_BATCH_LEGACY, *_POSITION, *codec, *_CHECKSUM),
     }
 
 
@@ -253,11 +253,11 @@ _MODERN_RECORDS = {
 }
 _RECORDS_2_8 = {
     "record": Line(*_RECORD_2_8, *_SEQUENCE, *_CONTENTS),
-    "legacy record": Line(*_RECORD_2_8, *_RECORD_CHECKSUM_BEHIND, *_CONTENTS),
+    "legacy record": Line(*_RECORD_2_8, *_RECORD_CHECKSUM_LAST, *_CONTENTS),
 }
 _OLD_RECORDS = {
     "record": Line(*_RECORD_LOWER_CASE, *_SEQUENCE, *_CONTENTS),
-    "legacy record": Line(*_RECORD_LOWER_CASE, *_RECORD_CHECKSUM_BEHIND, *_CONTENTS),
+    "legacy record": Line(*_RECORD_LOWER_CASE, *_RECORD_CHECKSUM_LAST, *_CONTENTS),
 }
 _START, _OLD_START = "Log starting offset: %d", "Starting offset: %d"
 

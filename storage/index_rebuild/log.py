@@ -28,23 +28,23 @@ class RebuildReport:
 def plan_rebuild(log: LogReader) -> RebuildReport:
     """What :func:`rebuild_log` would change; reads only, takes no lock."""
     surveys = [survey.without_data() for survey in _surveys(log)]
-    told = {change.path: change.reason for change in producer_changes(log.context, surveys)}
-    told |= {change.path: change.reason for survey in surveys for change in survey.changes}
-    return RebuildReport(tuple(sorted(told.items())), _damage(surveys))
+    changes = {change.path: change.reason for change in producer_changes(log.context, surveys)}
+    changes |= {change.path: change.reason for survey in surveys for change in survey.changes}
+    return RebuildReport(tuple(sorted(changes.items())), _damage(surveys))
 
 
-def rebuild_log(log: Log, *, work: str = "") -> RebuildReport:
+def rebuild_log(log: Log, *, holder: str = "") -> RebuildReport:
     """Rebuild the files that contradict the log, under its maintenance lock.
 
     If an index of the active segment must be rebuilt, under the append lock, the segment is rolled: other processes
-    that have the log open notice this and stop writing to the old files. ``work`` is shown to other processes that find
-    the partition locked.
+    that have the log open notice this and stop writing to the old files. Processes that find the
+    partition locked show ``holder`` in their errors.
 
     After a crash, every file is either old or correct; ``.tmp`` files have no meaning.
 
     Raises LogDirLockedError if another process maintains the partition, StorageError if the disk fails.
     """
-    with log.maintaining(work or f"index rebuild since {instant(log.context.clock.now_ms())}"):
+    with log.maintaining(holder or f"index rebuild since {instant(log.context.clock.now_ms())}"):
         remove_temporary(log.context)
         done, surveys = [], []
         for survey in _surveys(log):
@@ -168,21 +168,22 @@ class _ProducerWalk:
     def _of_snapshot(self, offset: int) -> Iterator[Change]:
         """The state covers the log below ``offset``."""
         wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
-        told = self._read_snapshot(offset)
-        if told is None or not self._says_all({entry.producer_id: entry for entry in told}, wanted, offset):
+        stored = self._read_snapshot(offset)
+        if stored is None or not self._states_all({entry.producer_id: entry for entry in stored}, wanted, offset):
             reason = "contradicts the log" if self._is_there(offset) else "missing"
             yield Change(self._snapshot_path(offset), reason, encode_snapshot(wanted))
 
-    def _says_all(self, told: Mapping[int, ProducerEntry], wanted: list[ProducerEntry], offset: int) -> bool:
+    def _states_all(self, stored: Mapping[int, ProducerEntry], wanted: list[ProducerEntry], offset: int) -> bool:
         for entry in wanted:
-            said = told.get(entry.producer_id)
-            if said is None:
+            found = stored.get(entry.producer_id)
+            if found is None:
                 return False
-            knows_more = (said.producer_epoch, said.last_offset) >= (entry.producer_epoch, entry.last_offset)
-            forgotten = said._replace(coordinator_epoch=entry.coordinator_epoch) if said.coordinator_epoch < 0 else said
-            if forgotten != entry and not (knows_more and self._may_know_more):
+            knows_more = (found.producer_epoch, found.last_offset) >= (entry.producer_epoch, entry.last_offset)
+            if found.coordinator_epoch < 0:  # the snapshot does not know it
+                found = found._replace(coordinator_epoch=entry.coordinator_epoch)
+            if found != entry and not (knows_more and self._may_know_more):
                 return False
-        return all(entry.last_offset < offset for entry in told.values())
+        return all(entry.last_offset < offset for entry in stored.values())
 
     def _is_expired(self, entry: ProducerEntry) -> bool:
         idle_ms = self._context.clock.now_ms() - entry.timestamp

@@ -148,8 +148,8 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
             raise error.located(path, window.position) from None
         wrong = np.flatnonzero(np.diff(table["last_offset"], prepend=next_offset - 1) <= 0)
         if len(wrong):
-            place = window.position + int(table["position"][wrong[0]])
-            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} falls", path=path, position=place)
+            at = window.position + int(table["position"][wrong[0]])
+            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} falls", path=path, position=at)
         next_offset = window.headers.next_offset
         if not fits(segment.base_offset, next_offset - 1):
             reason = f"offset {next_offset - 1} is too far above the base offset: open the log for writing to split it"
@@ -190,8 +190,9 @@ def read_sidecar(context: LogContext, path: str) -> bytes | None:
 def difference(found: bytes | None, right: bytes) -> str:
     if found is None:
         return "missing"
-    place = next((n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b), min(len(found), len(right)))
-    return f"{len(found)} bytes, wrong from position {place} on"
+    differing = (n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b)
+    position = next(differing, min(len(found), len(right)))
+    return f"{len(found)} bytes, wrong from position {position} on"
 
 
 def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         ConfigOverrides as ConfigOverrides,
         MaintenanceRun as MaintenanceRun,
         Partition as Partition,
-        work_of as work_of,
+        describe_holder as describe_holder,
     )
     from .selecting import Selection as Selection, select_partitions as select_partitions
 else:
@@ -49,7 +49,7 @@ else:
                 "retain_partitions",
                 "verify_partitions",
             ],
-            "run": ["ConfigOverrides", "MaintenanceRun", "Partition", "work_of"],
+            "run": ["ConfigOverrides", "MaintenanceRun", "Partition", "describe_holder"],
             "selecting": ["Selection", "select_partitions"],
         },
     )

@@ -36,13 +36,13 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
     except (LogStoreError, OSError) as error:
         return of_directory("open transactions", error)
     for each in found:
-        logger.warning("%s", _told(each, dry_run=run.dry_run))
+        logger.warning("%s", _described(each, dry_run=run.dry_run))
     for transactional_id in forgotten:
         logger.info("transactional id %r was not used for seven days: forgotten", transactional_id)
     return of_directory("open transactions", failures[0]) if failures else None
 
 
-def _told(found: ResolvedTransaction, *, dry_run: bool) -> str:
+def _described(found: ResolvedTransaction, *, dry_run: bool) -> str:
     transaction = found.transaction
     done = f"{'would be ' if dry_run and found.resolution is not Resolution.LEFT else ''}{found.resolution.value}"
     where = ", ".join(

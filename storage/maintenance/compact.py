@@ -81,8 +81,8 @@ def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOut
 
     With ``run.dry_run``, counts the first round without carrying it out.
     """
-    work = _preview if run.dry_run else _compact
-    return outcome_of(partition, lambda: work(run, partition))
+    process = _preview if run.dry_run else _compact
+    return outcome_of(partition, lambda: process(run, partition))
 
 
 def _preview(run: MaintenanceRun, partition: Partition) -> Report:
@@ -117,7 +117,7 @@ def _rounds(
         began = began or (now_ms, what)
         if not what.is_due:
             return Compacted(run, partition, *began, tuple(done))
-        result = cleaner.clean(log, checkpointed, now_ms, work=run.work)
+        result = cleaner.clean(log, checkpointed, now_ms, holder=run.holder)
         checkpointed = result.next_first_dirty_offset
         write_cleaner_offset(manager, partition.key, checkpointed)
         done.append(result)
@@ -138,7 +138,7 @@ def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset:
     with manager.root_lock():
         there = set(manager.filesystem.list(manager.directory))
         before = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT)
-        after = {key: told for key, told in before.items() if file_names.partition_directory(*key) in there}
+        after = {key: end for key, end in before.items() if file_names.partition_directory(*key) in there}
         after[partition] = offset
         if after != before:
             write_atomically(manager.filesystem, path, checkpoints.encode_offsets(after))
@@ -206,15 +206,15 @@ class Compacted:
         if not self.rounds:
             return {}
         counts, last = [each.counts for each in self.rounds], self.rounds[-1]
-        left = counts[-1].records_kept, counts[-1].bytes_written, last.segments_after
+        after = counts[-1].records_kept, counts[-1].bytes_written, last.segments_after
         return {
-            "records_before": left[0] + sum(each.records_read - each.records_kept for each in counts),
-            "records_after": left[0],
+            "records_before": after[0] + sum(each.records_read - each.records_kept for each in counts),
+            "records_after": after[0],
             "records_without_key": sum(each.records_without_key for each in counts),
-            "bytes_before": left[1] + sum(each.bytes_read - each.bytes_written for each in counts),
-            "bytes_after": left[1],
-            "segments_before": left[2] + sum(each.segments_before - each.segments_after for each in self.rounds),
-            "segments_after": left[2],
+            "bytes_before": after[1] + sum(each.bytes_read - each.bytes_written for each in counts),
+            "bytes_after": after[1],
+            "segments_before": after[2] + sum(each.segments_before - each.segments_after for each in self.rounds),
+            "segments_after": after[2],
             "first_dirty_offset": last.next_first_dirty_offset,
         }
 

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from ..errors import LogDirLockedError
 from ..filesystem import Lock
 from ..segment import LogContext
-from ..writing import MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from ..writing import MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def maintenance_lock(context: LogContext, work: str, *, wait: bool) -> Iterator[None]:
-    """Hold the lock, showing ``work`` to other processes. Raises LogDirLockedError unless ``wait``."""
+def maintenance_lock(context: LogContext, holder: str, *, wait: bool) -> Iterator[None]:
+    """Hold the lock, showing ``holder`` to other processes. Raises LogDirLockedError unless ``wait``."""
     with _locked(context, wait=wait):
-        tell_work(context, work)
+        write_holder(context, holder)
         yield
 
 

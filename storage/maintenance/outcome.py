@@ -79,18 +79,18 @@ class Tally:
 _EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: EXIT_DAMAGED}
 
 
-def outcome_of(partition: Partition, work: Callable[[], Report]) -> PartitionOutcome:
-    """Do the work on one partition; returns its outcome, even if it fails."""
-    report = attempt(partition, work)
+def outcome_of(partition: Partition, task: Callable[[], Report]) -> PartitionOutcome:
+    """Do the task for one partition; returns its outcome, even if it fails."""
+    report = attempt(partition, task)
     if isinstance(report, PartitionOutcome):
         return report
     return PartitionOutcome(*partition.key, OutcomeStatus.DONE, str(report), report.facts())
 
 
-def attempt(partition: Partition, work: Callable[[], T]) -> T | PartitionOutcome:
-    """The result of ``work``, or a failed outcome, so that other partitions can still be processed."""
+def attempt(partition: Partition, task: Callable[[], T]) -> T | PartitionOutcome:
+    """The result of ``task``, or a failed outcome, so that other partitions can still be processed."""
     try:
-        return work()
+        return task()
     except (LogStoreError, OSError) as error:
         return _wrong(partition, *_judged(error))
 
@@ -112,11 +112,11 @@ def _wrong(partition: Partition, status: OutcomeStatus, error: str) -> Partition
 
 def _judged(error: LogStoreError | OSError) -> tuple[OutcomeStatus, str]:
     if isinstance(error, OSError):
-        return OutcomeStatus.FAILED, _told(error)
+        return OutcomeStatus.FAILED, _described(error)
     return OutcomeStatus.DAMAGED if isinstance(error, CorruptionError) else OutcomeStatus.FAILED, str(error)
 
 
-def _told(error: OSError) -> str:
+def _described(error: OSError) -> str:
     """The text of a system error, with its file and, if obvious, what to do."""
     advice = {
         errno.ENOSPC: "; free some space, nothing was lost",
@@ -126,11 +126,11 @@ def _told(error: OSError) -> str:
     return f"{error.filename or 'the disk'}: {error.strerror or error}{advice}"
 
 
-def patiently(run: MaintenanceRun, log: Log, work: Callable[[], Report]) -> Report:
-    """Do ``work``, which takes the maintenance lock of ``log``; with ``run.wait``, wait for the lock and try again."""
+def patiently(run: MaintenanceRun, log: Log, task: Callable[[], Report]) -> Report:
+    """Do ``task``, which takes the maintenance lock of ``log``; with ``run.wait``, wait for the lock and try again."""
     while True:
         try:
-            return work()
+            return task()
         except LogDirLockedError as error:
             if not run.wait:
                 raise

@@ -125,12 +125,12 @@ class _Logs:
 
     def _lock_one(self, partition: Partition, locks: ExitStack) -> None:
         rebuilding.finish_swaps(self._run, self._manager, partition)
-        locks.enter_context(maintenance_lock(partition.context(self._run), self._run.work, wait=self._run.wait))
+        locks.enter_context(maintenance_lock(partition.context(self._run), self._run.holder, wait=self._run.wait))
 
     def survey(self) -> None:
         """Read every segment."""
         tasks: list[rebuilding.SegmentToSurvey] = []
-        for partition in self._left():
+        for partition in self._sound():
             listed = rebuilding.list_segments(self._run, partition)
             self._note(partition, listed)
             tasks += [] if isinstance(listed, PartitionOutcome) else listed
@@ -163,7 +163,7 @@ class _Logs:
             surveys = self._surveys.get(partition.key, [])
             yield wrong or rebuilding.finish_partition(self._run, self._manager, partition, surveys)
 
-    def _left(self) -> list[Partition]:
+    def _sound(self) -> list[Partition]:
         return [partition for partition in self._partitions if partition.key not in self._wrong]
 
     def _note(self, partition: Partition, result: object) -> None:

@@ -89,7 +89,7 @@ def _retain(run: MaintenanceRun, partition: Partition, options: RetentionOptions
 
 
 def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> RetentionReport:
-    return retain(log, options, as_of_ms=run.as_of_ms, work=run.work)
+    return retain(log, options, as_of_ms=run.as_of_ms, holder=run.holder)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class MaintenanceRun:
     """A maintenance task for a log directory, without its partitions. Can be pickled and sent to other machines."""
 
     directory: str  # a path; given as file:/x, it is /x
-    work: str = ""  # what, by whom and since when (:func:`work_of`): shown to processes that find a partition locked
+    holder: str = ""  # what runs, since when and where (:func:`describe_holder`), for processes that find a lock held
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
     dry_run: bool = False  # change nothing and take no lock
@@ -139,7 +139,7 @@ class MaintenanceRun:
         return CleanerConfig.from_mapping(self.overrides.broker)
 
 
-def work_of(name: str) -> str:
+def describe_holder(name: str) -> str:
     """What this process does, and since when: helps to find the process that locks a partition."""
     return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
 

@@ -53,13 +53,13 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
     topics = manager.topics()
     chosen = _choose(manager, topics, parse_names("--topics", wanted))
     settings = _Settings(manager, overrides)
-    told, damage = _checkpointed(manager)
+    checkpointed, damage = _checkpointed(manager)
     holes = manager.holes_of_all()
     partitions = tuple(
         replace(
             of_topic,
             number=number,
-            checkpointed=CheckpointedOffsets(*(each.get((name, number)) for each in told)),
+            checkpointed=CheckpointedOffsets(*(each.get((name, number)) for each in checkpointed)),
             holes=holes((name, number)),
         )
         for name in sorted(chosen)
@@ -131,15 +131,15 @@ def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wante
 
 def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]], tuple[CorruptionError, ...]]:
     """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one counts as empty."""
-    told: list[dict[TopicPartition, int]] = []
+    checkpointed: list[dict[TopicPartition, int]] = []
     damage: list[CorruptionError] = []
     for name in file_names.OFFSET_CHECKPOINTS:
         path = manager.path(name)
         try:
-            told.append(checkpoints.decode_offsets(read_file(manager.filesystem, path, ROOT_FILE_BYTES_MAX)))
+            checkpointed.append(checkpoints.decode_offsets(read_file(manager.filesystem, path, ROOT_FILE_BYTES_MAX)))
         except FileNotFoundError:
-            told.append({})
+            checkpointed.append({})
         except CorruptionError as error:
             damage.append(error.located(path))
-            told.append({})
-    return told, tuple(damage)
+            checkpointed.append({})
+    return checkpointed, tuple(damage)

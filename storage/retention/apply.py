@@ -34,19 +34,19 @@ def preview_retention(
 
 
 def retain(
-    log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, work: str = ""
+    log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, holder: str = ""
 ) -> RetentionReport:
     """Delete the segments that the policies release, and remove files that an earlier run renamed long enough ago.
 
-    ``as_of_ms``: the time that the policies assume; now by default. ``work`` is shown to other processes that find the
-    partition locked.
+    ``as_of_ms``: the time that the policies assume; now by default. Processes that find the partition
+    locked show ``holder`` in their errors.
 
     Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds; PolicyViolationError
     if policies other than Kafka's would delete from a topic that is only compacted; StorageError if the disk fails.
     """
     context = log.context
     before = tuple(deleted_files(context))  # before taking the lock, which tidies the directory
-    with log.maintaining(work or f"retention since {instant(context.clock.now_ms())}"):
+    with log.maintaining(holder or f"retention since {instant(context.clock.now_ms())}"):
         now_ms = context.clock.now_ms() if as_of_ms is None else as_of_ms
         decided = _decided(log, survey_log(log), now_ms, options)
         for warning in decided.warnings:

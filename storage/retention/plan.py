@@ -91,28 +91,28 @@ class _Planner:
 
     def removed(self, holds: Sequence[_Hold]) -> list[SegmentFate]:
         """Each policy passes over the segments that remain, from the oldest on to the first one it keeps."""
-        left = list(reversed(self.facts.segments))
-        gone: list[SegmentFate] = []
+        undecided = list(reversed(self.facts.segments))
+        deleted: list[SegmentFate] = []
         situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
         for policy in self.policies:
-            while left and not _held(left[-1], holds) and not _is_empty_active(left[-1]):
-                verdict = policy.judge(left[-1], situation)
+            while undecided and not _held(undecided[-1], holds) and not _is_empty_active(undecided[-1]):
+                verdict = policy.judge(undecided[-1], situation)
                 if not verdict.goes:
                     break
-                segment = left.pop()
+                segment = undecided.pop()
                 situation = situation.without(segment)
-                gone.append(SegmentFate(segment, True, policy.name, verdict.reason))
-        return gone
+                deleted.append(SegmentFate(segment, True, policy.name, verdict.reason))
+        return deleted
 
-    def kept(self, gone: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
+    def kept(self, deleted: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
         """The other segments: none is deleted before an older one."""
         situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
-        for fate in gone:
+        for fate in deleted:
             situation = situation.without(fate.segment)
         before: SegmentFate | None = None
-        for segment in self.facts.segments[len(gone) :]:
+        for segment in self.facts.segments[len(deleted) :]:
             fate = self._kept_by_itself(segment, situation, holds)
-            before = fate if before is None else _behind(before, fate)
+            before = fate if before is None else _after(before, fate)
             yield before
             situation = situation._replace(size=situation.size - segment.size)
 
@@ -147,7 +147,7 @@ class _Planner:
         return SegmentFate(segment, False, name, reason, verdict.until_ms, verdict.until_ms + self.delays_ms)
 
 
-def _behind(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
+def _after(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
     """The fate of a segment with an older neighbour that is kept: it must wait for that neighbour."""
     if fate.until_ms is None or (before.until_ms is not None and before.until_ms <= fate.until_ms):
         return fate if before.removed_by_ms is not None else replace(fate, removed_by_ms=None)
@@ -174,9 +174,9 @@ def plan_retention(
     planner = _Planner(facts, now_ms, policies, delays_ms)
     transaction = _transaction_hold(facts)
     groups = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
-    gone = planner.removed([transaction, *groups])
-    fates = (*gone, *planner.kept(gone, [transaction, *groups]))
-    held_back = planner.removed([transaction])[len(gone) :] if groups else []
+    deleted = planner.removed([transaction, *groups])
+    fates = (*deleted, *planner.kept(deleted, [transaction, *groups]))
+    held_back = planner.removed([transaction])[len(deleted) :] if groups else []
     warnings = (*options.warnings, *_warnings(facts, groups, held_back))
     return RetentionPlan(facts, now_ms, fates, config.file_delete_delay_ms, options.check_interval_ms, warnings)
 

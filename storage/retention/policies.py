@@ -65,11 +65,11 @@ class SizeRetention:
     name: str = "retention.bytes"
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
-        left = situation.size - segment.size
+        kept = situation.size - segment.size
         limit = f"retention.bytes = {self.retention_bytes:,}"
-        if left >= self.retention_bytes:
-            return Verdict(True, f"{limit}, and {left:,} bytes remain without it")
-        return Verdict(False, f"{limit}: it is deleted once {self.retention_bytes - left:,} more bytes are written")
+        if kept >= self.retention_bytes:
+            return Verdict(True, f"{limit}, and {kept:,} bytes remain without it")
+        return Verdict(False, f"{limit}: it is deleted once {self.retention_bytes - kept:,} more bytes are written")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         APPEND_LOCK_FILE as APPEND_LOCK_FILE,
         MAINTENANCE_LOCK_FILE as MAINTENANCE_LOCK_FILE,
         take_maintenance_lock as take_maintenance_lock,
-        tell_work as tell_work,
         wait_for_lock as wait_for_lock,
+        write_holder as write_holder,
     )
     from .log import AppendInfo as AppendInfo, Log as Log, Producer as Producer
     from .record_checks import (
@@ -42,7 +42,7 @@ else:
                 "APPEND_LOCK_FILE",
                 "MAINTENANCE_LOCK_FILE",
                 "take_maintenance_lock",
-                "tell_work",
+                "write_holder",
                 "wait_for_lock",
             ],
             "log": ["AppendInfo", "Log", "Producer"],

@@ -12,7 +12,7 @@ from ..segment import LogContext
 
 APPEND_LOCK_FILE = ".append.lock"
 MAINTENANCE_LOCK_FILE = ".maintenance.lock"
-WORK_BYTES_MAX = 1000  # of the holder's description of its work
+HOLDER_BYTES_MAX = 1000  # of the text that names the holder
 
 
 def wait_for_lock(context: LogContext, name: str) -> Lock:
@@ -23,7 +23,7 @@ def wait_for_lock(context: LogContext, name: str) -> Lock:
 
 
 def take_maintenance_lock(context: LogContext) -> Lock:
-    """Take the lock without waiting. Raises LogDirLockedError, which names the holder's work, if it is held.
+    """Take the lock without waiting. Raises LogDirLockedError, which names the holder, if it is held.
 
     Waits for a process that only opens the log.
     """
@@ -33,18 +33,18 @@ def take_maintenance_lock(context: LogContext) -> Lock:
         with wait_for_lock(context, APPEND_LOCK_FILE):
             lock = context.filesystem.lock(path, wait=False)
     if lock is None:
-        raise LogDirLockedError(f"{path}: another process works on the partition{_work_of_holder(context, path)}")
+        raise LogDirLockedError(f"{path}: another process works on the partition{_read_holder(context, path)}")
     return lock
 
 
-def tell_work(context: LogContext, work: str) -> None:
-    """Write a description of the holder's work, with a start time, to the lock file, for other processes to show."""
+def write_holder(context: LogContext, holder: str) -> None:
+    """Write what holds the lock, and since when, to the lock file; other processes show this text in their errors."""
     with context.filesystem.open(file_names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as note:
         note.truncate(0)
-        note.write(0, work.encode())
+        note.write(0, holder.encode())
 
 
-def _work_of_holder(context: LogContext, path: str) -> str:
+def _read_holder(context: LogContext, path: str) -> str:
     with context.filesystem.open(path, "read") as note:
-        work = bytes(note.read(0, WORK_BYTES_MAX)).decode(errors="replace")
-    return f": {work}" if work else ""
+        holder = bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors="replace")
+    return f": {holder}" if holder else ""

@@ -17,7 +17,7 @@ from ..format.tables import BatchHeaders
 from ..reading import Checkpoints, LogReader, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
-from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, tell_work, wait_for_lock
+from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 
 
 class SharedLog(LogReader):
@@ -126,24 +126,24 @@ class SharedLog(LogReader):
         self._failure = None
 
     @contextmanager
-    def maintaining(self, work: str = "") -> Iterator[None]:
+    def maintaining(self, holder: str = "") -> Iterator[None]:
         """Hold the maintenance lock; finishes unfinished swaps and reloads the log as other processes left it.
 
-        ``work``, a description with a start time, is stored in the lock file and shown to other processes. Raises
+        ``holder`` states what is done and since when; the lock file has it, for the errors of other processes. Raises
         LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError if the
         disk fails.
         """
         try:
             with take_maintenance_lock(self.context):
-                self._begin_maintenance(work)
+                self._begin_maintenance(holder)
                 yield
         except OSError as error:
-            told = work or "maintenance"
-            raise StorageError(f"{self.context.directory}: {told} failed: {error}; run it again to continue") from error
+            what = holder or "maintenance"
+            raise StorageError(f"{self.context.directory}: {what} failed: {error}; run it again to continue") from error
 
-    def _begin_maintenance(self, work: str) -> None:
+    def _begin_maintenance(self, holder: str) -> None:
         with self._writing():
-            tell_work(self.context, work)
+            write_holder(self.context, holder)
             if self._recovery_point > (self.checkpoints.read().recovery_point or 0):
                 self._write_marks()  # otherwise intact, synced segments would be recovered again
             self.segments.close()

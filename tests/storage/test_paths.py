@@ -124,16 +124,16 @@ def test_a_file_uri_opens_the_directory_that_it_names(tmp_path: Path) -> None:
     assert (tmp_path / "log" / "t-0").is_dir()
 
 
-@pytest.mark.parametrize("work", [verify_partitions, rebuild_partitions, retain_partitions, compact_partitions])
+@pytest.mark.parametrize("operation", [verify_partitions, rebuild_partitions, retain_partitions, compact_partitions])
 @pytest.mark.parametrize("uri", ["file:{}", "file://{}", "FILE:{}/"])
 def test_maintenance_of_a_file_uri_is_of_the_directory_that_it_names(
-    work: Callable[..., Iterable[PartitionOutcome]], uri: str, tmp_path: Path
+    operation: Callable[..., Iterable[PartitionOutcome]], uri: str, tmp_path: Path
 ) -> None:
     with LogManager.open(f"{tmp_path}/log", create=True) as manager:
         manager.create_topic("t", partitions=1)
         manager.open_log("t", 0).append_records(records([b"a"]))
-    run = MaintenanceRun(uri.format(tmp_path / "log"), work="test")
+    run = MaintenanceRun(uri.format(tmp_path / "log"), holder="test")
     with run.manager() as manager:
         chosen = select_partitions(manager, ["t"], run.overrides)
-    (outcome,) = work(run, chosen, in_this_process)
+    (outcome,) = operation(run, chosen, in_this_process)
     assert outcome.status is OutcomeStatus.DONE, outcome

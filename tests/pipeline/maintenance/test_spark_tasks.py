@@ -60,13 +60,15 @@ def dry_run(log_dir: str) -> MaintenanceRun:
     return MaintenanceRun(log_dir, dry_run=True, clock=ManualClock(NOW_MS + 1))
 
 
-@pytest.mark.parametrize("work", ALL)
-def test_outcomes_on_spark_are_those_of_a_loop(spark: SparkSession, log_dir: str, work: maintenance.Work) -> None:
+@pytest.mark.parametrize("operation", ALL)
+def test_outcomes_on_spark_are_those_of_a_loop(
+    spark: SparkSession, log_dir: str, operation: maintenance.Operation
+) -> None:
     run = dry_run(log_dir)
     with run.manager() as manager:
         selection = select_partitions(manager, [], ConfigOverrides())
-    on_spark = list(work(run, selection, SparkTasks(spark.sparkContext, "test")))
-    assert on_spark == list(work(run, selection, in_this_process))
+    on_spark = list(operation(run, selection, SparkTasks(spark.sparkContext, "test")))
+    assert on_spark == list(operation(run, selection, in_this_process))
     assert len(on_spark) == 3
 
 

@@ -171,7 +171,7 @@ def test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean(di
         write(log, [(b"a", b"1")], [(b"a", b"2")])
         log.append(v2.encode(records([b"3", b"4"], keys=[b"a", b"b"]), v2.BatchFields()))
         log.delete_records(3)
-        assert not cleanable(log, 0, 0).has_work
+        assert not cleanable(log, 0, 0).is_dirty
         assert clean(log, 0) == 3
 
 

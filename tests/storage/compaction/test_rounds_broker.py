@@ -77,7 +77,7 @@ def clean_all(log: Log, now_ms: int) -> None:
     """Run rounds until nothing is dirty."""
     first_dirty: int | None = None
     cleaner = Cleaner()
-    while cleanable(log, first_dirty, now_ms).has_work:
+    while cleanable(log, first_dirty, now_ms).is_dirty:
         first_dirty = cleaner.clean(log, first_dirty, now_ms).next_first_dirty_offset
 
 

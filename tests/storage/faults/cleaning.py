@@ -241,7 +241,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean),
         (
             Mutation(
-                "compaction.dirty:Cleanable.has_work",
+                "compaction.dirty:Cleanable.is_dirty",
                 "self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0",
                 "self.first_uncleanable_offset != self.first_dirty_offset",
             ),

@@ -173,7 +173,7 @@ def log_dir(written: Path, tmp_path: Path) -> Path:
 
 
 def run_over(log_dir: Path, **settings: Any) -> MaintenanceRun:
-    return MaintenanceRun(str(log_dir), work="the test", **{"clock": ManualClock(NOW_MS), **settings})
+    return MaintenanceRun(str(log_dir), holder="the test", **{"clock": ManualClock(NOW_MS), **settings})
 
 
 def overrides(**settings: object) -> ConfigOverrides:

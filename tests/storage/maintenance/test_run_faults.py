@@ -308,7 +308,7 @@ def test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back(disk:
         before = dict(committed(log))
         cleaner = Cleaner(CleanerConfig(dedupe_buffer_size=24 * keys, io_buffer_load_factor=1.0))
         reached, rounds = 0, 0
-        while cleanable(log, reached, 0).has_work:
+        while cleanable(log, reached, 0).is_dirty:
             following = cleaner.clean(log, reached, 0).next_first_dirty_offset
             assert following > reached
             reached, rounds = following, rounds + 1
@@ -349,7 +349,7 @@ def test_kafka_8764_a_hole_where_the_dirty_part_begins_does_not_stop_the_rounds(
         write(log, [(b"a", b"4")])
         reached = first_dirty
         for _ in range(3):
-            if cleanable(log, reached, 0).has_work:
+            if cleanable(log, reached, 0).is_dirty:
                 following = Cleaner().clean(log, reached, 0).next_first_dirty_offset
                 assert following > reached
                 reached = following

@@ -51,7 +51,7 @@ def directory(tmp_path: Path) -> Path:
 
 def run_over(directory: Path, *pairs: str, files: tuple[str, ...] = ()) -> MaintenanceRun:
     return MaintenanceRun(
-        str(directory), work="test", overrides=ConfigOverrides.parse(pairs, files), clock=ManualClock(NOW_MS)
+        str(directory), holder="test", overrides=ConfigOverrides.parse(pairs, files), clock=ManualClock(NOW_MS)
     )
 
 
