@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Window as Window,
         running_largest as running_largest,
         size_at_start as size_at_start,
-        swap_plan as swap_plan,
     )
     from .record_times import NO_RECORD as NO_RECORD, RecordTimes as RecordTimes, times_of_records as times_of_records
     from .resync import (
@@ -42,8 +41,13 @@ if TYPE_CHECKING:
         one_sound_batch as one_sound_batch,
     )
     from .split import split_segment as split_segment
-    from .swap import SwapPlan as SwapPlan, carry_out as carry_out, is_waiting as is_waiting
-    from .swap_cleaned import swap_in as swap_in
+    from .swap import (
+        SwapPlan as SwapPlan,
+        carry_out as carry_out,
+        is_waiting as is_waiting,
+        swap_in as swap_in,
+        swap_plan as swap_plan,
+    )
     from .writer import LogSegment as LogSegment, give_up_file as give_up_file
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -64,13 +68,11 @@ else:
                 "Window",
                 "running_largest",
                 "size_at_start",
-                "swap_plan",
             ],
             "record_times": ["NO_RECORD", "RecordTimes", "times_of_records"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
-            "swap": ["SwapPlan", "carry_out", "is_waiting"],
-            "swap_cleaned": ["swap_in"],
+            "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
             "writer": ["LogSegment", "give_up_file"],
         },
     )

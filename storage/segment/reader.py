@@ -13,8 +13,8 @@ More than 400 lines: walking, the end of the segment and lookups share the same 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -35,7 +35,6 @@ from .index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset,
 from .joining import NEVER_COMPACTED, Damage, Holes, check_wrapped, find_damage, inside_segments
 from .record_times import RecordTimes, times_of_records
 from .resync import Search
-from .swap import SwapPlan, plan_swaps
 
 logger = logging.getLogger(__name__)
 
@@ -679,13 +678,3 @@ def size_at_start(buffer: Bytes) -> int:
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
-
-
-def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
-    """Returns what ``listing``, the names in the partition's directory, means after a crash or during a compaction."""
-
-    def next_offset(base: int) -> int:
-        with closing(SegmentReader(context, base, file_names.SWAP)) as segment:
-            return segment.next_offset()
-
-    return plan_swaps(listing, next_offset)

@@ -1,22 +1,29 @@
-"""What the suffixes in a partition's directory mean after a crash or during a compaction.
+"""The protocol that replaces segments by new ones, and what a crash during it leaves in a partition's directory.
 
-A swap replaces segments by new ones: the new files are written as ``.cleaned``, then renamed to ``.swap`` from the last
-base offset down; the originals are renamed to ``.deleted``, and the ``.swap`` files to their final names. Therefore a
-``.swap`` is complete if no ``.cleaned`` with a base offset at or below its own exists; it then replaces every original
-whose base offset is within its range. Only one swap is in progress at a time.
+New files are written as ``.cleaned``, then renamed to ``.swap`` from the last base offset down; the originals are
+renamed to ``.deleted``, and the ``.swap`` files to their final names. Therefore a ``.swap`` is complete if no
+``.cleaned`` with a base offset at or below its own exists; it then replaces every original whose base offset is within
+its range. Only one swap is in progress at a time. :func:`swap_in` performs it.
 
-The same plan serves the holder of the maintenance lock, who may finish a swap, and readers: applied to the names in a
-listing, it gives the segments that exist.
+:func:`plan_swaps` makes the same plan for the holder of the maintenance lock, who may finish a swap
+(:func:`carry_out`), and for readers: applied to the names in a listing, it gives the segments that exist.
+
+A compaction never drops from the middle of a log what the rest of it still needs, so a log whose first segments are new
+and whose later ones are old is valid. The order of the steps leaves only logs of this kind, wherever it is interrupted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
 from ..filesystem import FileSystem
 from ..format.files import file_names
+from .collection import LogSegments
+from .reader import LogContext, SegmentReader
+from .writer import LogSegment, give_up_file
 
 _ON_THEIR_WAY = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)
 
@@ -68,6 +75,16 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     return SwapPlan(undone, [name for name in files if name not in gone], swapped_in, left)
 
 
+def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
+    """Returns what ``listing``, the names in the partition's directory, means after a crash or during a compaction."""
+
+    def next_offset(base: int) -> int:
+        with closing(SegmentReader(context, base, file_names.SWAP)) as segment:
+            return segment.next_offset()
+
+    return plan_swaps(listing, next_offset)
+
+
 def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
     """Remove and rename as planned. Only for the holder of the maintenance lock.
 
@@ -95,5 +112,56 @@ def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
     return 0 <= now_ms - deleted_ms < delay_ms
 
 
+def swap_in(
+    context: LogContext, segments: LogSegments, new: Sequence[LogSegment], reach: int, replaced: Container[int]
+) -> list[LogSegment]:
+    """Replace the segments whose base offsets are in ``replaced`` by ``new``, which are ``.cleaned`` and synced.
+
+    ``reach`` is the offset after the last batch of ``new``, or after the base offset of its last segment if that is
+    empty. ``segments`` are those of the log, as yielded by :meth:`SharedLog.replacing_segments`: the caller maintains
+    the log, and appends wait. Returns the old segments, all ``.deleted``.
+
+    Steps, and what a log opened after a crash consists of:
+
+    1. Rename ``.cleaned`` to ``.swap``, from the last base offset down. While a ``.cleaned`` exists: the old segments.
+       After that and after every later step: the new segments as far as they reach, and the old ones above.
+    2. Rename the old segments that the new ones reach to ``.deleted``.
+    3. Rename ``.swap`` to the final names, ascending.
+    4. Rename old segments above to ``.deleted``, ascending, and the snapshots of all removed segments.
+
+    Syncs the directory after each rename that must not be lost alone.
+    """
+    old = [segment for segment in segments if segment.base_offset in replaced]
+    for segment in reversed(new):
+        segment.change_suffix(file_names.SWAP)
+        context.filesystem.sync_directory(context.directory)
+    for segment in old:
+        if segment.base_offset < reach:
+            segment.give_up()
+    context.filesystem.sync_directory(context.directory)
+    for segment in new:
+        segment.change_suffix("")
+    context.filesystem.sync_directory(context.directory)
+    for segment in old:
+        if segment.base_offset >= reach:
+            segment.give_up()
+            context.filesystem.sync_directory(context.directory)
+        segments.remove(segment)
+    for segment in new:
+        segments.add(segment)
+    _give_up_snapshots(context, {segment.base_offset for segment in old} - {segment.base_offset for segment in new})
+    return old
+
+
 def _is_swapped_log(name: str) -> bool:
     return name.endswith(file_names.LOG + file_names.SWAP)
+
+
+def _give_up_snapshots(context: LogContext, base_offsets: set[int]) -> None:
+    """Remove the snapshots at these base offsets; losing one costs at most a longer replay."""
+    for base_offset in base_offsets:
+        path = file_names.join(context.directory, file_names.segment_file(base_offset, file_names.SNAPSHOT))
+        if context.config.file_delete_delay_ms:
+            give_up_file(context, path)
+        else:
+            context.filesystem.remove(path)

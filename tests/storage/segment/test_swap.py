@@ -83,7 +83,7 @@ def new_rows(directory: Path) -> Rows:
 
 
 def renames(directory: Path) -> Iterator[tuple[str, str]]:
-    """The renames of a swap, in their order (cleaner.swapping.swap_in)."""
+    """The renames of a swap, in their order (segment.swap.swap_in)."""
     first, second = bases(directory)[:2]
     for kind in KINDS:
         yield (
