@@ -12,7 +12,6 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .collection import LogSegments as LogSegments
-    from .index_file import TimestampOffset as TimestampOffset
     from .joining import (
         NEVER_COMPACTED as NEVER_COMPACTED,
         Holes as Holes,
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
         swap_in as swap_in,
         swap_plan as swap_plan,
     )
+    from .time_index import TimestampOffset as TimestampOffset
     from .writer import LogSegment as LogSegment, give_up_file as give_up_file
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "collection": ["LogSegments"],
-            "index_file": ["TimestampOffset"],
             "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps"],
             "reader": [
                 "FILE_KINDS",
@@ -73,6 +72,7 @@ else:
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
+            "time_index": ["TimestampOffset"],
             "writer": ["LogSegment", "give_up_file"],
         },
     )

@@ -1,4 +1,4 @@
-"""The indexes of a segment: by offset, by time, and of aborted transactions.
+"""What the indexes of a segment share: the file, and sorted pairs of numbers.
 
 Entries are kept in memory, sorted, and written through to the file; nothing is read, and no file created, before it is
 needed. An index belongs to one thread at a time, which holds its log's lock.
@@ -9,8 +9,6 @@ as entries here. Kafka counts them, which is why it always rebuilds the indexes 
 
 All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports what is wrong with a file; a lookup in a damaged
 file does not fail but gives a wrong result, so a walk over the log must not trust a position without a batch.
-
-More than 400 lines, because all three share the file class, and two of them their columns and their capacity.
 """
 
 from __future__ import annotations
@@ -23,22 +21,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
+from ..errors import CorruptIndexError, SegmentOffsetOverflowError
 from ..filesystem import Buffer, File, FileSystem
-from ..format.constants import INT32_MAX, NO_TIMESTAMP
-from ..format.files.index_entries import (
-    OFFSET_ENTRY,
-    TIME_ENTRY,
-    TXN_ENTRY,
-    AbortedTxn,
-    decode_aborted,
-    decode_offset_entries,
-    decode_time_entries,
-    encode_aborted,
-    encode_offset_entries,
-    encode_time_entries,
-    fits,
-)
+from ..format.constants import INT32_MAX
+from ..format.files.index_entries import fits
 from ..format.tables import Int64s
 
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
@@ -47,21 +33,7 @@ _BLOCK_ENTRIES = 4096  # reading this many takes little longer than reading one
 _NEW_ENTRIES = 256  # of other processes, that can be read without rereading everything
 
 
-class OffsetPosition(NamedTuple):
-    """A batch: its last offset and its first byte in the ``.log``."""
-
-    offset: int
-    position: int
-
-
-class TimestampOffset(NamedTuple):
-    """No record up to ``offset`` has a timestamp above ``timestamp`` (ms)."""
-
-    timestamp: int
-    offset: int
-
-
-class _SidecarFile:
+class SidecarFile:
     """An index's file: opened for writing on the first write, read in one go and closed again."""
 
     def __init__(self, filesystem: FileSystem, path: str, writable: bool) -> None:
@@ -163,7 +135,7 @@ class _Columns:
         self.count = end
 
 
-class _Format(NamedTuple):
+class PairFormat(NamedTuple):
     """The file format of two columns, of which one has offsets."""
 
     columns: tuple[str, str]
@@ -172,10 +144,10 @@ class _Format(NamedTuple):
     decode: Callable[[int, Buffer], tuple[Int64s, Int64s]]
 
 
-class _PairIndex(ABC):
+class PairIndex(ABC):
     """Common to ``.index`` and ``.timeindex``: two columns, a capacity, and the file they are written through to."""
 
-    FORMAT: _Format
+    FORMAT: PairFormat
     RESERVED_ENTRIES = 0  # slots that only an append with skip_full_check may use
 
     def __init__(
@@ -190,7 +162,7 @@ class _PairIndex(ABC):
         """Opens nothing. ``max_bytes`` is ``segment.index.bytes``, rounded down to whole entries."""
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.FORMAT.entry_bytes
-        self._file = _SidecarFile(filesystem, path, writable)
+        self._file = SidecarFile(filesystem, path, writable)
         self._loaded: _Columns | None = None
 
     def __len__(self) -> int:
@@ -339,218 +311,17 @@ class _PairIndex(ABC):
         return CorruptIndexError(reason, path=self.path, position=position)
 
 
-class OffsetIndex(_PairIndex):
-    """Where to start reading: the last offset and the position of some batches of the segment (``.index``)."""
-
-    FORMAT = _Format(("offset", "position"), OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
-
-    @property
-    def offsets(self) -> Int64s:
-        """Last offsets of the indexed batches, shape (len,); valid until the next change."""
-        return self._columns.first
-
-    @property
-    def positions(self) -> Int64s:
-        """Positions of the indexed batches, shape (len,); valid until the next change."""
-        return self._columns.second
-
-    @property
-    def last_offset(self) -> int:
-        """The last entry's; the base offset if there are no entries."""
-        return self._columns.last()[0] if len(self) else self.base_offset
-
-    def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
-        self.append_many(_one(offset), _one(position), skip_full_check=skip_full_check)
-
-    def append_many(self, offsets: Int64s, positions: Int64s, *, skip_full_check: bool = False) -> None:
-        """Add entries in one write; both arrays have shape (n,).
-
-        Raises InvalidOffsetError unless offsets increase, SegmentOffsetOverflowError for an offset that the segment
-        cannot hold, and ValueError if the index has no room, with nothing appended. Use ``skip_full_check`` to rebuild
-        an index with a smaller ``segment.index.bytes`` than it was written with.
-        """
-        if not len(offsets):
-            return
-        self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
-        before = self.last_offset if len(self) else self.base_offset - 1
-        if (offsets <= _shifted(before, offsets)).any():
-            found = ", ".join(map(str, offsets[:3].tolist()))
-            raise InvalidOffsetError(f"{self.path}: offsets {found} ... do not increase from {self.last_offset}")
-        self._write(offsets, positions, skip_full_check)
-
-    def lookup(self, target_offset: int) -> OffsetPosition:
-        """The last entry at or below ``target_offset``; (base offset, 0) if there is none."""
-        n = self._last_up_to(target_offset)
-        return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
-
-    def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
-        """The first entry whose position is at least ``fetch_bytes`` after ``start``; None if there is none."""
-        n = int(np.searchsorted(self.positions, start.position + fetch_bytes, side="left"))
-        return self._entry(n) if n < len(self) else None
-
-    def _entry(self, n: int) -> OffsetPosition:
-        return OffsetPosition(int(self.offsets[n]), int(self.positions[n]))
-
-
-class TimeIndex(_PairIndex):
-    """The largest timestamp up to certain offsets of the segment (``.timeindex``).
-
-    Keeps the last slot free for the entry that closes a segment (``skip_full_check``).
-    """
-
-    FORMAT = _Format(("timestamp", "offset"), TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
-    RESERVED_ENTRIES = 1
-
-    @property
-    def timestamps(self) -> Int64s:
-        """ms, shape (len,), increasing; valid until the next change."""
-        return self._columns.first
-
-    @property
-    def offsets(self) -> Int64s:
-        """Shape (len,), not decreasing; valid until the next change."""
-        return self._columns.second
-
-    @property
-    def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) if there are no entries."""
-        return TimestampOffset(*self._columns.last()) if len(self) else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-
-    def append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Record ``timestamp`` as the segment's largest up to ``offset``; see :meth:`append_many`."""
-        self.append_many(_one(timestamp), _one(offset), skip_full_check=skip_full_check)
-
-    def append_many(self, timestamps: Int64s, offsets: Int64s, *, skip_full_check: bool = False) -> None:
-        """Add entries in one write; both arrays have shape (n,). Skips a timestamp equal to the one before it.
-
-        Raises InvalidOffsetError for an offset or a timestamp below the one before it, SegmentOffsetOverflowError for
-        an offset that the segment cannot hold, and ValueError if the index has no room, with nothing appended.
-        """
-        if not len(offsets):
-            return
-        self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
-        before = self.last_entry
-        times_before = _shifted(before.timestamp, timestamps)
-        if (timestamps < times_before).any() or (offsets < _shifted(before.offset, offsets)).any():
-            found = TimestampOffset(int(timestamps[0]), int(offsets[0]))
-            raise InvalidOffsetError(f"{self.path}: entries from {found} on fall below {before} or each other")
-        rises = timestamps > times_before
-        if rises.any():
-            self._write(timestamps[rises], offsets[rises], skip_full_check)
-
-    def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The last entry at or below ``target_timestamp``; (-1, base offset) if there is none."""
-        n = self._last_up_to(target_timestamp)
-        return self._entry(n) if n >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
-
-    def _entry(self, n: int) -> TimestampOffset:
-        return TimestampOffset(int(self.timestamps[n]), int(self.offsets[n]))
-
-
-class TransactionIndex:
-    """The aborted transactions whose markers are in the segment (``.txnindex``); created with the first of them."""
-
-    def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, writable: bool = True) -> None:
-        """Opens nothing."""
-        self.base_offset = base_offset
-        self._file = _SidecarFile(filesystem, path, writable)
-        self._loaded: list[AbortedTxn] | None = None
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def path(self) -> str:
-        return self._file.path
-
-    @property
-    def entries(self) -> list[AbortedTxn]:
-        """In the order of their markers; must not be changed. Raises CorruptIndexError for an unknown entry version."""
-        if self._loaded is None:
-            try:
-                self._loaded = decode_aborted(self._file.read_entries(TXN_ENTRY.itemsize))
-            except CorruptIndexError as error:
-                raise error.located(self.path) from None
-        return self._loaded
-
-    def append(self, aborted: AbortedTxn) -> None:
-        """Add a transaction. Raises InvalidOffsetError unless its marker follows that of the last one.
-
-        After a crash, the whole entry, none, or a part of it is on disk; readers ignore a part, and the next append
-        overwrites it.
-        """
-        if self.entries and aborted.last_offset <= self.entries[-1].last_offset:
-            last = self.entries[-1].last_offset
-            raise InvalidOffsetError(f"{self.path}: marker {aborted.last_offset} is not above the last one, {last}")
-        self._file.for_writing().write(len(self.entries) * TXN_ENTRY.itemsize, encode_aborted([aborted]))
-        self.entries.append(aborted)
-
-    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(aborted transactions with records in [fetch_offset, upper_bound_offset), whether these are all of them).
-
-        If not, the index of the next segment may contain more.
-        """
-        found = []
-        begin = bisect_left(self.entries, fetch_offset, key=lambda entry: entry.last_offset)
-        for entry in self.entries[begin:]:
-            if entry.first_offset < upper_bound_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_bound_offset:
-                return found, True
-        return found, False
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at or above ``offset``."""
-        count = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
-        if count < len(self.entries):
-            self._file.for_writing().truncate(count * TXN_ENTRY.itemsize)
-            del self.entries[count:]
-
-    def reset(self) -> None:
-        """Drop all transactions; creates no file."""
-        if self._file.filesystem.status(self.path) is not None:
-            self._file.for_writing().truncate(0)
-        self._loaded = []
-
-    def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless all entries are complete and the markers in order."""
-        if self._file.size() % TXN_ENTRY.itemsize:
-            raise self._corrupt("a partial entry at the end", len(self.entries))
-        before = self.base_offset - 1
-        for n, entry in enumerate(self.entries):
-            if entry.last_offset <= before or entry.first_offset >= entry.last_offset:
-                raise self._corrupt(f"{entry} does not follow marker {before}", n)
-            before = entry.last_offset
-
-    def sync(self) -> None:
-        """Wait until the file, if there is one, is on disk."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._file.close()
-        self._loaded = None
-
-    def rename_to(self, path: str) -> None:
-        """Give the file, if there is one, another name; does not sync the directory."""
-        self._file.rename_to(path)
-
-    def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:
-        return CorruptIndexError(reason, path=self.path, position=entry * TXN_ENTRY.itemsize)
-
-
-def _shifted(before: int, column: Int64s) -> Int64s:
+def shifted(before: int, column: Int64s) -> Int64s:
     """For each value the one before it, ``before`` for the first; shape (n,), n > 0."""
-    shifted = np.empty_like(column)
-    shifted[0] = before
-    shifted[1:] = column[:-1]
-    return shifted
+    result = np.empty_like(column)
+    result[0] = before
+    result[1:] = column[:-1]
+    return result
 
 
 def _none() -> Int64s:
     return np.empty(0, dtype=np.int64)
 
 
-def _one(value: int) -> Int64s:
+def one(value: int) -> Int64s:
     return np.array([value], dtype=np.int64)

@@ -31,10 +31,12 @@ from ..format import StopReason, v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
-from .index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, TransactionIndex
 from .joining import NEVER_COMPACTED, Damage, Holes, check_wrapped, find_damage, inside_segments
+from .offset_index import OffsetIndex, OffsetPosition
 from .record_times import RecordTimes, times_of_records
 from .resync import Search
+from .time_index import TimeIndex, TimestampOffset
+from .txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
 

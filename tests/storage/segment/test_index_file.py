@@ -14,13 +14,9 @@ from pyspark_commitlog.storage.errors import CorruptIndexError, InvalidOffsetErr
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
-from pyspark_commitlog.storage.segment.index_file import (
-    OffsetIndex,
-    OffsetPosition,
-    TimeIndex,
-    TimestampOffset,
-    TransactionIndex,
-)
+from pyspark_commitlog.storage.segment.offset_index import OffsetIndex, OffsetPosition
+from pyspark_commitlog.storage.segment.time_index import TimeIndex, TimestampOffset
+from pyspark_commitlog.storage.segment.txn_index import TransactionIndex
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.sidecars import dump_of, partition_files

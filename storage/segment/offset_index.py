@@ -1,0 +1,73 @@
+"""The ``.index`` of a segment: where in the ``.log`` to start reading for an offset (Kafka's OffsetIndex)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import InvalidOffsetError
+from ..format.files.index_entries import OFFSET_ENTRY, decode_offset_entries, encode_offset_entries
+from ..format.tables import Int64s
+from .index_file import PairFormat, PairIndex, one, shifted
+
+
+class OffsetPosition(NamedTuple):
+    """A batch: its last offset and its first byte in the ``.log``."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(PairIndex):
+    """Where to start reading: the last offset and the position of some batches of the segment (``.index``)."""
+
+    FORMAT = PairFormat(("offset", "position"), OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
+
+    @property
+    def offsets(self) -> Int64s:
+        """Last offsets of the indexed batches, shape (len,); valid until the next change."""
+        return self._columns.first
+
+    @property
+    def positions(self) -> Int64s:
+        """Positions of the indexed batches, shape (len,); valid until the next change."""
+        return self._columns.second
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's; the base offset if there are no entries."""
+        return self._columns.last()[0] if len(self) else self.base_offset
+
+    def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
+        """Add an entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
+        self.append_many(one(offset), one(position), skip_full_check=skip_full_check)
+
+    def append_many(self, offsets: Int64s, positions: Int64s, *, skip_full_check: bool = False) -> None:
+        """Add entries in one write; both arrays have shape (n,).
+
+        Raises InvalidOffsetError unless offsets increase, SegmentOffsetOverflowError for an offset that the segment
+        cannot hold, and ValueError if the index has no room, with nothing appended. Use ``skip_full_check`` to rebuild
+        an index with a smaller ``segment.index.bytes`` than it was written with.
+        """
+        if not len(offsets):
+            return
+        self._check_offsets_fit(int(offsets[0]), int(offsets[-1]))
+        before = self.last_offset if len(self) else self.base_offset - 1
+        if (offsets <= shifted(before, offsets)).any():
+            found = ", ".join(map(str, offsets[:3].tolist()))
+            raise InvalidOffsetError(f"{self.path}: offsets {found} ... do not increase from {self.last_offset}")
+        self._write(offsets, positions, skip_full_check)
+
+    def lookup(self, target_offset: int) -> OffsetPosition:
+        """The last entry at or below ``target_offset``; (base offset, 0) if there is none."""
+        n = self._last_up_to(target_offset)
+        return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
+        """The first entry whose position is at least ``fetch_bytes`` after ``start``; None if there is none."""
+        n = int(np.searchsorted(self.positions, start.position + fetch_bytes, side="left"))
+        return self._entry(n) if n < len(self) else None
+
+    def _entry(self, n: int) -> OffsetPosition:
+        return OffsetPosition(int(self.offsets[n]), int(self.positions[n]))

@@ -1,0 +1,102 @@
+"""The ``.txnindex`` of a segment: aborted transactions (Kafka's TransactionIndex)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from ..errors import CorruptIndexError, InvalidOffsetError
+from ..filesystem import FileSystem
+from ..format.files.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted, encode_aborted
+from .index_file import SidecarFile
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers are in the segment (``.txnindex``); created with the first of them."""
+
+    def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, writable: bool = True) -> None:
+        """Opens nothing."""
+        self.base_offset = base_offset
+        self._file = SidecarFile(filesystem, path, writable)
+        self._loaded: list[AbortedTxn] | None = None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def entries(self) -> list[AbortedTxn]:
+        """In the order of their markers; must not be changed. Raises CorruptIndexError for an unknown entry version."""
+        if self._loaded is None:
+            try:
+                self._loaded = decode_aborted(self._file.read_entries(TXN_ENTRY.itemsize))
+            except CorruptIndexError as error:
+                raise error.located(self.path) from None
+        return self._loaded
+
+    def append(self, aborted: AbortedTxn) -> None:
+        """Add a transaction. Raises InvalidOffsetError unless its marker follows that of the last one.
+
+        After a crash, the whole entry, none, or a part of it is on disk; readers ignore a part, and the next append
+        overwrites it.
+        """
+        if self.entries and aborted.last_offset <= self.entries[-1].last_offset:
+            last = self.entries[-1].last_offset
+            raise InvalidOffsetError(f"{self.path}: marker {aborted.last_offset} is not above the last one, {last}")
+        self._file.for_writing().write(len(self.entries) * TXN_ENTRY.itemsize, encode_aborted([aborted]))
+        self.entries.append(aborted)
+
+    def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
+        """(aborted transactions with records in [fetch_offset, upper_bound_offset), whether these are all of them).
+
+        If not, the index of the next segment may contain more.
+        """
+        found = []
+        begin = bisect_left(self.entries, fetch_offset, key=lambda entry: entry.last_offset)
+        for entry in self.entries[begin:]:
+            if entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or above ``offset``."""
+        count = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
+        if count < len(self.entries):
+            self._file.for_writing().truncate(count * TXN_ENTRY.itemsize)
+            del self.entries[count:]
+
+    def reset(self) -> None:
+        """Drop all transactions; creates no file."""
+        if self._file.filesystem.status(self.path) is not None:
+            self._file.for_writing().truncate(0)
+        self._loaded = []
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndexError, with the position, unless all entries are complete and the markers in order."""
+        if self._file.size() % TXN_ENTRY.itemsize:
+            raise self._corrupt("a partial entry at the end", len(self.entries))
+        before = self.base_offset - 1
+        for n, entry in enumerate(self.entries):
+            if entry.last_offset <= before or entry.first_offset >= entry.last_offset:
+                raise self._corrupt(f"{entry} does not follow marker {before}", n)
+            before = entry.last_offset
+
+    def sync(self) -> None:
+        """Wait until the file, if there is one, is on disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._file.close()
+        self._loaded = None
+
+    def rename_to(self, path: str) -> None:
+        """Give the file, if there is one, another name; does not sync the directory."""
+        self._file.rename_to(path)
+
+    def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:
+        return CorruptIndexError(reason, path=self.path, position=entry * TXN_ENTRY.itemsize)
