@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
-from pyspark_commitlog.storage.segment.reader import LogContext
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import verify_log
 from pyspark_commitlog.storage.writing.log import Log
 

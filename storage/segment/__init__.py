@@ -20,19 +20,11 @@ if TYPE_CHECKING:
         leave_gaps as leave_gaps,
     )
     from .reader import (
-        FILE_KINDS as FILE_KINDS,
-        PROBE_BYTES as PROBE_BYTES,
-        WINDOW_BYTES as WINDOW_BYTES,
-        LogContext as LogContext,
         OffsetAndTimestamp as OffsetAndTimestamp,
         Place as Place,
-        Rows as Rows,
         SegmentReader as SegmentReader,
-        Window as Window,
         running_largest as running_largest,
-        size_at_start as size_at_start,
     )
-    from .record_times import NO_RECORD as NO_RECORD, RecordTimes as RecordTimes, times_of_records as times_of_records
     from .resync import (
         SEARCHED_BATCH_BYTES_MAX as SEARCHED_BATCH_BYTES_MAX,
         Search as Search,
@@ -47,7 +39,21 @@ if TYPE_CHECKING:
         swap_in as swap_in,
         swap_plan as swap_plan,
     )
-    from .time_index import TimestampOffset as TimestampOffset
+    from .time_index import (
+        NO_RECORD as NO_RECORD,
+        RecordTimes as RecordTimes,
+        TimestampOffset as TimestampOffset,
+        times_of_records as times_of_records,
+    )
+    from .walk import (
+        FILE_KINDS as FILE_KINDS,
+        PROBE_BYTES as PROBE_BYTES,
+        WINDOW_BYTES as WINDOW_BYTES,
+        LogContext as LogContext,
+        Rows as Rows,
+        Window as Window,
+        size_at_start as size_at_start,
+    )
     from .writer import LogSegment as LogSegment, give_up_file as give_up_file
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -55,24 +61,12 @@ else:
         submod_attrs={
             "collection": ["LogSegments"],
             "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps"],
-            "reader": [
-                "FILE_KINDS",
-                "LogContext",
-                "OffsetAndTimestamp",
-                "PROBE_BYTES",
-                "Place",
-                "Rows",
-                "SegmentReader",
-                "WINDOW_BYTES",
-                "Window",
-                "running_largest",
-                "size_at_start",
-            ],
-            "record_times": ["NO_RECORD", "RecordTimes", "times_of_records"],
+            "reader": ["OffsetAndTimestamp", "Place", "SegmentReader", "running_largest"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
-            "time_index": ["TimestampOffset"],
+            "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "times_of_records"],
+            "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window", "size_at_start"],
             "writer": ["LogSegment", "give_up_file"],
         },
     )

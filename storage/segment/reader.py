@@ -1,66 +1,27 @@
-"""Reading a segment: a ``.log`` and its indexes (Kafka's LogSegment).
-
-A segment holds complete batches in offset order, from its base offset on. Readers need no lock: they see complete
-batches up to a size that they were given.
-
-Only the log itself is synced on every acknowledgement, so an index may be wrong after a power cut. A position from an
-index is therefore used only if a batch with a correct checksum begins there; otherwise the log is read from its
-beginning.
-
-More than 400 lines: walking, the end of the segment and lookups share the same state.
-"""
+"""Reading a segment: a ``.log`` and its indexes (Kafka's LogSegment): its end, and lookups by offset and by time."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import format as formats, kernels
-from ..clock import Clock
-from ..config import INT64_MAX, LogConfig
-from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError, SegmentRemovedError
-from ..filesystem import File, FileStatus, FileSystem
-from ..format import StopReason, v2
+from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError
+from ..format import v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
-from ..format.tables import BatchHeaders, Bytes, Int64s, Records
-from .joining import NEVER_COMPACTED, Damage, Holes, check_wrapped, find_damage, inside_segments
-from .offset_index import OffsetIndex, OffsetPosition
-from .record_times import RecordTimes, times_of_records
-from .resync import Search
-from .time_index import TimeIndex, TimestampOffset
-from .txn_index import TransactionIndex
+from ..format.tables import BatchHeaders, Int64s, Records
+from .joining import NEVER_COMPACTED, Holes
+from .time_index import RecordTimes, TimestampOffset, times_of_records
+from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window, size_at_start
 
 logger = logging.getLogger(__name__)
 
-WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, little enough to stay in the cache
-PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
-
 TIMED_BYTES = 1024 * 1024  # after the batch with the largest time, to see that none is younger
-
-Rows = slice | Int64s  # batches of a window
-
-# All files that a segment may have, in the order in which Kafka renames and removes them.
-FILE_KINDS = (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
-
-
-@dataclass(frozen=True)
-class LogContext:
-    """What all segments of a log share."""
-
-    directory: str
-    config: LogConfig
-    clock: Clock
-    filesystem: FileSystem
-    writable: bool = True
-    holes: Callable[[], Holes] = inside_segments  # where offsets may be missing
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -71,14 +32,6 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int  # -1: unknown
 
 
-class Window(NamedTuple):
-    """Complete batches as stored in a segment; positions in ``headers`` are relative to the start of ``buffer``."""
-
-    position: int  # of the buffer, in the file
-    buffer: Bytes
-    headers: BatchHeaders
-
-
 class Place(NamedTuple):
     """The position of a batch in a segment, and, if they were read, that batch and some that follow it."""
 
@@ -86,90 +39,33 @@ class Place(NamedTuple):
     window: Window | None = None
 
 
-@dataclass
-class LastSeen:
-    """Batches that need not be read again if asked about several times in a row, as in a lookup."""
-
-    indexed: OffsetPosition | None = None  # an entry of the offset index that is correct
-    decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
-    timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
-    behind: tuple[int, int] = (-1, -1)  # the offset and the position after what was read: where a reader continues
-
-
-class SegmentReader:
+class SegmentReader(SegmentWalk):
     """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
 
     # Class attributes, so that segments that are never asked about need no attributes of their own.
-    _known_size: int | None = None
     known_largest: TimestampOffset | None = None
     _taken_in_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
     _known_first_timestamp: int | None = None
     walked_end: int | None = None  # the offset after its batches, as a search for its largest time found it
     walked_size = 0  # of the file then: an active segment grows
     record_times: RecordTimes | None = None  # as far as lookups by time have read it
-    _is_index_distrusted = False
     _is_time_index_checked = False
     _is_time_index_distrusted = False
     is_largest_confirmed = False
 
-    def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
-        """Touches no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
-        self.context = context
-        self.base_offset = base_offset
-        self.suffix = suffix
+    def check_follows(self, before: SegmentReader, next_offset: int) -> None:
+        """Raise if this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
 
-    @cached_property
-    def _last_seen(self) -> LastSeen:
-        return LastSeen()
-
-    # Files
-
-    def path(self, kind: str) -> str:
-        """The path of this segment's file of a kind, such as ``.index``."""
-        return file_names.join(self.context.directory, file_names.segment_file(self.base_offset, kind) + self.suffix)
-
-    def status(self) -> FileStatus:
-        """The status of the ``.log`` from the file system. Raises SegmentRemovedError."""
-        status = self.context.filesystem.status(self.path(file_names.LOG))
-        if status is None:
-            raise SegmentRemovedError(f"{self.path(file_names.LOG)}: removed while this log is open; open it again")
-        return status
-
-    @cached_property
-    def _file(self) -> File:
-        return self.context.filesystem.open(self.path(file_names.LOG), "write" if self.context.writable else "read")
-
-    @property
-    def size(self) -> int:
-        """Bytes up to the end of the last batch known to be complete; at first, the length of the file."""
-        if self._known_size is None:
-            self._known_size = self._file.size()
-        return self._known_size
-
-    @property
-    def file_size(self) -> int:
-        """Bytes in the file: more than :attr:`size` if preallocated, torn, or being written by another process."""
-        return self._file.size()
-
-    @cached_property
-    def offset_index(self) -> OffsetIndex:
-        context = self.context
-        capacity = context.config.segment_index_bytes
-        path = self.path(file_names.INDEX)
-        return OffsetIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
-
-    @cached_property
-    def time_index(self) -> TimeIndex:
-        context = self.context
-        capacity = context.config.segment_index_bytes
-        path = self.path(file_names.TIME_INDEX)
-        return TimeIndex(context.filesystem, path, self.base_offset, max_bytes=capacity, writable=context.writable)
-
-    @cached_property
-    def txn_index(self) -> TransactionIndex:
-        context = self.context
-        path = self.path(file_names.TXN_INDEX)
-        return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
+        CorruptRecordError if that one reaches into this one, MissingSegmentError if offsets are missing between them,
+        unless the log may have holes, or they are too far apart for one segment.
+        """
+        if next_offset > self.base_offset:
+            reason = f"it reaches up to offset {next_offset - 1}, but the next segment begins at {self.base_offset}"
+            raise CorruptRecordError(reason, path=before.path(file_names.LOG))
+        is_near = self.base_offset - before.base_offset <= INT32_MAX
+        if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
+            reason = f"offsets {next_offset} to {self.base_offset - 1} are in no segment, {NEVER_COMPACTED}"
+            raise MissingSegmentError(reason, path=self.context.directory)
 
     def extend(self, size: int) -> None:
         """Complete batches were seen up to ``size``; what the indexes say about them is looked up again."""
@@ -179,10 +75,6 @@ class SegmentReader:
                 opened.close()
         self._known_size, self.known_largest, self._known_first_timestamp = size, None, None
         self._is_time_index_checked = False
-
-    def read_bytes(self, position: int, length: int) -> memoryview:
-        """The bytes of the log as stored; fewer only where the file ends."""
-        return self._file.read(position, length)
 
     def close(self) -> None:
         """Close the files; changes nothing on disk. The next use opens them again."""
@@ -202,176 +94,7 @@ class SegmentReader:
         self.record_times = self.walked_end = None
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
 
-    # Walking
-
-    def batches(
-        self,
-        position: int = 0,
-        end: int | None = None,
-        window_bytes: int = WINDOW_BYTES,
-        *,
-        expected: int | None = None,
-        until: int = INT64_MAX,
-    ) -> Iterator[Window]:
-        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them, or
-        those up to the one that reaches offset ``until``.
-
-        Each has a correct checksum and fits the one before it. ``expected`` is the offset after the batch before
-        ``position``, if known. A batch larger than a window gets a window of its own.
-
-        Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
-        SegmentRemovedError if the log was truncated while it was read.
-        """
-        end = self.size if end is None else end
-        expected = self.base_offset if position == 0 else expected
-        for found in self.walk(position, end, window_bytes):
-            window = found if until == INT64_MAX else _up_to(found, until)
-            damage = self._find_damage(window, expected, end)
-            if damage is None:
-                yield window
-            else:
-                if damage.row:
-                    yield window._replace(headers=window.headers[: damage.row])
-                raise damage.error
-            position, expected = window.position + window.headers.end, window.headers.next_offset
-            if expected > until:
-                return
-        if position < end:
-            raise self._not_whole(position, end)
-
-    def check_follows(self, before: SegmentReader, next_offset: int) -> None:
-        """Raise if this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
-
-        CorruptRecordError if that one reaches into this one, MissingSegmentError if offsets are missing between them,
-        unless the log may have holes, or they are too far apart for one segment.
-        """
-        if next_offset > self.base_offset:
-            reason = f"it reaches up to offset {next_offset - 1}, but the next segment begins at {self.base_offset}"
-            raise CorruptRecordError(reason, path=before.path(file_names.LOG))
-        is_near = self.base_offset - before.base_offset <= INT32_MAX
-        if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
-            reason = f"offsets {next_offset} to {self.base_offset - 1} are in no segment, {NEVER_COMPACTED}"
-            raise MissingSegmentError(reason, path=self.context.directory)
-
-    def sound_batches(self, position: int = 0) -> Iterator[Window]:
-        """Like :meth:`batches`, but damage is skipped silently, up to the next correct batch."""
-        end = self.size
-        while position < end:
-            try:
-                for window in self.batches(position, end):
-                    position = window.position + window.headers.end
-                    yield window
-            except CorruptionError:
-                found = self.search(end).next_sound(position + 1)
-                position = end if found is None else found
-
-    def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
-        """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
-        following = self._overlapping(window, end)
-        found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
-        return (
-            None
-            if found is None
-            else Damage(found.row, found.error.located(self.path(file_names.LOG), window.position))
-        )
-
-    def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
-        """The offsets of the batch after a window, if it is sound but overlaps the window; None otherwise."""
-        behind = window.position + window.headers.end
-        if behind >= end:
-            return None
-        data = window.buffer[window.headers.end : window.headers.end + LENGTH_AT].tobytes()
-        if len(data) < LENGTH_AT:
-            data = bytes(self._file.read(behind, LENGTH_AT))
-        if int.from_bytes(data, "big", signed=True) >= window.headers.next_offset:
-            return None
-        headers = self.search(end).sound_at(behind)
-        return None if headers is None else (int(headers.table["base_offset"][0]), headers.next_offset - 1)
-
-    def search(self, end: int) -> Search:
-        """A search for sound batches in the first ``end`` bytes."""
-        return Search(self._file, self.base_offset, end)
-
-    def skip_damage(self) -> bool:
-        """Move :attr:`size` to the next sound batch after the damage that begins there; False if there is none."""
-        found = self.search(self.file_size).next_sound(self.size + 1)
-        self._known_size = self._known_size if found is None else found
-        return found is not None
-
-    def end_at(self, size: int) -> None:
-        """Set :attr:`size` to ``size``, whatever is there."""
-        self._known_size = size
-
-    def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
-        if self.file_size < end:
-            return SegmentRemovedError(f"{self.path(file_names.LOG)}: cut while this log is open; open it again")
-        reason = "the last batch is incomplete, or its length is wrong"
-        return CorruptRecordError(reason, path=self.path(file_names.LOG), position=position)
-
-    def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
-        """Like :meth:`batches`, but verifies nothing. Ends silently at an incomplete batch.
-
-        Raises CorruptRecordError or UnsupportedMagicError for an impossible header.
-        """
-        wanted = window_bytes
-        while position < end:
-            buffer = np.frombuffer(self._file.read(position, min(wanted, end - position)), dtype=np.uint8)
-            scan = formats.scan(buffer)
-            if len(scan.headers):
-                yield Window(position, buffer, scan.headers)
-            if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
-                raise formats.stop_error(scan, buffer).located(self.path(file_names.LOG), position)
-            if scan.end:
-                position, wanted = position + scan.end, window_bytes
-            elif len(buffer) < wanted or (wanted := max(wanted + 1, size_at_start(buffer))) > end - position:
-                return
-
-    def position_before(self, offset: int) -> int:
-        """The position of a batch at or before the first one that reaches ``offset``: from the index, checked."""
-        if self._is_index_distrusted:
-            return 0
-        entry = self.offset_index.lookup(offset)
-        if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
-            return entry.position
-        logger.warning(
-            "%s: no such batch at position %d; the index is not used", self.offset_index.path, entry.position
-        )
-        self._is_index_distrusted = True
-        return 0
-
-    def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
-        """Whether sound batches from there on end exactly at the entry's offset, which is not above ``offset``.
-
-        That is the last offset of an append of one batch or several. For older formats, an index may have the first
-        offset, which no header has.
-        """
-        if self._last_seen.indexed != entry:
-            try:
-                if entry.position < 0 or not self._reaches(entry, offset):
-                    return False
-            except (CorruptionError, SegmentRemovedError):
-                return False
-            self._last_seen.indexed = entry
-        return True
-
-    def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
-        for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
-            is_right = self._is_right_there(entry, offset, window)
-            if is_right is not None:
-                return is_right
-        return False
-
-    def _is_right_there(self, entry: OffsetPosition, offset: int, window: Window) -> bool | None:
-        """Whether batches from the entry's position on, up to the one that reaches its offset, prove it right or wrong;
-        None if they do not reach it.
-        """
-        first = window.headers.table[0]
-        is_old = first["magic"] < v2.MAGIC
-        if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
-            return False
-        if window.headers.next_offset > entry.offset:
-            return bool(is_old or window.headers.next_offset == entry.offset + 1)
-        return None
+    # The end
 
     def lost_end(self, next_offset: int) -> str | None:
         """What the index knows behind the log, which ends before ``next_offset``; None if it leads to nothing there.
@@ -390,23 +113,6 @@ class SegmentReader:
             f"{index.last_offset} at position {index.positions[-1]}: the end of the log is missing, or the index wrong"
         )
 
-    def from_index(
-        self, offset: int, end: int | None = None, window_bytes: int = WINDOW_BYTES, *, until: int = INT64_MAX
-    ) -> Iterator[Window]:
-        """Like :meth:`batches`, from :meth:`position_before` ``offset`` on; ``until`` is not below ``offset``.
-
-        The first window also shows whether the index entry is correct, so its batches are read only once.
-        """
-        entry = OffsetPosition(self.base_offset, 0) if self._is_index_distrusted else self.offset_index.lookup(offset)
-        if entry.position > 0 and self._last_seen.indexed != entry and entry.offset <= offset:
-            windows = self.batches(entry.position, end, window_bytes, until=until)
-            with suppress(CorruptionError, SegmentRemovedError):
-                first = next(windows, None)
-                if first is not None and self._is_right_there(entry, offset, _up_to(first, entry.offset)):
-                    self._last_seen.indexed = entry
-                    return chain((first,), windows)
-        return self.batches(self.position_before(offset), end, window_bytes, until=until)
-
     def is_whole_in_newer_format(self, position: int) -> bool:
         """Whether there is a batch whose only fault is an unknown magic: its checksum, which excludes that, is correct.
 
@@ -420,27 +126,15 @@ class SegmentReader:
         headers = formats.scan(buffer).headers
         return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
 
-    def decode(
-        self, window: Window, rows: Rows, columns: tuple[str, ...] = (), expected: int | None = None
-    ) -> formats.Decoded:
-        """The records of some batches of a window; damage is raised with path and position.
+    def skip_damage(self) -> bool:
+        """Move :attr:`size` to the next sound batch after the damage that begins there; False if there is none."""
+        found = self.search(self.file_size).next_sound(self.size + 1)
+        self._known_size = self._known_size if found is None else found
+        return found is not None
 
-        ``expected``: where nothing is missing, the first batch of the window does not begin above it.
-        """
-        try:
-            limit = self.context.config.max_decompressed_bytes
-            found = formats.decode(
-                window.buffer, window.headers[rows], columns=columns, decompressed_bytes_max=limit, is_verified=True
-            )
-            if len(window.headers) and window.position + int(window.headers.table["position"][0]) == 0:
-                expected = self.base_offset
-            base, holes = self.base_offset, self.context.holes
-            check_wrapped(window.headers, rows, found, holes, lowest=base, expected=expected)
-            return found
-        except CorruptionError as error:
-            raise error.located(self.path(file_names.LOG), window.position) from error
-
-    # The end
+    def end_at(self, size: int) -> None:
+        """Set :attr:`size` to ``size``, whatever is there."""
+        self._known_size = size
 
     def next_offset(self) -> int:
         """The offset after the last correct batch: read from the last index entry on.
@@ -642,12 +336,6 @@ class SegmentReader:
         return NO_TIMESTAMP if self._known_first_timestamp is None else self._known_first_timestamp
 
 
-def _up_to(window: Window, offset: int) -> Window:
-    """A window without the batches after the one that reaches ``offset``."""
-    reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
-    return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
-
-
 def _from(window: Window, offset: int) -> Window:
     """A window without the batches before the one that reaches ``offset``, and without bytes after the last one."""
     table = window.headers.table[np.flatnonzero(window.headers.table["last_offset"] >= offset)[0] :].copy()
@@ -673,10 +361,3 @@ def _largest_of(headers: BatchHeaders) -> TimestampOffset:
 def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
     """The larger timestamp; if equal, that of the earlier batch."""
     return found if found.timestamp > known.timestamp else known
-
-
-def size_at_start(buffer: Bytes) -> int:
-    """Bytes of the batch at the start of the buffer, from its header; 0 if the buffer is too short to tell."""
-    if len(buffer) < LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD

@@ -15,7 +15,7 @@ from ..errors import CorruptRecordError
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
 from ..format.tables import BatchHeaders
-from .reader import WINDOW_BYTES
+from .walk import WINDOW_BYTES
 from .writer import LogSegment
 
 

@@ -22,7 +22,8 @@ from functools import cached_property
 from ..filesystem import FileSystem
 from ..format.files import file_names
 from .collection import LogSegments
-from .reader import LogContext, SegmentReader
+from .reader import SegmentReader
+from .walk import LogContext
 from .writer import LogSegment, give_up_file
 
 _ON_THEIR_WAY = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)

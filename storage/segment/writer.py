@@ -17,8 +17,9 @@ from ..format.constants import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s
 from ..kernels import scan
-from .reader import FILE_KINDS, LastSeen, LogContext, SegmentReader, running_largest
+from .reader import SegmentReader, running_largest
 from .time_index import TimestampOffset
+from .walk import FILE_KINDS, LastSeen, LogContext
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.compaction import cleanable, rounds
 from pyspark_commitlog.storage.compaction.markers import Transactions
 from pyspark_commitlog.storage.format.tables import Bools
 from pyspark_commitlog.storage.recovery.segment_recovery import read_markers
-from pyspark_commitlog.storage.segment.reader import Window
+from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock

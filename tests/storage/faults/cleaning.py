@@ -206,7 +206,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
         (
             Mutation(
-                "segment.reader:SegmentReader.walk",
+                "segment.walk:SegmentWalk.walk",
                 "(wanted := max(wanted + 1, size_at_start(buffer))) > end - position",
                 "not scan.end",
             ),

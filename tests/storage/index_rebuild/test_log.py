@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
 from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log, rebuild_segment
 from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Marker, ProducerStateManager, leaving_a_trace
-from pyspark_commitlog.storage.segment.reader import LogContext
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import verify_log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points

@@ -22,7 +22,7 @@ from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.reader import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.segment.reader import LogContext
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import Kind, SegmentToVerify, verify_segment
 from tests.support.logs.building import NOW_MS, config, open_log, open_reader, records, rows
 

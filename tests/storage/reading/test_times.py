@@ -17,7 +17,8 @@ from pyspark_commitlog.storage.reading import times
 from pyspark_commitlog.storage.reading.fetch import Timespan
 from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
-from pyspark_commitlog.storage.segment.reader import SegmentReader, Window
+from pyspark_commitlog.storage.segment.reader import SegmentReader
+from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, open_files, open_log, open_reader, records

@@ -12,7 +12,7 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.recovery.leader_epochs import LeaderEpochCache
 from pyspark_commitlog.storage.recovery.producer_state import ProducerStateManager
 from pyspark_commitlog.storage.recovery.segment_recovery import LogState, Recovery, cut, recover
-from pyspark_commitlog.storage.segment.reader import LogContext
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from tests.support.clock import ManualClock
 from tests.support.logs import record_sets

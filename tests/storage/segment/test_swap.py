@@ -14,8 +14,8 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
-from pyspark_commitlog.storage.segment.reader import LogContext
 from pyspark_commitlog.storage.segment.swap import SwapPlan, carry_out, plan_swaps
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from pyspark_commitlog.storage.writing.locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.writing.log import Log

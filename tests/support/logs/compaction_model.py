@@ -12,7 +12,7 @@ import numpy as np
 from pyspark_commitlog.storage.format.constants import CONTROL_MASK
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.segment_recovery import read_markers
-from pyspark_commitlog.storage.segment.reader import Window
+from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.segment.writer import LogSegment
 
 DELETE_RETENTION_MS = 1000
