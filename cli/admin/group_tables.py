@@ -140,6 +140,8 @@ def _json(lag: storage.PartitionLag) -> dict[str, Any]:
         shown |= {"log_start_offset": lag.log.log_start_offset, "last_stable_offset": lag.log.last_stable_offset}
     if lag.committed is not None:
         shown |= {"metadata": lag.committed.metadata, "commit_timestamp": lag.committed.commit_timestamp}
+        if lag.committed.topic_id is not None:
+            shown["topic_id"] = lag.committed.topic_id
     return shown
 
 

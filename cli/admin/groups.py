@@ -274,11 +274,26 @@ class _Groups:
             self._manager.check_writable()
             for name, plan in plans.items():
                 with self._unused(name):
-                    self._offsets.commit(name, {key: storage.CommittedOffset(new) for key, new in plan.items()})
+                    self._offsets.commit(name, self._to_commit(name, plan))
         else:
             typer.echo("nothing was changed; add --execute to commit these offsets", err=True)
         rows = [(name, *partition, new) for name, plan in plans.items() for partition, new in plan.items()]
         self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
+
+    def _to_commit(
+        self, name: str, plan: Mapping[tuple[str, int], int]
+    ) -> dict[tuple[str, int], storage.CommittedOffset]:
+        """Returns the new offsets, with the topic's id where the group's consumers had committed one.
+
+        Kafka 4 ignores an offset whose id is not the topic's.
+        """
+        before, topics = self._committed(name), self._manager.topics()
+        with_id = {partition for partition in plan if partition in before and before[partition].topic_id is not None}
+        ids = {topic: storage.topic_id(self._manager, topics[topic]) for topic, _ in with_id}
+        return {
+            partition: storage.CommittedOffset(new, topic_id=ids[partition[0]] if partition in with_id else None)
+            for partition, new in plan.items()
+        }
 
     def _show_reset(self, rows: Sequence[tuple[str, str, int, int]], asked: _Asked, *, with_group: bool) -> None:
         if asked.export:

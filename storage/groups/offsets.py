@@ -40,6 +40,7 @@ class CommittedOffset:
     offset: int  # the next offset to read
     metadata: str = ""
     commit_timestamp: int = field(default=-1, compare=False)  # ms, time of the commit; -1: now, or unknown
+    topic_id: str | None = field(default=None, compare=False)  # of the topic, if the consumer knew it (Kafka 4)
 
 
 class GroupOffsets:
@@ -149,7 +150,7 @@ def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPar
     for key, value in values.items():
         offsets = found.setdefault(key.group, {})
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
-            committed = CommittedOffset(value.offset, value.metadata, value.commit_timestamp)
+            committed = CommittedOffset(value.offset, value.metadata, value.commit_timestamp, value.topic_id)
             offsets[key.topic, key.partition] = committed
     return found
 
@@ -159,11 +160,15 @@ def commit_batches(
 ) -> EncodedBatches:
     """The records that commit offsets of groups."""
     entries = [
-        (OffsetCommitKey(group, *place).encode(), OffsetCommitValue(each.offset, each.metadata, now_ms).encode())
+        (OffsetCommitKey(group, *place).encode(), _commit_value(each, now_ms).encode())
         for group, places in offsets.items()
         for place, each in places.items()
     ]
     return keyed_batches(entries, now_ms, config)
+
+
+def _commit_value(committed: CommittedOffset, now_ms: int) -> OffsetCommitValue:
+    return OffsetCommitValue(committed.offset, committed.metadata, now_ms, topic_id=committed.topic_id)
 
 
 def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, config: LogConfig) -> EncodedBatches:

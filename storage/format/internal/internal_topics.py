@@ -14,14 +14,14 @@ from typing import NamedTuple, Self
 
 from ...filesystem import Buffer
 from ..constants import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from .message_schema import INT16, INT32, INT64, Array, Bytes, Field, Reader, Schema, String, Struct, Writer
+from .message_schema import INT16, INT32, INT64, Array, Bytes, Field, Reader, Schema, String, Struct, Uuid, Writer
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 CONSUMER = "consumer"  # the protocol type of groups that assign partitions
 GROUP_METADATA = "GroupMetadataValue"  # the message that describes a group of the classic protocol
 
-FROM_1, FROM_2, FROM_3 = (range(first, 100) for first in (1, 2, 3))  # versions that have a field
+FROM_1, FROM_2, FROM_3, FROM_4 = (range(first, 100) for first in (1, 2, 3, 4))  # versions that have a field
 
 
 def partition_for(name: str, partitions: int) -> int:
@@ -63,6 +63,7 @@ class OffsetCommitValue:
     commit_timestamp: int  # ms
     leader_epoch: int = NO_LEADER_EPOCH  # from version 3 on
     expire_timestamp: int = NO_TIMESTAMP  # ms, only in version 1
+    topic_id: str | None = None  # only in version 4, which Kafka 4 writes for clients that know the id
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
@@ -71,8 +72,10 @@ class OffsetCommitValue:
         return value
 
     def encode(self) -> bytes:
-        """Version 3, or as in Kafka version 1 if the offset has an expiry time."""
-        return _OFFSET_COMMIT_VALUE.encode(3 if self.expire_timestamp == NO_TIMESTAMP else 1, self)
+        """As Kafka: version 1 if the offset has an expiry time, 4 if it has a topic id, else 3."""
+        if self.expire_timestamp != NO_TIMESTAMP:
+            return _OFFSET_COMMIT_VALUE.encode(1, self)
+        return _OFFSET_COMMIT_VALUE.encode(3 if self.topic_id is None else 4, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,7 @@ _OFFSET_COMMIT_VALUE = Schema(
             Field("metadata", String()),
             Field("commit_timestamp", INT64),
             Field("expire_timestamp", INT64, range(1, 2)),
+            Field("topic_id", Uuid(), FROM_4, tag=0, default=None),
         ),
     ),
     range(5),

@@ -56,16 +56,27 @@ class Reader:
 
 
 class Writer:
-    """Collects the bytes of a non-flexible version, which Kafka still writes."""
+    """Collects the bytes of one version."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, flexible: bool = False) -> None:
         self.data = bytearray()
+        self.flexible = flexible
 
     def fixed(self, code: str, value: int) -> None:
         self.data += struct.pack(f">{code}", value)
 
+    def unsigned_varint(self, value: int) -> None:
+        while value > 0x7F:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
     def length(self, code: str, length: int | None) -> None:
-        self.fixed(code, -1 if length is None else length)
+        """``None`` means null."""
+        if self.flexible:
+            self.unsigned_varint(0 if length is None else length + 1)
+        else:
+            self.fixed(code, -1 if length is None else length)
 
 
 class Kind(Protocol):
@@ -210,6 +221,19 @@ class Struct(NamedTuple):
         for f in self.fields:
             if f.tag is None and version in f.versions:
                 f.kind.write(writer, version, getattr(value, f.name))
+        if writer.flexible:
+            self._write_tagged(writer, version, value)
+
+    def _write_tagged(self, writer: Writer, version: int, value: Any) -> None:
+        """The number of tagged fields, then each in order of its tag; omits defaults."""
+        tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != f.default]
+        writer.unsigned_varint(len(tagged))
+        for f in sorted(tagged, key=lambda field: field.tag or 0):
+            inner = Writer(flexible=True)
+            f.kind.write(inner, version, getattr(value, f.name))
+            writer.unsigned_varint(f.tag or 0)
+            writer.unsigned_varint(len(inner.data))
+            writer.data += inner.data
 
     def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
         """The tagged fields; ignores unknown tags, which a later release may have added."""
@@ -257,8 +281,8 @@ class Schema(NamedTuple):
         return self.struct.read(reader, version)
 
     def encode(self, version: int, value: Any) -> bytes:
-        """``version`` must not be flexible; omits fields that it lacks."""
-        writer = Writer()
+        """Omits fields that ``version`` lacks."""
+        writer = Writer(flexible=version >= self.flexible_from)
         writer.fixed("h", version)
         self.struct.write(writer, version, value)
         return bytes(writer.data)

@@ -606,6 +606,23 @@ def test_offsets_and_members_of_kafka_4_are_those_its_tool_shows(kafka_4: Path) 
     }
 
 
+def test_resetting_offsets_that_kafka_4_committed_keeps_the_topics_id(kafka_4: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(kafka_4 / "final" / "log", tmp_path / "log")
+    log_dir = ("groups", "--log-dir", directory)
+    described = (*log_dir, "--describe", "--group", "new-a", "--json")
+    before = {(row["topic"], row["partition"]): row["topic_id"] for row in map(json.loads, lines_of(described))}
+    assert len(set(before.values())) == 2
+    done = commitlog(*log_dir, "--reset-offsets", "--group", "new-a", "--all-topics", "--to-earliest", "--execute")
+    assert done.code == 0, done.stderr
+    after = [json.loads(line) for line in lines_of(described)]
+    assert {(row["topic"], row["partition"]): row["topic_id"] for row in after} == before
+    assert {row["current_offset"] for row in after} == {0}
+
+
+def lines_of(arguments: tuple[object, ...]) -> list[str]:
+    return commitlog(*arguments).stdout.splitlines()
+
+
 def test_choosing_types_or_states_with_describe_is_wrong_use(broker: Path) -> None:
     for flags in (("--describe", "--state", "Empty"), ("--describe", "--type")):
         done = commitlog("groups", "--log-dir", broker, *flags, "--all-groups")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 from tests.support.logs.plain_batches import PlainRecord, records
 from tests.support.logs.sidecars import SIDECARS, dump_of
 
+DUMPS = Path(__file__).parents[3] / "golden" / "dumps"
 COMMIT_KEY = bytes.fromhex("000100086d792d67726f75700007746f7069632d6100000003")
 COMMIT_VALUE = bytes.fromhex("0003000000000000002affffffff000000000000000003e8")
 MEMBER = MemberMetadata("m-1", "client", "/127.0.0.1", 45000, b"sub", b"", None, 300000)
@@ -87,7 +89,7 @@ def check_group_value(key: OffsetCommitKey | GroupMetadataKey, record: PlainReco
     expected = json.loads(payload)["data"]
     if isinstance(key, OffsetCommitKey):
         commit = OffsetCommitValue.decode(record.value)
-        assert fields_of(commit, frozenset({"expire_timestamp"})) == expected
+        assert fields_of(commit, frozenset({"expire_timestamp", "topic_id"})) == expected
         assert commit.encode() == record.value
     else:
         group = GroupMetadataValue.decode(record.value)
@@ -152,10 +154,29 @@ def test_an_offset_commit_has_the_bytes_of_the_specification() -> None:
             OffsetCommitValue(42, "m", 1000, 5),
             id="v4 with a tag of a later release",
         ),
+        pytest.param(
+            "0004 000000000000002a 00000005 02 6d 00000000000003e8 01 00 10 b91c8a326070417d8f4efc61ddfaf29c",
+            OffsetCommitValue(42, "m", 1000, 5, topic_id="uRyKMmBwQX2PTvxh3frynA"),
+            id="v4 with a topic id",
+        ),
     ],
 )
 def test_every_version_of_an_offset_commit_is_read(hexed: str, value: OffsetCommitValue) -> None:
     assert OffsetCommitValue.decode(bytes.fromhex(hexed)) == value
+
+
+def test_offsets_committed_to_kafka_4_have_a_topic_id_and_are_written_as_kafka_wrote_them() -> None:
+    with tarfile.open(DUMPS / "kafka-4-offsets-0.tar.xz") as packed:
+        [name] = [each for each in packed.getnames() if each.endswith(".log")]
+        member = packed.extractfile(name)
+        assert member is not None
+        found = [each for each in records(member.read()) if each.key and each.value]
+    commits = [each.value for each in found if isinstance(decode_group_key(each.key or b""), OffsetCommitKey)]
+    values = [OffsetCommitValue.decode(each or b"") for each in commits]
+    assert {each.topic_id for each in values} == {
+        *("uRyKMmBwQX2PTvxh3frynA", "uU0zWdG9S7Cds20y9nEDBQ", "uk8DRXvGSZuLthO-pJjEHA")
+    }
+    assert [each.encode() for each in values] == commits
 
 
 def test_an_explicit_expiry_is_kept_by_writing_version_1() -> None:
