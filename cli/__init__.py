@@ -27,6 +27,8 @@ COMMANDS = {  # and the module of each
     "cat": ".reading.cat",
     "produce": ".produce",
     "verify": ".reading.verify",
+    "retain": ".maintenance.retain",
+    "compact": ".maintenance.compact",
     "rebuild-index": ".maintenance.rebuild_index",
     "recover": ".maintenance.recover",
     "snapshot": ".maintenance.snapshot",

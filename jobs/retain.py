@@ -8,11 +8,20 @@ else (locked, unknown topic, disk).
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
 
 from pyspark_commitlog.pipeline.job import arguments, errors_apart
 from pyspark_commitlog.pipeline.maintenance import maintain
-from pyspark_commitlog.storage import retain_partitions
+from pyspark_commitlog.storage import (
+    MaintenanceRun,
+    PartitionOutcome,
+    Runner,
+    Selection,
+    load_policy,
+    retain_partitions,
+)
 
 
 def main() -> int:
@@ -24,9 +33,28 @@ def main() -> int:
         metavar="GROUPS",
         help="keep what these consumer groups have not read; separated by commas, may be repeated",
     )
+    parser.add_argument(
+        "--policy",
+        metavar="PACKAGE.MODULE:CLASS",
+        help="a retention policy of your own, instead of retention.ms and retention.bytes: docs/scheduling.md",
+    )
+    parser.add_argument(
+        "--policy-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a keyword argument of the policy; may be repeated",
+    )
     with errors_apart():
         options = parser.parse_args()
-        return maintain("retention", options, partial(retain_partitions, keep_for_groups=options.keep_for_groups))
+        return maintain("retention", options, partial(_retain, options))
+
+
+def _retain(
+    options: Namespace, run: MaintenanceRun, selection: Selection, runner: Runner
+) -> Iterator[PartitionOutcome]:
+    policy = None if options.policy is None else load_policy(options.policy, options.policy_option)
+    return retain_partitions(run, selection, runner, keep_for_groups=options.keep_for_groups, policy=policy)
 
 
 if __name__ == "__main__":

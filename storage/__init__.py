@@ -151,10 +151,18 @@ if TYPE_CHECKING:
     )
     from .recovery import Origin as Origin
     from .retention import (
+        LastGigabytesRetention as LastGigabytesRetention,
+        ModificationTimeRetention as ModificationTimeRetention,
+        NewestSegmentsRetention as NewestSegmentsRetention,
         RetentionOptions as RetentionOptions,
         RetentionPolicy as RetentionPolicy,
         RetentionReport as RetentionReport,
+        RetentionVerdict as RetentionVerdict,
+        SegmentFacts as SegmentFacts,
         SegmentFate as SegmentFate,
+        Situation as Situation,
+        load_policy as load_policy,
+        policies_with as policies_with,
         preview_retention as preview_retention,
         retain as retain,
     )
@@ -329,10 +337,18 @@ else:
             ],
             "recovery": ["Origin"],
             "retention": [
+                "LastGigabytesRetention",
+                "ModificationTimeRetention",
+                "NewestSegmentsRetention",
                 "RetentionOptions",
                 "RetentionPolicy",
                 "RetentionReport",
+                "RetentionVerdict",
+                "SegmentFacts",
                 "SegmentFate",
+                "Situation",
+                "load_policy",
+                "policies_with",
                 "preview_retention",
                 "retain",
             ],

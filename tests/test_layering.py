@@ -84,8 +84,14 @@ PLACES = {
     "delta": SPARK,
 }
 
-# No tool follows a module that a string names. Commands and kernels are loaded so, and modules that Spark names.
-BY_STRING = ("cli/__init__.py", "pipeline/workers/daemon.py", "storage/kernels/__init__.py")
+# No tool follows a module that a string names. Commands, kernels and retention policies are loaded so, and modules
+# that Spark names.
+BY_STRING = (
+    "cli/__init__.py",
+    "pipeline/workers/daemon.py",
+    "storage/kernels/__init__.py",
+    "storage/retention/loading.py",
+)
 
 # Files and time reach storage/ through two ports; the kernels find a folder for compiled code, which is no log's.
 PORTS = ("storage/filesystem.py", "storage/clock.py")

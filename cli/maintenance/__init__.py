@@ -1,4 +1,4 @@
-"""Commands that work on files: recovery, index rebuild, snapshots, the check of a file system."""
+"""Commands that work on files: retention, compaction, recovery, index rebuild, snapshots, tests of a disk."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Annotated, Protocol, TypeVar
 import typer
 
 from ... import storage
+from ..arguments import parse_instant
 from ..flags import complete_topic
 from ..output import print_json
 
@@ -28,6 +29,17 @@ Topics = Annotated[
 Config = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Override a setting, by Kafka's name, for this run. Repeatable."),
+]
+TopicConfigs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Output of kafka-configs --describe --all or kafka-topics --describe: the settings of a broker's topics. "
+        "Repeatable.",
+    ),
+]
+AsOf = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Act as of this time: ISO 8601 (UTC), or milliseconds since 1970.")
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
 
@@ -50,6 +62,21 @@ class Asked:
     as_json: bool
     dry_run: bool = False
     wait: bool = False
+    topic_configs: Sequence[str] | None = None
+    as_of: str | None = None
+
+    def to_run(self, name: str) -> storage.MaintenanceRun:
+        """The run of the command ``name``. Raises InvalidConfigError."""
+        run = storage.MaintenanceRun(
+            self.log_dir,
+            holder=storage.describe_holder(f"commitlog {name}"),
+            overrides=storage.ConfigOverrides.parse(self.config or (), self.topic_configs or ()),
+            as_of_ms=None if self.as_of is None else parse_instant("--as-of", self.as_of),
+            dry_run=self.dry_run,
+            wait=self.wait,
+        )
+        run.check()
+        return run
 
 
 def maintain(name: str, asked: Asked, operation: Operation) -> None:
@@ -57,13 +84,7 @@ def maintain(name: str, asked: Asked, operation: Operation) -> None:
 
     Exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """
-    run = storage.MaintenanceRun(
-        asked.log_dir,
-        holder=storage.describe_holder(f"commitlog {name}"),
-        overrides=storage.ConfigOverrides.parse(asked.config or ()),
-        dry_run=asked.dry_run,
-        wait=asked.wait,
-    )
+    run = asked.to_run(name)
     with run.manager() as manager:
         selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
     tally = storage.Tally()

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from ..directory import LogManager, TopicPartition
 from ..index_rebuild import SegmentSurvey
+from ..retention import RetentionPolicy
 from ..text import parse_names
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .locking import maintenance_lock
@@ -40,11 +41,17 @@ def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[I
 
 
 def retain_partitions(
-    run: MaintenanceRun, selection: Selection, runner: Runner, *, keep_for_groups: Sequence[str] = ()
+    run: MaintenanceRun,
+    selection: Selection,
+    runner: Runner,
+    *,
+    keep_for_groups: Sequence[str] = (),
+    policy: RetentionPolicy | None = None,
 ) -> Iterator[PartitionOutcome]:
     """Retention, one log per task, after ending abandoned transactions, which would block it.
 
-    Keeps what any of ``keep_for_groups`` has not read: names, or several separated by commas.
+    Keeps what any of ``keep_for_groups`` has not read: names, or several separated by commas. ``policy`` takes the
+    place of ``retention.ms`` and ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
     with run.manager() as manager:
@@ -52,7 +59,7 @@ def retain_partitions(
         groups = retain.GroupsKept.read(manager, kept_for)
     if failure is not None:
         yield failure
-    yield from runner("logs", partial(retain.retain_partition, run, groups=groups), selection.partitions)
+    yield from runner("logs", partial(retain.retain_partition, run, groups=groups, policy=policy), selection.partitions)
 
 
 def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:

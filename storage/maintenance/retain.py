@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ..directory import LogManager, TopicPartition
+from ..directory import POLICY_KEY, LogManager, TopicPartition
 from ..groups import GroupOffsets
 from ..retention import (
     CHECK_INTERVAL_MS,
     RetentionOptions,
+    RetentionPolicy,
     RetentionReport,
     SegmentFate,
     SparingRetention,
+    policies_with,
     preview_retention,
     retain,
 )
@@ -48,21 +50,40 @@ class GroupsKept:
         return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
 
 
-def retain_partition(run: MaintenanceRun, partition: Partition, groups: GroupsKept) -> PartitionOutcome:
+def retain_partition(
+    run: MaintenanceRun, partition: Partition, groups: GroupsKept, policy: RetentionPolicy | None = None
+) -> PartitionOutcome:
     """Delete the segments that a log's policies release, and the files that earlier runs renamed long enough ago.
 
-    A log without anything to delete is only read: it is not locked and none of its files is written.
+    ``policy`` takes the place of the log's limits of size and time. A log without anything to delete is only read: it
+    is not locked and none of its files is written.
     """
-    options = retention_options(partition, run.overrides.check_interval_ms)
+    options = retention_options(partition, run.overrides.check_interval_ms, policy)
     options = replace(options, keep_for_groups=groups.of(partition))
     return outcome_of(partition, lambda: _retain(run, partition, options))
 
 
-def retention_options(partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS) -> RetentionOptions:
-    """The retention options of a partition: whether it is spared, and warnings about unknown settings."""
-    if partition.spared is not None:
-        return RetentionOptions(policies=(SparingRetention(partition.spared),), check_interval_ms=check_interval_ms)
+def retention_options(
+    partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS, policy: RetentionPolicy | None = None
+) -> RetentionOptions:
+    """The retention options of a partition: its policies, and warnings about unknown settings."""
+    spared = partition.spared or (_undecided(partition) if policy is not None else None)
+    if spared is not None:
+        return RetentionOptions(policies=(SparingRetention(spared),), check_interval_ms=check_interval_ms)
+    if policy is not None:
+        own = policies_with(policy, partition.config)
+        return RetentionOptions(policies=own, check_interval_ms=check_interval_ms)
     return RetentionOptions(check_interval_ms=check_interval_ms, warnings=tuple(_missing(partition)))
+
+
+def _undecided(partition: Partition) -> str | None:
+    """Why a policy of one's own deletes nothing of a topic that a broker may only compact."""
+    if POLICY_KEY not in partition.ungiven:
+        return None
+    return (
+        "the cleanup.policy of this topic, which a broker created, is unknown, so a policy of your own deletes nothing:"
+        " pass --config cleanup.policy=delete, or --topic-configs FILE (output of kafka-configs --describe --all)"
+    )
 
 
 def _missing(partition: Partition) -> Iterator[str]:

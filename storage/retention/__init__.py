@@ -12,8 +12,13 @@ that remains to the first one it keeps:
 3. :class:`TimeRetention`: ``retention.ms``, by the largest record timestamp. The time of the file counts only if no
    record has a timestamp, since copying and restoring reset it (KAFKA-3802).
 
-If ``cleanup.policy`` has no ``delete``, only the first rule applies. Whatever the rules decide, a segment is kept
-unless it is wholly below the last stable offset and has been read by every group named in ``keep_for_groups``.
+If ``cleanup.policy`` has no ``delete``, only the first rule applies. A policy of one's own takes the place of the
+second and third rule: a class with ``name`` and ``judge``, given as ``package.module:Class`` (:func:`load_policy`) or
+as an object (``policies`` of :class:`RetentionOptions`). :class:`ModificationTimeRetention`,
+:class:`NewestSegmentsRetention` and :class:`LastGigabytesRetention` are ready for use.
+
+Whatever the rules decide, a segment is kept unless it is wholly below the last stable offset and has been read by every
+group named in ``keep_for_groups``.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
         remove_deleted_files as remove_deleted_files,
         retain as retain,
     )
+    from .loading import load_policy as load_policy
     from .plan import (
         CHECK_INTERVAL_MS as CHECK_INTERVAL_MS,
         RetentionOptions as RetentionOptions,
@@ -39,12 +45,18 @@ if TYPE_CHECKING:
     from .policies import (
         LogStartRetention as LogStartRetention,
         RetentionPolicy as RetentionPolicy,
+        RetentionVerdict as RetentionVerdict,
         Situation as Situation,
         SizeRetention as SizeRetention,
         SparingRetention as SparingRetention,
         TimeRetention as TimeRetention,
-        Verdict as Verdict,
         kafka_policies as kafka_policies,
+        policies_with as policies_with,
+    )
+    from .ready_policies import (
+        LastGigabytesRetention as LastGigabytesRetention,
+        ModificationTimeRetention as ModificationTimeRetention,
+        NewestSegmentsRetention as NewestSegmentsRetention,
     )
     from .report import RetentionReport as RetentionReport
     from .survey import (
@@ -58,6 +70,7 @@ else:
         __name__,
         submod_attrs={
             "apply": ["apply_plan", "preview_retention", "remove_deleted_files", "retain"],
+            "loading": ["load_policy"],
             "plan": ["CHECK_INTERVAL_MS", "RetentionOptions", "RetentionPlan", "SegmentFate", "plan_retention"],
             "policies": [
                 "LogStartRetention",
@@ -66,8 +79,14 @@ else:
                 "SizeRetention",
                 "SparingRetention",
                 "TimeRetention",
-                "Verdict",
+                "RetentionVerdict",
                 "kafka_policies",
+                "policies_with",
+            ],
+            "ready_policies": [
+                "LastGigabytesRetention",
+                "ModificationTimeRetention",
+                "NewestSegmentsRetention",
             ],
             "report": ["RetentionReport"],
             "survey": ["DeletedFile", "LogFacts", "SegmentFacts", "survey_log"],

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..config import LogConfig
-from .policies import RetentionPolicy, Situation, Verdict, kafka_policies
+from ..errors import InvalidConfigError
+from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies
 from .survey import LogFacts, SegmentFacts
 from .wording import counted
 
@@ -85,6 +86,7 @@ class _Hold(NamedTuple):
 @dataclass(frozen=True)
 class _Planner:
     facts: LogFacts
+    config: LogConfig
     now_ms: int
     policies: Sequence[RetentionPolicy]
     delays_ms: int  # longest time from when a segment may be deleted until its bytes are off the disk
@@ -93,10 +95,10 @@ class _Planner:
         """Each policy passes over the segments that remain, from the oldest on to the first one it keeps."""
         undecided = list(reversed(self.facts.segments))
         deleted: list[SegmentFate] = []
-        situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
+        situation = self._at_first()
         for policy in self.policies:
             while undecided and not _held(undecided[-1], holds) and not _is_empty_active(undecided[-1]):
-                verdict = policy.judge(undecided[-1], situation)
+                verdict = _judged(policy, undecided[-1], situation)
                 if not verdict.goes:
                     break
                 segment = undecided.pop()
@@ -106,7 +108,7 @@ class _Planner:
 
     def kept(self, deleted: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
         """The other segments: none is deleted before an older one."""
-        situation = Situation(self.now_ms, self.facts.log_start_offset, self.facts.size)
+        situation = self._at_first()
         for fate in deleted:
             situation = situation.without(fate.segment)
         before: SegmentFate | None = None
@@ -114,13 +116,17 @@ class _Planner:
             fate = self._kept_by_itself(segment, situation, holds)
             before = fate if before is None else _after(before, fate)
             yield before
-            situation = situation._replace(size=situation.size - segment.size)
+            situation = situation.after(segment)
+
+    def _at_first(self) -> Situation:
+        facts = self.facts
+        return Situation(self.now_ms, facts.log_start_offset, facts.size, len(facts.segments), self.config)
 
     def _kept_by_itself(self, segment: SegmentFacts, situation: Situation, holds: Sequence[_Hold]) -> SegmentFate:
         """The fate of the segment if it were the oldest."""
         if _is_empty_active(segment):
             return SegmentFate(segment, False, "active segment", "it is empty, and the next record is written to it")
-        verdicts = [(policy.name, policy.judge(segment, situation)) for policy in self.policies]
+        verdicts = [(policy.name, _judged(policy, segment, situation)) for policy in self.policies]
         is_due = any(verdict.goes for _, verdict in verdicts)
         hold = _held(segment, holds)
         if hold is not None and is_due:
@@ -130,12 +136,12 @@ class _Planner:
             return fate
         return replace(fate, reason=f"{fate.reason}; moreover, {hold.reason}", removed_by_ms=None)
 
-    def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, Verdict]]) -> SegmentFate:
+    def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, RetentionVerdict]]) -> SegmentFate:
         """The segment is due to be deleted but must wait for an older one."""
         name, verdict = next((name, verdict) for name, verdict in verdicts if verdict.goes)
         return SegmentFate(segment, False, name, verdict.reason, self.now_ms, self.now_ms + self.delays_ms)
 
-    def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, Verdict]]) -> SegmentFate:
+    def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, RetentionVerdict]]) -> SegmentFate:
         """The policy whose time runs out first, then those with other reasons, then those without any."""
         verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
         name, verdict = verdicts[0]
@@ -145,6 +151,23 @@ class _Planner:
         if segment.is_active:
             reason += "; it is still written to, and every newer record keeps it longer"
         return SegmentFate(segment, False, name, reason, verdict.until_ms, verdict.until_ms + self.delays_ms)
+
+
+def _judged(policy: RetentionPolicy, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
+    """The verdict of a policy, which may be anybody's code. Raises InvalidConfigError if it fails."""
+    try:
+        verdict = policy.judge(segment, situation)
+    except Exception as error:
+        raise _faulty(policy, segment, f"{type(error).__name__}: {error}") from error
+    if not isinstance(verdict, RetentionVerdict):
+        raise _faulty(policy, segment, f"judge() returned {verdict!r}, not a RetentionVerdict")
+    return verdict
+
+
+def _faulty(policy: RetentionPolicy, segment: SegmentFacts, what: str) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"retention policy {policy.name!r} failed at segment {segment.base_offset}: {what}; nothing was deleted"
+    )
 
 
 def _after(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
@@ -171,7 +194,7 @@ def plan_retention(
     options = options or RetentionOptions()
     policies = kafka_policies(config) if options.policies is None else options.policies
     delays_ms = options.check_interval_ms + config.file_delete_delay_ms
-    planner = _Planner(facts, now_ms, policies, delays_ms)
+    planner = _Planner(facts, config, now_ms, policies, delays_ms)
     transaction = _transaction_hold(facts)
     groups = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
     deleted = planner.removed([transaction, *groups])

@@ -16,15 +16,20 @@ class Situation(NamedTuple):
 
     now_ms: int
     log_start_offset: int
-    size: int  # from the segment to the log end
+    size: int  # bytes from the segment to the log end
+    segments: int  # from this one to the active one, both counted
+    config: LogConfig  # the topic's settings
 
     def without(self, segment: SegmentFacts) -> Situation:
         """The situation once the segment is deleted."""
-        log_start_offset = max(self.log_start_offset, segment.next_offset)
-        return Situation(self.now_ms, log_start_offset, self.size - segment.size)
+        return self.after(segment)._replace(log_start_offset=max(self.log_start_offset, segment.next_offset))
+
+    def after(self, segment: SegmentFacts) -> Situation:
+        """The situation for the next segment if this one is kept."""
+        return self._replace(size=self.size - segment.size, segments=self.segments - 1)
 
 
-class Verdict(NamedTuple):
+class RetentionVerdict(NamedTuple):
     """A policy's decision on a segment."""
 
     goes: bool
@@ -33,14 +38,21 @@ class Verdict(NamedTuple):
 
 
 class RetentionPolicy(Protocol):
-    """Judges one segment at a time, oldest first, until it keeps one. Must not store state between calls."""
+    """Decides which segments are deleted. Anything with these two members is one; no base class is needed.
+
+    A policy judges one segment at a time, the oldest that remains first, until it keeps one: nothing is deleted from
+    the middle of a log. It is also asked about kept segments, for the report, in any order. It must not store state
+    between calls, and can be pickled if it is sent to other machines.
+    """
 
     @property
     def name(self) -> str:
         """The name in reports."""
         ...
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict: ...
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
+        """Whether the segment is deleted, and why. Any error is reported, and nothing of the log is deleted."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,11 +62,11 @@ class LogStartRetention:
     nothing_else: str = ""  # reason to report for the other segments if no other policy applies
     name: str = "log start offset"
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
         start = situation.log_start_offset
         if not segment.is_active and segment.next_offset <= start:
-            return Verdict(True, f"it lies below the log start offset, {start}")
-        return Verdict(False, self.nothing_else)
+            return RetentionVerdict(True, f"it lies below the log start offset, {start}")
+        return RetentionVerdict(False, self.nothing_else)
 
 
 @dataclass(frozen=True)
@@ -63,13 +75,15 @@ class SizeRetention:
 
     retention_bytes: int
     name: str = "retention.bytes"
+    limit: str = "retention.bytes"  # as the reason calls it
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
         kept = situation.size - segment.size
-        limit = f"retention.bytes = {self.retention_bytes:,}"
+        limit = f"{self.limit} = {self.retention_bytes:,}"
         if kept >= self.retention_bytes:
-            return Verdict(True, f"{limit}, and {kept:,} bytes remain without it")
-        return Verdict(False, f"{limit}: it is deleted once {self.retention_bytes - kept:,} more bytes are written")
+            return RetentionVerdict(True, f"{limit}, and {kept:,} bytes remain without it")
+        missing = self.retention_bytes - kept
+        return RetentionVerdict(False, f"{limit}: it is deleted once {missing:,} more bytes are written")
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,7 @@ class TimeRetention:
     retention_ms: int
     name: str = "retention.ms"
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
         until_ms = segment.timestamp_ms + self.retention_ms
         newest = f"{_newest(segment)} is from {instant(segment.timestamp_ms)}"
         reason = f"retention.ms = {self.retention_ms:,}, and its {newest}"
@@ -91,7 +105,7 @@ class TimeRetention:
             reason += f", while records beside it are from {instant(segment.beside_marker_ms)}"
         if segment.timestamp_ms > situation.now_ms:
             reason += f", {duration(segment.timestamp_ms - situation.now_ms)} in the future"
-        return Verdict(situation.now_ms > until_ms, reason, until_ms)
+        return RetentionVerdict(situation.now_ms > until_ms, reason, until_ms)
 
 
 @dataclass(frozen=True)
@@ -101,14 +115,22 @@ class SparingRetention:
     reason: str
     name: str = "spared"
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
-        return Verdict(False, self.reason)
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
+        return RetentionVerdict(False, self.reason)
 
 
 def _newest(segment: SegmentFacts) -> str:
     if segment.largest_timestamp_ms < 0:
         return "file, as no record has a time,"
     return "newest record" if segment.beside_marker_ms is None else "newest batch, the end of a transaction,"
+
+
+def policies_with(own: RetentionPolicy, config: LogConfig) -> tuple[RetentionPolicy, ...]:
+    """A policy of one's own in place of the limits of size and time.
+
+    Segments below the log start offset are deleted as always, and nothing else if ``cleanup.policy`` has no ``delete``.
+    """
+    return (LogStartRetention(), own) if config.delete else kafka_policies(config)
 
 
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:

@@ -22,16 +22,16 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
-def submit(job: str, *options: object) -> subprocess.CompletedProcess[str]:
+def submit(job: str, *options: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a job as a scheduler does, without the jars of Delta, which it does not use."""
     program = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
     program += spark_jvm.DEFAULTS_ARGUMENTS
-    return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)])
+    return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)], cwd)
 
 
-def execute(command: list[str]) -> subprocess.CompletedProcess[str]:
+def execute(command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.mark.parametrize("name", ["compaction/after-2/c-txn-0"])
@@ -59,6 +59,31 @@ def as_options(each: Pass, log_dir: Path) -> list[object]:
     configs = [part for key, value in settings.items() for part in ("--config", f"{key}={value}")]
     (time_ms,) = each.times_ms
     return ["--log-dir", log_dir, "--topics", topic_of(each)[0], "--as-of", time_ms, *configs]
+
+
+def test_a_policy_of_ones_own_deletes_what_it_says(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    with LogManager.open(str(directory), create=True) as manager:
+        for topic in ("t", "u"):
+            log = manager.open_log(manager.create_topic(topic, partitions=1).name, 0)
+            for n in range(4):
+                log.append_records(records([b"%d" % n]))
+                log.roll()
+    (tmp_path / "policies_of_mine.py").write_text(
+        "from pyspark_commitlog.storage import RetentionVerdict\n"
+        "class Below:\n"
+        "    name = 'below'\n"
+        "    def __init__(self, offset):\n"
+        "        self.offset = offset\n"
+        "    def judge(self, segment, situation):\n"
+        "        return RetentionVerdict(segment.next_offset <= self.offset, 'mine')\n"
+    )
+    options = ("--policy", "policies_of_mine:Below", "--policy-option", "offset=2")
+    done = submit("retain", "--log-dir", directory, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("by below: 2 segments, offsets 0 to 1") == 2
+    for topic in ("t", "u"):
+        assert [int(path.stem) for path in sorted((directory / f"{topic}-0").glob("*.log"))] == [2, 3, 4]
 
 
 @pytest.fixture(scope="module")

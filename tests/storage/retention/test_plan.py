@@ -12,9 +12,9 @@ from pyspark_commitlog.storage.retention import (
     LogFacts,
     RetentionOptions,
     RetentionPlan,
+    RetentionVerdict,
     SegmentFacts,
     Situation,
-    Verdict,
     plan_retention,
 )
 from tests.support.logs.building import NOW_MS, config
@@ -186,8 +186,8 @@ class KeepNewest:
     count: int
     name: str = "my policy"
 
-    def judge(self, segment: SegmentFacts, situation: Situation) -> Verdict:
-        return Verdict(situation.size > 100 * self.count, f"{self.count} segments are enough")
+    def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
+        return RetentionVerdict(situation.size > 100 * self.count, f"{self.count} segments are enough")
 
 
 def test_a_policy_of_ones_own_decides_instead_of_kafkas() -> None:
