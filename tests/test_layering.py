@@ -20,7 +20,6 @@ FILES_MAX = 12  # of a room, without its __init__.py
 FLOORS = {
     "storage": """
         kernels errors clock
-        open_files
         config filesystem prefetch text paths
         format
         segment dump
@@ -94,7 +93,7 @@ BY_STRING = (
 )
 
 # Files and time reach storage/ through two ports; the kernels find a folder for compiled code, which is no log's.
-PORTS = ("storage/filesystem.py", "storage/clock.py")
+PORTS = ("storage/filesystem/", "storage/clock.py")
 BEHIND_PORTS = {"os", "mmap", "time", "fcntl", "pathlib", "shutil"}
 EXCEPTED = ("storage/kernels/compiling.py", "pathlib")
 
@@ -150,7 +149,7 @@ def violations(path: str, source: str) -> list[str]:
         for one in imports(path, tree)
         for fault in faults_of(path, one)
     ]
-    if path.startswith("storage/") and path not in PORTS:
+    if path.startswith("storage/") and not path.startswith(PORTS):
         found += [f"{path}:{line}: open() only behind the ports" for line in calls_of_open(tree)]
     return found
 
@@ -163,7 +162,7 @@ def faults_of(path: str, one: Import) -> Iterator[str]:
         yield f"is imported as {PACKAGE}.{top}: a person's own folder of that name would be taken instead"
     if top in PLACES and not path.startswith(PLACES[top]):
         yield f"{top} only in {', '.join(PLACES[top])}"
-    if top in BEHIND_PORTS and path.startswith("storage/") and path not in PORTS and (path, top) != EXCEPTED:
+    if top in BEHIND_PORTS and path.startswith("storage/") and not path.startswith(PORTS) and (path, top) != EXCEPTED:
         yield f"only in {' and '.join(PORTS)}"
     if one.name == ("importlib", "import_module") and path.startswith(FOLDERS) and path not in BY_STRING:
         yield "imports by a string, which tools cannot follow"
@@ -376,7 +375,7 @@ ACCEPTED = {
     ),
     "a job imports absolutely": ("jobs/retain.py", "from pyspark_commitlog.storage import retain_partitions"),
     "numba in a kernel": ("storage/kernels/varint.py", "import numba"),
-    "the ports": ("storage/filesystem.py", "import os, mmap\ndef f(path):\n    return open(path)"),
+    "the ports": ("storage/filesystem/local_file.py", "import os, mmap\ndef f(path):\n    return open(path)"),
     "the open of a file system": (
         "storage/writing/log.py",
         "def f(filesystem, path):\n    return filesystem.open(path, 'read')",

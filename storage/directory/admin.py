@@ -15,9 +15,8 @@ from uuid import uuid4
 
 from ..config import LogConfig
 from ..errors import CorruptionError, InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
-from ..filesystem import read_file, remove_tree
+from ..filesystem import OPEN_FILES, read_file, remove_tree
 from ..format.files import checkpoints, file_names
-from ..open_files import OPEN_FILES
 from ..segment import LogContext
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from ..config import LogConfig
 from ..errors import CorruptionError, SnapshotError, StorageError
 from ..filesystem import (
+    OPEN_FILES,
     FileSystem,
     LocalFileSystem,
     make_directory_durably,
@@ -33,7 +34,6 @@ from ..filesystem import (
     write_atomically,
 )
 from ..format.files import file_names
-from ..open_files import OPEN_FILES
 from ..paths import local_path
 from ..segment import LogContext, swap_plan
 from ..writing import APPEND_LOCK_FILE, wait_for_lock

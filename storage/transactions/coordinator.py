@@ -36,11 +36,10 @@ from ..errors import (
     TransactionAbortedError,
     TransactionRefusedError,
 )
-from ..filesystem import Lock
+from ..filesystem import OPEN_FILES, Lock
 from ..format.constants import INT32_MAX
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..groups import CommittedOffset, GroupOffsets, commit_batches
-from ..open_files import OPEN_FILES
 from ..writing import Log, Producer
 from .background_sync import BackgroundSync
 from .counted import check_counted

@@ -21,7 +21,6 @@ from unittest import mock
 
 import pytest
 
-from pyspark_commitlog.storage import filesystem as storage_filesystem
 from pyspark_commitlog.storage.clock import Clock
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, StorageError
@@ -203,7 +202,7 @@ def short_calls(chance: Random, directory: Path) -> None:
     real_write, real_read, real_reads = os.pwrite, os.pread, os.preadv
     values = [chance.randbytes(chance.randint(0, 3000)) for _ in range(12)]
     short: dict[str, Any] = {"pwrite": short_write, "pread": short_read, "preadv": short_reads}
-    with mock.patch.multiple(storage_filesystem.os, **short), LogManager.open(str(directory), create=True) as manager:
+    with mock.patch.multiple(os, **short), LogManager.open(str(directory), create=True) as manager:
         manager.create_topic("t", partitions=1, configs={"segment.bytes": "8000", "index.interval.bytes": "0"})
         for value in values:
             append(manager.open_log("t", 0), value)

@@ -220,8 +220,8 @@ FAULTS = [
         "A read near the end of a file of the largest segment size is short; the fetch fails.",
         in_directory(a_read_at_the_end_of_a_file_of_more_than_two_gib),
         (
-            Mutation("filesystem:LocalFile.read", "min(length, max(self.size() - position, 0))", "length"),
-            Mutation("filesystem:LocalFile._read_large", "return buffer[:filled]", "return buffer"),
+            Mutation("filesystem.local_file:LocalFile.read", "min(length, max(self.size() - position, 0))", "length"),
+            Mutation("filesystem.local_file:LocalFile._read_large", "return buffer[:filled]", "return buffer"),
         ),
     ),
     Fault(

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import filesystem
-from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock
+from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock, local_file
 
 
 @contextmanager
@@ -116,7 +115,7 @@ def test_a_write_too_large_for_one_system_call_is_complete(tmp_path: Path) -> No
 def test_a_large_write_needs_no_call_for_its_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fallocate: Callable[..., int] | None
 ) -> None:
-    monkeypatch.setattr(filesystem, "_fallocate", fallocate)
+    monkeypatch.setattr(local_file, "_fallocate", fallocate)
     data = random.Random(1).randbytes(1 << 20)
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
         file.write(3, data)

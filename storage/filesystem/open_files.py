@@ -8,6 +8,7 @@ reopened on their next use. Locks are files that must stay open, so in the end t
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import sys
 import threading
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 from weakref import ref
 
-from .errors import StorageError
+from ..errors import StorageError
 
 FILES_MIN = 8  # kept open whatever the limit, so that not every read opens a file
 CLOSED_AT_ONCE = 32  # of those opened first
@@ -86,6 +87,11 @@ class OpenFiles:
 
 
 OPEN_FILES = OpenFiles()
+
+# Hold the lock so that no file is about to rest during a fork: the child inherits the descriptors as recorded.
+os.register_at_fork(
+    before=OPEN_FILES.lock.acquire, after_in_parent=OPEN_FILES.lock.release, after_in_child=OPEN_FILES.lock.release
+)
 
 
 def limit() -> int:

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import open_files
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.snapshot import take_snapshot
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import File, LocalFileSystem
+from pyspark_commitlog.storage.filesystem import File, LocalFileSystem, open_files
 from pyspark_commitlog.storage.maintenance import (
     ConfigOverrides,
     MaintenanceRun,

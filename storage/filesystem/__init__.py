@@ -1,0 +1,53 @@
+"""Files: the port through which everything in ``storage/`` reaches them, and the local file system behind it.
+
+``port`` is the contract; ``local``, ``local_file`` and ``locks`` implement it for this machine; ``open_files`` keeps
+the number of open files below the process's limit; ``operations`` needs only the port. Imports only ``errors``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .local import LocalFileSystem as LocalFileSystem
+    from .local_file import LocalFile as LocalFile
+    from .locks import LocalLock as LocalLock, this_process as this_process
+    from .open_files import OPEN_FILES as OPEN_FILES
+    from .operations import (
+        make_directory_durably as make_directory_durably,
+        not_a_link as not_a_link,
+        parent_of as parent_of,
+        read_file as read_file,
+        remove_tree as remove_tree,
+        write_atomically as write_atomically,
+    )
+    from .port import (
+        Buffer as Buffer,
+        File as File,
+        FileStatus as FileStatus,
+        FileSystem as FileSystem,
+        Lock as Lock,
+        Mount as Mount,
+        OpenMode as OpenMode,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "local": ["LocalFileSystem"],
+            "local_file": ["LocalFile"],
+            "locks": ["LocalLock", "this_process"],
+            "open_files": ["OPEN_FILES"],
+            "operations": [
+                "make_directory_durably",
+                "not_a_link",
+                "parent_of",
+                "read_file",
+                "remove_tree",
+                "write_atomically",
+            ],
+            "port": ["Buffer", "File", "FileStatus", "FileSystem", "Lock", "Mount", "OpenMode"],
+        },
+    )

@@ -1,0 +1,115 @@
+"""The local file system (Linux), including everything mounted."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from contextlib import ExitStack, suppress
+
+from .local_file import OPEN_FLAGS, AddingContext, LocalFile, opened
+from .locks import LocalLock, has_name, open_lock_file, set_ofd_lock, unlock_flock, unlock_ofd
+from .open_files import OPEN_FILES
+from .port import FileStatus, Mount, OpenMode
+
+
+class LocalFileSystem:
+    """The file system of this machine, including everything mounted (Linux)."""
+
+    def list(self, directory: str) -> list[str]:
+        with AddingContext("list", directory):
+            return sorted(OPEN_FILES.retrying(lambda: os.listdir(directory)))
+
+    def status(self, path: str) -> FileStatus | None:
+        try:
+            with AddingContext("status", path):
+                found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, found.st_ino, stat.S_ISDIR(found.st_mode))
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
+    def open(self, path: str, mode: OpenMode) -> LocalFile:
+        with AddingContext("open", path):
+            return LocalFile(path, opened(path, OPEN_FLAGS[mode]), mode)
+
+    def make_directory(self, path: str) -> None:
+        with AddingContext("make directory", path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        with AddingContext("rename", source):
+            os.replace(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        with AddingContext("link", source):
+            os.link(source, target)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError), AddingContext("remove", path):
+            try:
+                os.unlink(path)
+            except IsADirectoryError:
+                os.rmdir(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        with AddingContext("set time of", path):
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def sync_directory(self, path: str) -> None:
+        with AddingContext("sync", path):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            descriptor = OPEN_FILES.retrying(lambda: os.open(path, flags))
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> LocalLock | None:
+        operation = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+        while True:
+            with ExitStack() as undo, AddingContext("lock", path):
+                descriptor = open_lock_file(path, undo)
+                try:
+                    fcntl.flock(descriptor, operation)
+                except BlockingIOError:
+                    return None
+                # The file may have been removed and recreated in the meantime: a lock on the old one guards nothing.
+                if has_name(descriptor, path):
+                    undo.pop_all()
+                    return LocalLock(descriptor, unlock_flock)
+
+    def lock_shared_with_broker(self, path: str) -> LocalLock | None:
+        return self._lock_like_java(path, fcntl.F_RDLCK)
+
+    def lock_as_broker(self, path: str) -> LocalLock | None:
+        """The exclusive lock that a broker takes when it starts; None if it is not available.
+
+        Not part of the port: only a test of a file system takes it.
+        """
+        return self._lock_like_java(path, fcntl.F_WRLCK)
+
+    def _lock_like_java(self, path: str, kind: int) -> LocalLock | None:
+        with ExitStack() as undo, AddingContext("lock", path):
+            descriptor = open_lock_file(path, undo)
+            try:
+                set_ofd_lock(descriptor, kind)
+            except (BlockingIOError, PermissionError):  # EAGAIN or, as POSIX allows, EACCES: another holds it
+                return None
+            undo.pop_all()
+            return LocalLock(descriptor, unlock_ofd)
+
+    def mount(self, path: str) -> Mount:
+        """The mount of ``path`` as the kernel reports it (proc(5), mountinfo)."""
+        device = os.stat(path).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        found = Mount("unknown", "unknown", ())
+        with open("/proc/self/mountinfo") as lines:
+            for line in lines:
+                before, _, after = line.partition(" - ")
+                if before.split()[2] == wanted:  # the last of several mounts of a device has the newest options
+                    kind, source, options = after.split()
+                    found = Mount(kind, source, tuple(options.split(",")))
+        return found

@@ -1,0 +1,100 @@
+"""Locks of the local file system: ``flock`` between our processes, and the lock that excludes a Kafka broker."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Self
+
+from .local_file import CLOSED, OPEN_FLAGS
+from .open_files import OPEN_FILES
+
+# Linux's lock of an open file description. A Python built against an old libc (conda's) lacks the name of the kernel's
+# command; its number is part of the kernel's interface and does not change.
+_F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
+_WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, however far it moves
+
+
+class LocalLock:
+    """A locked descriptor, and the function that unlocks it."""
+
+    def __init__(self, descriptor: int, unlock: Callable[[int], None]) -> None:
+        self._descriptor = descriptor
+        self._unlock = unlock
+        self._process = os.getpid()
+
+    def release(self) -> None:
+        if self._descriptor == CLOSED or self._process != os.getpid():
+            return  # a forked child closed its copy, and may have another file under this number
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        try:
+            # Closing alone would leave the lock with a child that a library forked without Python's knowledge.
+            self._unlock(descriptor)
+        finally:
+            _close_lock_file(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+
+def open_lock_file(path: str, undo: ExitStack) -> int:
+    descriptor = OPEN_FILES.retrying(lambda: os.open(path, OPEN_FLAGS["create"], 0o666))
+    OPEN_FILES.locks.add(descriptor)
+    undo.callback(_close_lock_file, descriptor)
+    return descriptor
+
+
+def _close_lock_file(descriptor: int) -> None:
+    OPEN_FILES.locks.discard(descriptor)
+    os.close(descriptor)
+
+
+def _close_inherited_lock_files() -> None:
+    """Runs in a forked child: a lock lasts as long as any process has its holder's open file.
+
+    Closing the copy leaves both kinds of lock with the parent.
+    """
+    for descriptor in OPEN_FILES.locks:
+        with suppress(OSError):
+            os.close(descriptor)
+    OPEN_FILES.locks.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited_lock_files)
+
+
+def has_name(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def set_ofd_lock(descriptor: int, kind: int) -> None:
+    fcntl.fcntl(descriptor, _F_OFD_SETLK, _FLOCK.pack(kind, *_WHOLE_FILE))
+
+
+def unlock_ofd(descriptor: int) -> None:
+    set_ofd_lock(descriptor, fcntl.F_UNLCK)
+
+
+def unlock_flock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def this_process() -> str:
+    """A description of this process for processes that wait for it: process id, user and host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = f"user {os.getuid()}"
+    return f"process {os.getpid()} of {user} on {socket.gethostname()}"

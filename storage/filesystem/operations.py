@@ -1,0 +1,78 @@
+"""Operations on files that every file system behind the port has: they use only the port."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import CorruptionError, NotALogDirError
+from .port import Buffer, FileSystem
+
+
+def parent_of(path: str) -> str:
+    """The parent directory of ``path``."""
+    return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def not_a_link(filesystem: FileSystem, directory: str) -> str:
+    """Return ``directory``. Raises NotALogDirError if it is a link, which may lead out of the log directory."""
+    if filesystem.is_link(directory):
+        raise NotALogDirError(
+            f"{directory} is a link, and links out of a log directory are not followed; mount its target instead"
+        )
+    return directory
+
+
+def make_directory_durably(filesystem: FileSystem, path: str) -> None:
+    """Create the directory and missing parents, all durable on return."""
+    missing = []
+    while filesystem.status(path) is None:
+        missing.append(path)
+        path = parent_of(path)
+    if missing:
+        filesystem.make_directory(missing[0])
+        for made in missing:
+            filesystem.sync_directory(parent_of(made))
+
+
+def remove_tree(filesystem: FileSystem, path: str) -> None:
+    """Remove a file, or a directory with everything in it; no error if it does not exist. Syncs nothing."""
+    status = filesystem.status(path)
+    if status is not None and status.is_directory:
+        for name in filesystem.list(path):
+            remove_tree(filesystem, f"{path}/{name}")
+    filesystem.remove(path)
+
+
+def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
+    """The whole content of a small file.
+
+    Raises CorruptionError if it has more than ``limit`` bytes (without reading all of it), and OSError, such as
+    FileNotFoundError.
+    """
+    with filesystem.open(path, "read") as file:
+        data = bytes(file.read(0, limit + 1))
+        if len(data) > limit:
+            raise CorruptionError(f"{file.size()} bytes, but this kind of file has at most {limit}", path=path)
+        return data
+
+
+def write_atomically(filesystem: FileSystem, path: str, data: Buffer) -> None:
+    """Replace the content of ``path`` so that a crash leaves the old or the new content, never a mixture.
+
+    The state on disk after a crash that follows each step:
+
+    1. ``<path>.tmp`` written: the old content; the ``.tmp`` may be missing, empty, torn or complete.
+    2. ``.tmp`` synced: the old content; the ``.tmp`` may still be missing, since its name is not synced.
+    3. ``.tmp`` renamed to ``path``: the old or the new content, complete.
+    4. directory synced: the new content.
+
+    A ``.tmp`` left by a crash or an error has no meaning, and the next call overwrites it. Callers must exclude each
+    other: two at once would write the same ``.tmp``.
+    """
+    temporary = path + ".tmp"
+    with filesystem.open(temporary, "create") as file:
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+    filesystem.rename(temporary, path)
+    filesystem.sync_directory(parent_of(path))
