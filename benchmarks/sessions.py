@@ -31,7 +31,7 @@ def closing_session() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": connector_jars(),
     }
-    spark = spark_session("benchmarks", master="local[2]", settings=settings)
+    spark = spark_session("benchmarks", master="local[2]", settings=settings, delta=True)
     spark.dataSource.register(ReadyBatches)
     try:
         yield spark

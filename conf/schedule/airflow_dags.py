@@ -15,7 +15,7 @@ except ImportError:
 
 HOME = "/opt/spark-commitlog"
 LOG_DIR = "/data/log"
-SUBMIT = ".venv/bin/spark-submit --conf spark.jars.packages="
+SUBMIT = ".venv/bin/spark-submit"
 
 JOBS = {  # by DAG: the schedule, the job and its options
     "commitlog_retain": ("7 * * * *", "retain.py", "--wait --config log.retention.check.interval.ms=3600000"),

@@ -26,7 +26,7 @@ Try next
   .venv/bin/commitlog dump-log --help              print every record batch of a segment file
   ls data/log/flights-0                            list the files, which have the names a Kafka broker gives them
   .venv/bin/python                                 read the topic in Python:
-    from pyspark_commitlog.pipeline.job.session import spark_session
+    from pyspark_commitlog import spark_session
     flights = spark_session("try").read.format("commitlog").option("subscribe", "flights").load("data/log")
     flights.selectExpr("offset", "cast(key as string)", "cast(value as string)").show(5, False)
   rm -r data                                       start over"""

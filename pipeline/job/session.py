@@ -1,6 +1,7 @@
 """A Spark session for Python programs, and the settings in conf/*.toml.
 
-Under ``spark-submit``, Spark's settings come from conf/spark-defaults.conf: jars set here would be loaded too late.
+Under ``spark-submit``, Spark's settings come from conf/spark-defaults.conf, and for Delta from conf/delta/delta.conf:
+jars set here would be loaded too late.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from delta import configure_spark_with_delta_pip
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -30,9 +30,11 @@ WORKER_SETTINGS = {
 _JAVA_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
 )
-SETTINGS = WORKER_SETTINGS | {
+DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+SETTINGS = WORKER_SETTINGS | {
     "spark.sql.session.timeZone": "UTC",
     # The rows a task gets at once: few enough that it starts and stops soon. The writer combines many of these.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
@@ -42,12 +44,21 @@ SETTINGS = WORKER_SETTINGS | {
 }
 
 
-def spark_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Returns a session with Delta's jar (fetched from Maven Central once), whose workers run this Python."""
+def spark_session(
+    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None, delta: bool = False
+) -> SparkSession:
+    """Returns a session whose workers run this Python, with our settings under ``settings``.
+
+    With ``delta``, the session reads and writes Delta tables too: Delta's jar is fetched from Maven Central once.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (SETTINGS | dict(settings or {})).items():
+    for key, value in (SETTINGS | (DELTA_SETTINGS if delta else {}) | dict(settings or {})).items():
         builder = builder.config(key, value)
+    if not delta:
+        return builder.getOrCreate()
+    from delta import configure_spark_with_delta_pip  # noqa: PLC0415  only this session needs it
+
     with _no_python_in_jars():
         return configure_spark_with_delta_pip(builder).getOrCreate()
 

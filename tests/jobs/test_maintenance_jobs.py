@@ -23,9 +23,8 @@ pytestmark = pytest.mark.slow
 
 
 def submit(job: str, *options: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a job as a scheduler does, without the jars of Delta, which it does not use."""
-    program = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
-    program += spark_jvm.DEFAULTS_ARGUMENTS
+    """Runs a job as a scheduler does."""
+    program = [Path(sys.executable).with_name("spark-submit"), *spark_jvm.DEFAULTS_ARGUMENTS]
     return execute([*map(str, program), str(ROOT / "jobs" / f"{job}.py"), *map(str, options)], cwd)
 
 

@@ -33,6 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "tests",
             master="local[2]",
             settings=spark_jvm.SMALL | {"spark.sql.warehouse.dir": str(warehouse), "spark.jars": connector_jars()},
+            delta=True,
         )
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
     yield session

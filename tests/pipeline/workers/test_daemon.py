@@ -23,11 +23,11 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
-from pyspark_commitlog.pipeline.job.session import SETTINGS
+from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, SETTINGS
 from pyspark_commitlog.pipeline.workers.daemon import PLAIN_DAEMON
 from pyspark_commitlog.storage import LogManager, Records
 
-CONF = Path(__file__).parents[3] / "conf/spark-defaults.conf"
+CONF = Path(__file__).parents[3] / "conf"
 OURS = "pyspark_commitlog.pipeline.workers.daemon"
 WORKER = "pyspark.worker"
 
@@ -128,11 +128,19 @@ def of_workers(spark: SparkSession) -> DataFrame:
 
 
 def test_spark_submit_and_programs_get_the_same_settings_and_the_same_jar(spark: SparkSession) -> None:
-    lines = [line.split(None, 1) for line in CONF.read_text(encoding="utf-8").splitlines()]
-    told = {words[0]: words[1].strip() for words in lines if words and not words[0].startswith("#")}
+    told, of_delta = settings_in(CONF / "spark-defaults.conf"), settings_in(CONF / "delta/delta.conf")
     assert told.items() >= SETTINGS.items()
+    assert of_delta.items() >= DELTA_SETTINGS.items()
     assert told["spark.python.daemon.module"] == OURS
-    assert told["spark.jars.packages"] == spark.conf.get("spark.jars.packages")  # which was fetched for this session
+    assert of_delta["spark.jars.packages"] == spark.conf.get(
+        "spark.jars.packages"
+    )  # which was fetched for this session
+    assert not any("delta" in name + value for name, value in told.items())
+
+
+def settings_in(path: Path) -> dict[str, str]:
+    lines = [line.split(None, 1) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {words[0]: words[1].strip() for words in lines if words and not words[0].startswith("#")}
 
 
 def test_jars_that_spark_fetched_are_not_on_pythons_path(spark: SparkSession) -> None:

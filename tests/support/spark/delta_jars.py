@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS
 from tests.support.kafka import kafka_jvm
 from tests.support.spark import spark_jvm
 
@@ -12,11 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 # Of what Delta's own list names, Spark has the rest, or nothing here uses it.
 _JARS = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
-_SETTINGS = """
-spark.sql.extensions                              io.delta.sql.DeltaSparkSessionExtension
-spark.sql.catalog.spark_catalog                   org.apache.spark.sql.delta.catalog.DeltaCatalog
-spark.databricks.delta.snapshotPartitions         2
-"""
+_SETTINGS = spark_jvm.lines(DELTA_SETTINGS | {"spark.databricks.delta.snapshotPartitions": "2"})
 _SMALL = spark_jvm.lines({"spark.master": "local[2]"} | spark_jvm.SMALL | spark_jvm.DEFAULTS)
 
 
@@ -35,6 +32,6 @@ def small_conf(directory: Path) -> Path:
     conf = directory / "conf"
     shutil.copytree(ROOT / "conf", conf)
     defaults = conf / "spark-defaults.conf"
-    kept = [line for line in defaults.read_text().splitlines() if not line.startswith("spark.jars.packages")]
-    defaults.write_text("\n".join([*kept, delta_settings(), _SMALL]))
+    defaults.write_text("\n".join([defaults.read_text(), delta_settings(), _SMALL]))
+    (conf / "delta/delta.conf").write_text(delta_settings())
     return conf

@@ -77,7 +77,7 @@ def session(directory: Path) -> SparkSession:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.streaming.metricsEnabled": "false",
     }
-    found = spark_session("damaged queries", master="local[1]", settings=settings)
+    found = spark_session("damaged queries", master="local[1]", settings=settings, delta=True)
     found.sparkContext.setLogLevel("OFF")
     return found
 
