@@ -38,7 +38,7 @@ import os, sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark_commitlog.pipeline import daemon
+from pyspark_commitlog.pipeline.workers import daemon
 from pyspark_commitlog.pipeline.workers.memory import freeze_imports
 from pyspark_commitlog.storage import BinaryColumn, partitions_of
 
@@ -73,7 +73,7 @@ print(codes.count(0))
 
 WITH_A_THREAD = """
 import sys, threading
-from pyspark_commitlog.pipeline import daemon
+from pyspark_commitlog.pipeline.workers import daemon
 daemon.preload = lambda worker: threading.Thread(target=threading.Event().wait, daemon=True).start()
 daemon.main()
 """
