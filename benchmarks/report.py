@@ -21,12 +21,12 @@ SCALES = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")), "bytes": ((1e9, "GB"),
 _HEAD = """\
 # Benchmarks
 
-These benchmarks compare this project with its alternatives, on the same rows and in the same run. The
-programs run in turn (A B A B …), warm. Each cell has the median of the counted rounds, with the
-fastest and the slowest round in brackets. Ratios are what matters; times depend on the machine below.
-Unless stated otherwise: 2,000,000 rows with 16-byte keys and 100-byte values, 4 partitions, Spark
-`local[2]`. Where the alternative is tuned, and for streaming writes, our side is tuned too
-(docs/tuning.md); otherwise our side has its defaults.
+These benchmarks compare this project with its alternatives, on the same rows and in the same run. After
+a round to warm up, the programs run in turn (A B A B …). Each cell has the median of the counted rounds,
+with the fastest and the slowest round in brackets. Compare the ratios rather than the times, which
+depend on the machine described below. Unless stated otherwise: 2,000,000 rows with 16-byte keys and
+100-byte values, 4 partitions, Spark `local[2]`. Where the alternative is tuned, and for streaming
+writes, our side is tuned too (docs/tuning.md); otherwise our side has its defaults.
 
 ```
 make bench                                   run everything and write this page; 30 to 90 minutes
@@ -34,9 +34,10 @@ make bench BENCH_ARGS="reading compaction"   run these parts only; other rows ke
 ```
 
 *Result* is theirs / ours if *required* has `≥`, ours / theirs if it has `≤`, and ours - theirs if it has
-`+ ≤`; *goal* is a stricter target. *Limit* is the least time that our side can take at the speeds which
-this machine reached in the same run (listed at the end): checksums, copies, codec and syncs, or a floor
-measured alongside.
+`+ ≤`; *goal* is a stricter target. A *floor* is what Spark itself takes to pass the same rows to or from
+Python, without a log. *Limit* is the least time that our side could take on this machine: the checksums,
+copies, compression and syncs that the operation needs, at the speeds measured in the same run (listed at
+the end), or a floor.
 """
 
 
