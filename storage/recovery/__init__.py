@@ -12,13 +12,9 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochCache as LeaderEpochCache
-    from .loader import (
-        SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX,
-        LoadedLog as LoadedLog,
-        LogLoader as LogLoader,
-        write_snapshot as write_snapshot,
-    )
+    from .loader import LogLoader as LogLoader
     from .log_end import is_quiet_behind as is_quiet_behind
+    from .producer_snapshots import SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX, write_snapshot as write_snapshot
     from .producer_state import (
         EXPIRATION_CHECK_INTERVAL_MS as EXPIRATION_CHECK_INTERVAL_MS,
         PRODUCER_ID_EXPIRATION_MS as PRODUCER_ID_EXPIRATION_MS,
@@ -32,13 +28,15 @@ if TYPE_CHECKING:
         snapshots_outside as snapshots_outside,
     )
     from .segment_recovery import assign_epochs as assign_epochs, read_markers as read_markers, replay as replay
+    from .view import LoadedLog as LoadedLog
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "leader_epochs": ["LeaderEpochCache"],
-            "loader": ["LoadedLog", "LogLoader", "SIDECAR_BYTES_MAX", "write_snapshot"],
+            "loader": ["LogLoader"],
             "log_end": ["is_quiet_behind"],
+            "producer_snapshots": ["SIDECAR_BYTES_MAX", "write_snapshot"],
             "producer_state": [
                 "EXPIRATION_CHECK_INTERVAL_MS",
                 "Marker",
@@ -52,5 +50,6 @@ else:
                 "snapshots_outside",
             ],
             "segment_recovery": ["assign_epochs", "read_markers", "replay"],
+            "view": ["LoadedLog"],
         },
     )

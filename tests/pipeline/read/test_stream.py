@@ -36,7 +36,8 @@ from pyspark_commitlog.storage import (
     add_partitions,
 )
 from pyspark_commitlog.storage.compaction import Cleaner
-from pyspark_commitlog.storage.recovery.loader import LoadedLog, LogLoader
+from pyspark_commitlog.storage.recovery.loader import LogLoader
+from pyspark_commitlog.storage.recovery.view import LoadedLog
 from tests.support.logs.building import end_transaction, records, replicated, write_transactional
 
 ALL = ReadAllAvailable()

@@ -237,7 +237,7 @@ FAULTS = [
         in_directory(a_torn_file_beside_the_log_blocks_nothing, file_names.LEADER_EPOCH_CHECKPOINT),
         (
             Mutation(
-                "recovery.loader:LogLoader._epoch_entries",
+                "recovery.view:LogViewer._epoch_entries",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),
@@ -270,7 +270,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_7401_a_swap_below_the_log_start_does_not_hinder_opening),
         (
             Mutation(
-                "recovery.loader:LogLoader._plan",
+                "recovery.view:LogViewer._plan",
                 "swap_plan(self.context, listing)",
                 "(plan := swap_plan(self.context, listing), "
                 "[1 // (base >= self.log_start_offset) for base, swap in plan.segment_suffixes().items() if swap])[0]",
@@ -305,7 +305,7 @@ FAULTS = [
         in_directory(a_snapshot_behind_what_a_crash_left_is_not_believed),
         (
             Mutation(
-                "recovery.loader:LogLoader._from_snapshot",
+                "recovery.producer_snapshots:ProducerLoader._from_snapshot",
                 "if self.log_start_offset < offset <= end_offset:",
                 "if self.log_start_offset < offset:",
             ),

@@ -1,0 +1,155 @@
+"""The state of producers at an offset of a partition: from a snapshot, and the batches that follow it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..errors import CorruptionError
+from ..filesystem import read_file
+from ..format.files import checkpoints, file_names
+from ..format.files.checkpoints import ProducerEntry
+from ..segment import LogContext, LogSegment, LogSegments
+from .producer_state import ProducerStateManager
+from .segment_recovery import replay
+from .snapshot_check import disagreement
+
+logger = logging.getLogger(__name__)
+
+SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
+
+
+class ProducerLoader:
+    """Loads the state of a partition's producers."""
+
+    def __init__(self, context: LogContext, log_start_offset: int) -> None:
+        """Reads nothing. Snapshots at or below ``log_start_offset`` are not used."""
+        self.context = context
+        self.log_start_offset = log_start_offset
+        self._snapshots = set[int]()  # the offsets of existing snapshots
+        self._passes_damage = False
+
+    def producers_at(
+        self, end_offset: int, segments: LogSegments, *, despite_damage: bool = False
+    ) -> ProducerStateManager:
+        """State below ``end_offset``, from the directory as it is now; ``despite_damage``: as far as it can be read.
+
+        Otherwise, raises CorruptionError for damage after the newest sound snapshot.
+        """
+        try:
+            return self._producers_at(end_offset, segments)
+        except CorruptionError:
+            if not despite_damage:
+                raise
+            self._passes_damage = True
+            producers = self._producers_at(end_offset, segments)
+            producers.is_partial = True
+            return producers
+
+    def _producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        listing = self.context.filesystem.list(self.context.directory)
+        self._snapshots = file_names.by_suffix(file_names.segment_files(listing))[file_names.SNAPSHOT]
+        return self._state_at(end_offset, segments)
+
+    def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        """The same as of ``now_ms``: from the oldest snapshot, which has the producers that expired since."""
+        listing = self.context.filesystem.list(self.context.directory)
+        self._snapshots = file_names.by_suffix(file_names.segment_files(listing))[file_names.SNAPSHOT]
+        return self._replayed(self._from_snapshot(end_offset, now_ms, segments, newest=False), end_offset, segments)
+
+    def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
+        """The newest sound snapshot, updated by the headers of the batches that follow it."""
+        producers = self._from_snapshot(end_offset, self.context.clock.now_ms(), segments)
+        return self._replayed(producers, end_offset, segments)
+
+    def _replayed(
+        self, producers: ProducerStateManager, end_offset: int, segments: LogSegments
+    ) -> ProducerStateManager:
+        behind = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
+        before: LogSegment | None = None
+        for segment in behind:
+            if segment.base_offset >= end_offset:
+                break
+            if before is not None and not self._passes_damage and not self.context.writable:
+                segment.check_follows(before, producers.map_end_offset)
+            self._replay_part(segment, producers, end_offset)
+            before = segment
+        producers.map_end_offset = end_offset
+        producers.on_high_watermark(end_offset)  # markers after the snapshot are as stable as those before it
+        return producers
+
+    def _replay_part(self, segment: LogSegment, producers: ProducerStateManager, end_offset: int) -> None:
+        start_offset = producers.map_end_offset
+        if self._passes_damage:
+            windows = segment.sound_batches(segment.position_before(start_offset))
+        else:
+            windows = segment.from_index(start_offset)
+        for window in windows:
+            last_offsets = window.headers.table["last_offset"]
+            wanted = window.headers[(last_offsets >= start_offset) & (last_offsets < end_offset)]
+            if len(wanted):
+                replay(segment, window._replace(headers=wanted), producers, index_aborts=False)
+
+    def _from_snapshot(
+        self, end_offset: int, now_ms: int, segments: LogSegments, *, newest: bool = True
+    ) -> ProducerStateManager:
+        producers = ProducerStateManager(self.context.directory)
+        producers.map_end_offset = 0
+        for offset in sorted(self._snapshots, reverse=newest):
+            if self.log_start_offset < offset <= end_offset:
+                entries = self._decoded_snapshot(offset)
+                if entries is None:
+                    continue
+                fault = self._disagreement(entries, offset, segments)
+                if fault is not None:
+                    path = self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
+                    logger.warning("%s: contradicts the log: %s; another snapshot is used", path, fault)
+                    continue
+                producers.load(entries, now_ms, offset)
+                break
+        return producers
+
+    def _disagreement(self, entries: Sequence[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
+        """Like :func:`disagreement`; damage hides it only from readers that will reach the damage.
+
+        Raises CorruptionError where the snapshot has an open transaction: a reader that waits for its end may never
+        reach the damage, so the error must come here.
+        """
+        if self.context.writable:
+            return None
+        try:
+            return disagreement(entries, offset, segments)
+        except CorruptionError:
+            has_open = any(entry.current_txn_first_offset >= 0 for entry in entries)
+            if has_open and not self._passes_damage:
+                raise
+            return None
+
+    def _decoded_snapshot(self, offset: int) -> list[ProducerEntry] | None:
+        """None if it is damaged, or was removed after it was listed."""
+        path = self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
+        try:
+            return checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
+        except (CorruptionError, FileNotFoundError) as error:
+            logger.warning("%s: %s; another snapshot is used", path, error)
+            return None
+
+    def _write_snapshot(self, producers: ProducerStateManager) -> None:
+        write_snapshot(self.context, producers)
+        self._snapshots.add(producers.map_end_offset)
+
+    def _path(self, name: str) -> str:
+        return file_names.join(self.context.directory, name)
+
+
+def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
+    """Write a snapshot of the current state; a torn one is detected by its checksum, and an older one used instead.
+
+    Synced where the log alone would not suffice: compaction and retention remove records of producers from it.
+    """
+    path = file_names.join(context.directory, file_names.segment_file(producers.map_end_offset, file_names.SNAPSHOT))
+    with context.filesystem.open(path, "create") as file:
+        file.truncate(0)
+        file.write(0, producers.to_bytes())
+        if sync:
+            file.sync()
