@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from .. import storage
 from .kafka_flags import KafkaCommand
 
-COMMANDS = {  # and the module of each
+COMMANDS = {  # command name to module
     "topics": ".admin.topics",
     "configs": ".admin.configs",
     "offsets": ".reading.offsets",
@@ -92,7 +92,7 @@ def _commands(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Makes every command a subcommand."""
+    """Takes the options before the command's name; with this callback, every command stays a subcommand."""
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from .. import storage
 
 
 def parse_instant(flag: str, text: str) -> int:
-    """Parses a time into milliseconds since the epoch, in UTC unless the text names a zone."""
+    """Returns milliseconds since the epoch for a time as text, which is in UTC unless it names a zone."""
     try:
         return storage.parse_instant(text)
     except ValueError as error:
@@ -18,7 +18,7 @@ def parse_instant(flag: str, text: str) -> int:
 
 
 def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
-    """Parses ``key=value`` pairs into a dictionary."""
+    """Returns ``key=value`` pairs as a dictionary; the last pair of a key counts."""
     try:
         return storage.parse_pairs(flag, given)
     except storage.InvalidConfigError as error:

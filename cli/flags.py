@@ -10,12 +10,12 @@ from .. import storage
 
 
 def flag(name: str) -> str:
-    """Returns ``--to-offset`` for ``to_offset``."""
+    """Returns the flag of a parameter: ``--to-offset`` for ``to_offset``."""
     return f"--{name.replace('_', '-')}"
 
 
 def only(**actions: bool) -> str:
-    """Returns the one action flag that was given; anything but exactly one is wrong usage."""
+    """Returns the one flag of ``actions`` that was given; none or several are wrong usage (exit code 2)."""
     asked = [name for name, is_asked in actions.items() if is_asked]
     if len(asked) != 1:
         raise typer.BadParameter(f"give exactly one of {', '.join(map(flag, actions))}")
@@ -36,6 +36,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")]
 TopicNames = Annotated[
     str | None,
-    typer.Option(autocompletion=complete_topic, help="A topic, or a regular expression for whole names."),
+    typer.Option(autocompletion=complete_topic, help="A topic, or a regular expression that matches whole names."),
 ]
 OneTopic = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="A topic.")]

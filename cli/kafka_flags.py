@@ -60,7 +60,7 @@ class KafkaCommand(TyperCommand):
     """A command with the flags of one of Kafka's tools."""
 
     def parse_args(self, ctx: Any, args: Sequence[str]) -> list[str]:
-        """Parses as click does, but fills in optional values and explains flags that do not apply here."""
+        """Parses as click does, but allows flags without their optional values and explains flags that do not apply."""
         name = ctx.info_name or ""
         known = {option for parameter in self.params for option in parameter.opts}
         answers, words = {**OF_ALL, **NOT_HERE.get(name, {})}, SUBCOMMANDS.get(name, {})
@@ -81,6 +81,6 @@ class KafkaCommand(TyperCommand):
 
 
 def _filled(args: Sequence[str], optional: frozenset[str]) -> Iterator[str]:
-    """Yields the arguments, with an empty value for each optional flag that ends them or precedes another flag."""
+    """Yields ``args``; a flag in ``optional`` without a value (it is last, or a flag follows) becomes ``--flag=``."""
     for arg, following in zip_longest(args, args[1:], fillvalue="-"):
         yield f"{arg}=" if arg in optional and following.startswith("-") else arg

@@ -21,14 +21,16 @@ def metrics(
     address: Annotated[
         str, typer.Option(help="The address to listen on; 127.0.0.1 for this machine only.")
     ] = "0.0.0.0",
-    cluster_name: Annotated[str | None, typer.Option(help="The label; by default the directory's name.")] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option(help="The value of the label cluster_name; by default the directory's name.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the metrics and exit.")] = False,
 ) -> None:
     """Serve lag in records and seconds, log start and end, sizes and open transactions at /metrics.
 
     The names are those of kafka-lag-exporter, so its dashboards and alerts work; metrics that only a log directory can
     provide begin with commitlog_. Each request reads the directory and takes no lock, so it is safe on a running
-    broker's.
+    broker's directory.
     """
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server  # noqa: PLC0415  late, like pipeline
 

@@ -64,7 +64,7 @@ def _print_for_people(columns: Sequence[Column], rows: Iterable[Sequence[str]]) 
 
 
 def print_wide(console: Console, table: Table) -> None:
-    """Prints a table with all values at full width; only texts wrap. A truncated name is of no use."""
+    """Prints a table that may be wider than the terminal: only columns of sentences wrap, names are never cut."""
     options = console.options.update(max_width=WIDEST)
     needed = 1 + len(table.columns) * 3  # between the columns
     for column in table.columns:
@@ -88,7 +88,7 @@ class Failures:
         self.errors: list[storage.LogStoreError] = []
 
     def attempt(self, task: Callable[[], T]) -> T | None:
-        """Returns the result of ``task``, or None if a log cannot be read."""
+        """Returns the result of ``task``; keeps a LogStoreError from it for :meth:`end` and returns None."""
         try:
             return task()
         except storage.LogStoreError as error:
@@ -96,7 +96,7 @@ class Failures:
             return None
 
     def end(self) -> None:
-        """Prints the errors; call it once the other partitions were shown. The command fails if there are any."""
+        """Prints the errors, after all partitions were shown. Exits with 3 if a log is damaged, 1 for other errors."""
         for message in dict.fromkeys(map(str, self.errors)):
             typer.echo(f"commitlog: {message}", err=True)
         if self.errors:
@@ -111,6 +111,6 @@ def fail(message: str) -> NoReturn:
 
 
 def nearest_or_all(name: str, known: Iterable[str], what: str) -> str:
-    """Returns a suffix for "there is no such ..." errors: the closest name, or all names."""
+    """Returns the end of an error about an unknown name: the most similar known name, or all known names."""
     names = list(known)
     return storage.did_you_mean(name, names) or f"; there are {', '.join(names) or f'no {what}'}"

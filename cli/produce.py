@@ -22,11 +22,12 @@ Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_top
 Partition = Annotated[
     int | None,
     typer.Option(
-        "--partition", "-p", help="Append all to this partition. Default: by the hash of the key, as Java's producer."
+        "--partition", "-p", help="Append all records to this partition; default: by the hash of the key, as in Java."
     ),
 ]
 KeyDelimiter = Annotated[
-    str | None, typer.Option("--key-delimiter", "-K", help="Use what precedes the first delimiter as the key.")
+    str | None,
+    typer.Option("--key-delimiter", "-K", help="Split each record at the first of these into key and value."),
 ]
 Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Split the input into records at this delimiter.")]
 Header = Annotated[
@@ -84,7 +85,7 @@ def produce(  # the flags are those of kcat -P
         producer, written = storage.IdempotentProducer(manager), 0
         for rows in reading.chunks(cast("Input", sys.stdin.buffer)):
             try:
-                for number, records in target.shares(rows, headers, manager.clock.now_ms()):
+                for number, records in target.tables(rows, headers, manager.clock.now_ms()):
                     info = producer.append(topic, number, records, fields)
                     written += len(records)
                     if as_json:
@@ -124,12 +125,12 @@ class _Reading:
             raise typer.BadParameter("a delimiter cannot be empty")
 
     def chunks(self, source: Input) -> Iterator[list[Row]]:
-        """Yields the complete lines of each read; the last line needs no delimiter."""
+        """Yields a list of rows after each read of ``source``: those of complete lines. The last needs no delimiter."""
         rest = bytearray()
         while data := source.read1(READ_BYTES):
             rest += data
             if len(rest) > LINE_BYTES_MAX:
-                fail(f"{LINE_BYTES_MAX:,} bytes without a delimiter: do the records end with {self.delimiter!r}?")
+                fail(f"{LINE_BYTES_MAX:,} bytes without {self.delimiter!r}; give the delimiter with --delimiter")
             if self.delimiter[-1] in data:
                 *lines, rest = rest.split(self.delimiter)
                 yield [self._row(bytes(line)) for line in lines]
@@ -144,7 +145,7 @@ class _Reading:
 
 @dataclass
 class _Target:
-    """Assigns rows to partitions. Rows of a chunk without a key share one; those of the next chunk get the next one."""
+    """Assigns rows to partitions: by key, and without a key to one partition per chunk, in turn."""
 
     partitions: Sequence[int]
     only: int | None
@@ -156,22 +157,22 @@ class _Target:
             fail(f"topic {topic.name!r} has partitions {list(topic.partitions)}, but not {partition}")
         return cls(topic.partitions, partition)
 
-    def shares(
+    def tables(
         self, rows: Sequence[Row], headers: Sequence[tuple[bytes, bytes | None]], now_ms: int
     ) -> Iterator[tuple[int, storage.Records]]:
-        """Yields a table of records for each partition that gets rows."""
-        for number, share in sorted(self._split(rows).items()):
-            yield number, _table(share, headers, now_ms)
+        """Yields (partition, table of its records) for each partition that gets rows, ascending."""
+        for number, chosen in sorted(self._split(rows).items()):
+            yield number, _table(chosen, headers, now_ms)
 
     def _split(self, rows: Sequence[Row]) -> Mapping[int, list[Row]]:
         if self.only is not None:
             return {self.only: list(rows)}
         chosen = storage.partitions_of(storage.BinaryColumn.from_list([key for key, _ in rows]), len(self.partitions))
         self.turn += 1
-        shares: dict[int, list[Row]] = {}
+        split: dict[int, list[Row]] = {}
         for row, index in zip(rows, chosen.tolist(), strict=True):
-            shares.setdefault(self.partitions[self.turn % len(self.partitions) if index < 0 else index], []).append(row)
-        return shares
+            split.setdefault(self.partitions[self.turn % len(self.partitions) if index < 0 else index], []).append(row)
+        return split
 
 
 def _table(rows: Sequence[Row], headers: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> storage.Records:

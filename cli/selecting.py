@@ -14,7 +14,7 @@ _RULE = re.compile(r"([^:]*)(?::(?:(\d+)|(\d*)-(\d*))?)?")
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """Compiles a regular expression, or several separated by commas."""
+    """Compiles a regular expression; commas separate alternatives, as in Kafka's tools."""
     try:
         return re.compile(text.strip().replace(",", "|"))
     except re.error as error:
@@ -24,7 +24,7 @@ def pattern(text: str) -> re.Pattern[str]:
 def matching(
     topics: Mapping[str, storage.TopicDescription], text: str | None, *, exclude_internal: bool = False
 ) -> list[storage.TopicDescription]:
-    """Returns the topics that ``text`` names or matches, or all if it is None; fails if it matches none."""
+    """Returns the topics that ``text`` names or matches, all if it is None. Exits with 1 if it matches none."""
     named = pattern(".*" if text is None else re.escape(text) if text in topics else text)
     found = [
         topic
@@ -39,7 +39,7 @@ def matching(
 def matching_partitions(
     topics: Iterable[storage.TopicDescription], rules: Iterable[str] | None
 ) -> list[tuple[str, int]]:
-    """Returns the partitions that match one of ``rules``, or all if it is None, by topic and number.
+    """Returns (topic, partition) of each partition that matches one of ``rules``; of all if ``rules`` is None.
 
     A rule is ``TOPICS``, ``TOPICS:3``, ``TOPICS:0-2`` (without 2), ``TOPICS:1-`` or ``:0``. TOPICS is a name or a
     regular expression; an empty one matches all topics (GetOffsetShell's TopicPartitionFilter).

@@ -3,7 +3,7 @@
     spark-submit jobs/mirror.py from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
     spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
 
-Each run resumes where the one before ended, even if that failed; with --follow, a run continues until it is stopped.
+Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
 Exit code 0: all partitions are up to date, 2: wrong usage, 1: anything else.
 """
 

@@ -1,8 +1,8 @@
 """Deletes old segments by time, size and log start offset: ``spark-submit jobs/retain.py --log-dir DIR``.
 
-One task per log. The report says what was deleted and why, and what is kept, why and until when; with --dry-run --as-of
-TIME it says what would be deleted by then. Exit code 0: all is well, 3: a log is damaged, 2: wrong usage, 1: anything
-else (locked, unknown topic, disk).
+One task per log. The report says what was deleted and why, and what is kept, why and until when. With --dry-run --as-of
+TIME, it says what would be deleted at that time. Exit code 0: all is well, 3: a log is damaged, 2: wrong usage, 1:
+anything else (locked, unknown topic, disk).
 """
 
 from __future__ import annotations

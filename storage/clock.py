@@ -1,4 +1,4 @@
-"""The clock as an argument: no code below the manager asks the system for the time."""
+"""The clock that logs are given, the system's or another: no other module of ``storage`` reads the time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Clock(Protocol):
     """The wall clock, in milliseconds since the epoch like Kafka's timestamps."""
 
     def now_ms(self) -> int:
-        """The present time."""
+        """Returns the current time."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Wait."""
+        """Waits for so many milliseconds."""
         ...
 
 
@@ -32,7 +32,7 @@ class SystemClock:
 
 
 def instant(timestamp_ms: int) -> str:
-    """``2023-11-14 22:13:20.000 UTC``; a time outside the calendar stays a number."""
+    """Returns a time in ms since the epoch as ``2023-11-14 22:13:20.000 UTC``; as a number of ms after year 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -30,7 +30,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Kind(NamedTuple):
-    """A type of Kafka's configs: ``parse`` raises ValueError for a value of another type (ConfigDef.parseType)."""
+    """A type of Kafka's configs; ``parse`` raises ValueError for a value of another type (ConfigDef.parseType)."""
 
     name: str
     parse: Callable[[object], Any]
@@ -125,7 +125,7 @@ class Between:
 
 @dataclass(frozen=True)
 class NotZero:
-    """For the broker's retention keys: any negative number means no limit, zero is not allowed."""
+    """Any number but zero, for the broker's retention keys: negative numbers mean no limit."""
 
     def holds(self, value: Any) -> bool:
         return bool(value != 0)
@@ -149,7 +149,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Matching:
-    """Texts of a certain form, or lists of them."""
+    """Texts that match a regular expression, or lists of such texts."""
 
     pattern: str
     example: str
@@ -195,7 +195,7 @@ class Key:
     is_kafkas: bool = True
 
     def check(self, value: object) -> Any:
-        """``value`` in the type of the key. Raises InvalidConfigError with key, value and bounds."""
+        """Returns ``value`` in the type of the key. Raises InvalidConfigError, which names key, value and bounds."""
         return _checked(self.name, value, self.kind, self.bounds)
 
 
@@ -210,7 +210,7 @@ def _checked(name: str, value: object, kind: Kind, bounds: Bounds) -> Any:
 
 
 def _key(name: str, kind: Kind, default: Any, bounds: Bounds, doc: str, *synonyms: str | Synonym, **more: bool) -> Any:
-    """A dataclass field for a key; a synonym given by name only has the type, bounds and unit of the key."""
+    """Returns a dataclass field for a key. A synonym that is only a name has the type, bounds and unit of the key."""
     whole = tuple(Synonym(given, kind, bounds) if isinstance(given, str) else given for given in synonyms)
     key = Key(name, kind, default, bounds, " ".join(doc.split()), whole, **more)
     return field(default=default, metadata={"key": key})
@@ -235,7 +235,7 @@ def _check_all(config: LogConfig | CleanerConfig) -> None:
 
 
 def _values(config: type[LogConfig | CleanerConfig], broker: Mapping[str, object]) -> dict[str, Any]:
-    """The values of the broker's keys, by field: of each key's synonyms, the first that is set."""
+    """Returns values by field from a broker's settings: of each key's synonyms, the first that ``broker`` has."""
     return {
         name: synonym.read(broker[synonym.name])
         for name, key in keys_of(config).items()
@@ -293,7 +293,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = _key("min.cleanable.dirty.ratio", DOUBLE, 0.5, Between(0, 1),
         "A log is compacted when more than this fraction of it is dirty.", "log.cleaner.min.cleanable.ratio")
     cleanup_policy: frozenset[str] = _key("cleanup.policy", LIST, frozenset({"delete"}), OneOf(("compact", "delete")),
-        "delete: old segments are deleted by time and size; compact: old values of a key are; both may be given.",
+        "delete: old segments are deleted by time and size; compact: old values of a key are deleted; or both.",
         "log.cleanup.policy")
     file_delete_delay_ms: int = _key("file.delete.delay.ms", LONG, MINUTE_MS, Between(0),
         "Segments removed from a log are kept for this long as .deleted files, for readers that still use them.",
@@ -365,9 +365,9 @@ class LogConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], *, broker: Mapping[str, object] | None = None) -> Self:
-        """From Kafka's names: a topic's own settings, then those of ``broker``, then the defaults.
+        """Returns the config for a topic's settings by Kafka's names, else for those of ``broker``, else the defaults.
 
-        Values have their type, or are its text as in a properties file. An unknown topic key or a bad value raises
+        A value has the type of its key, or is text as in a properties file. An unknown topic key or a bad value raises
         InvalidConfigError. ``broker`` may contain any of a broker's keys; :meth:`without_effect` lists unused ones.
         """
         fields_by_name = {key.name: name for name, key in keys_of(cls).items()}
@@ -378,12 +378,12 @@ class LogConfig:
         return cls(**_values(cls, broker or {}) | own)
 
     def to_mapping(self) -> dict[str, str]:
-        """Every key by Kafka's name with its value as text; :meth:`from_mapping` of it gives an equal config."""
+        """Returns every value as text by Kafka's name; :meth:`from_mapping` makes an equal config of the result."""
         return {key.name: key.kind.render(getattr(self, name)) for name, key in keys_of(type(self)).items()}
 
     @staticmethod
     def of_kafka(mapping: Mapping[str, str]) -> dict[str, str]:
-        """The topic settings that a broker accepts."""
+        """Returns ``mapping`` without the settings that only this engine has, which a broker rejects."""
         ours = {key.name for key in keys_of(LogConfig).values() if not key.is_kafkas}
         return {name: value for name, value in mapping.items() if name not in ours}
 
@@ -418,7 +418,7 @@ class LogConfig:
 # fmt: off
 @dataclass(frozen=True)
 class CleanerConfig:
-    """The settings of compaction that are not a topic's; only under a broker's names.
+    """The settings of compaction that a broker has, not a topic, by the broker's names.
 
     Rejects values with which no compaction could work, even if Kafka sets no bounds.
     """
@@ -444,12 +444,12 @@ class CleanerConfig:
 
     @classmethod
     def from_mapping(cls, broker: Mapping[str, object]) -> Self:
-        """From a broker's keys; ignores those that are not the cleaner's."""
+        """Returns the config with a broker's settings; ignores keys that are not the cleaner's."""
         return cls(**_values(cls, broker))
 
 
 def _did_you_mean(given: str) -> str:
-    """The topic key that ``given`` may stand for: a broker's key for it, or a key with a similar name."""
+    """Returns the end of an error about an unknown key: the topic's key for a broker's key, or a similar name."""
     topic_keys = keys_of(LogConfig).values()
     names = {synonym.name: key.name for key in topic_keys for synonym in key.synonyms}
     names |= {key.name: key.name for key in topic_keys}

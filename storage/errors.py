@@ -6,44 +6,44 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
 
     LogStoreError
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
-        ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
-        │   └── SegmentRemovedError               a segment file was removed from an open log: list the directory again
-        ├── LogDirLockedError                     another process holds the directory or the partition
-        ├── NotALogDirError                       the path holds no Kafka log
-        ├── SnapshotError                         not a snapshot, an incomplete one, or its target path is in use
-        ├── ProgressMismatchError                 two records of a writer's progress disagree; names both
-        ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
-        │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
-        │   │   └── UnsupportedMagicError         a newer message format: perhaps intact, but not readable here
-        │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
-        │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
-        │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
-        │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
-        │   └── MissingSegmentError               offsets between two segments that no file holds
+    ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
+    │   └── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+    ├── LogDirLockedError                     another process holds the directory or the partition
+    ├── NotALogDirError                       the path holds no Kafka log
+    ├── SnapshotError                         not a snapshot, an incomplete one, or its target path is in use
+    ├── ProgressMismatchError                 two records of a writer's progress disagree; names both
+    ├── CorruptionError                       bytes that cannot be right; carries path, position and reason
+    │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
+    │   │   └── UnsupportedMagicError         a newer message format: perhaps intact, but not readable here
+    │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
+    │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
+    │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
+    │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
+    │   └── MissingSegmentError               offsets between two segments that no file holds
     ├── InvalidOffsetError                    an index append or a truncation that goes backwards
     ├── SegmentOffsetOverflowError            an offset more than 2^31 - 1 above its segment's base
     ├── OffsetOutOfRangeError                 a read or a deletion outside the log                              [1]
-        ├── AppendError                           an append was refused; nothing was written
+    ├── AppendError                           an append was refused; nothing was written
     │   ├── RecordTooLargeError               a batch above max.message.bytes                                   [10]
-    │   ├── RecordBatchTooLargeError          a set above segment.bytes                                         [18]
-        │   ├── RecordValidationError             records were refused; lists index and reason of each              [87]
-        │   │   └── InvalidTimestampError         records were refused because of their timestamps                  [32]
-    │   ├── OffsetsOutOfOrderError            offsets in a set do not increase
-    │   ├── UnexpectedAppendOffsetError       a replicated set begins below the log end
+    │   ├── RecordBatchTooLargeError          an append above segment.bytes                                     [18]
+    │   ├── RecordValidationError             records were refused; lists index and reason of each              [87]
+    │   │   └── InvalidTimestampError         records were refused because of their timestamps                  [32]
+    │   ├── OffsetsOutOfOrderError            offsets of one append do not increase
+    │   ├── UnexpectedAppendOffsetError       replicated batches begin below the log end
     │   ├── OutOfOrderSequenceError           a sequence gap                                                    [45]
-        │   ├── InvalidProducerEpochError         a producer epoch older than the log has seen: fenced              [47]
-        │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
-        │   └── TransactionCoordinatorFencedError a marker from an older coordinator                                [52]
-        ├── TransactionError                      a transaction that cannot continue
-        │   ├── TransactionRefusedError           it is not, or no longer, ongoing: its writer must stop            [48]
-        │   │   └── ProducerFencedError           another coordinator took over its transactional id: stop          [90]
-        │   ├── TransactionAbortedError           it was aborted before the decision: start a new one
-        │   └── OutcomeUnknownError               the decision may or may not be on disk: the next start finds out
+    │   ├── InvalidProducerEpochError         a producer epoch older than the log has seen: fenced              [47]
+    │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
+    │   └── TransactionCoordinatorFencedError a marker from an older coordinator                                [52]
+    ├── TransactionError                      a transaction that cannot continue
+    │   ├── TransactionRefusedError           the transaction is not ongoing: its writer must stop              [48]
+    │   │   └── ProducerFencedError           another coordinator took over its transactional id: stop          [90]
+    │   ├── TransactionAbortedError           the transaction was aborted before its decision: start a new one
+    │   └── OutcomeUnknownError               the decision may or may not be on disk: the next start finds out
     ├── UnsupportedCompressionTypeError       a codec the format does not allow                                 [76]
     ├── UnknownTopicOrPartitionError          no such topic or partition in this directory                      [3]
-        ├── TopicExistsError                      creating a topic that exists, perhaps with other settings         [36]
+    ├── TopicExistsError                      creating a topic that exists, perhaps with other settings         [36]
     ├── InvalidTopicError                     a name Kafka does not allow, or an internal topic                 [17]
-        └── PolicyViolationError                  deleting records of a topic with cleanup.policy=compact only      [44]
+    └── PolicyViolationError                  deleting records of a topic with cleanup.policy=compact only      [44]
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class CorruptionError(LogStoreError):
         return type(self), (self.reason,), {"path": self.path, "position": self.position}
 
     def located(self, path: str, shift: int = 0) -> Self:
-        """The same error in the file ``path``; ``shift`` is the position in it at which the finder's buffer began."""
+        """Returns this error with ``path``; adds ``shift``, the file position of the buffer that was checked."""
         position = None if self.position is None else self.position + shift
         return type(self)(self.reason, path=path, position=position)
 
@@ -165,11 +165,11 @@ class AppendError(LogStoreError):
 
 
 class RecordTooLargeError(AppendError):
-    """A batch, or a record that makes one, larger than ``max.message.bytes`` or than ``segment.bytes``."""
+    """A batch, perhaps of a single record, is larger than ``max.message.bytes`` or ``segment.bytes``."""
 
 
 class RecordBatchTooLargeError(AppendError):
-    """A set of batches larger than ``segment.bytes``."""
+    """The batches of one append are together larger than ``segment.bytes``."""
 
 
 class RecordValidationError(AppendError):
@@ -188,11 +188,11 @@ class InvalidTimestampError(RecordValidationError):
 
 
 class OffsetsOutOfOrderError(AppendError):
-    """Offsets within one set do not increase."""
+    """The offsets in one append do not increase."""
 
 
 class UnexpectedAppendOffsetError(AppendError):
-    """A replicated set begins below the log end."""
+    """Replicated batches begin below the log end."""
 
 
 class OutOfOrderSequenceError(AppendError):
@@ -230,7 +230,7 @@ class TransactionAbortedError(TransactionError):
 class OutcomeUnknownError(TransactionError):
     """Writing the decision failed, so it may or may not be on disk.
 
-    Abort or retry nothing before the transactional id has been opened again, which completes what the log holds.
+    Do not abort or retry before the transactional id was opened again: that completes what the log holds.
     """
 
 
@@ -256,7 +256,7 @@ class PolicyViolationError(LogStoreError):
 
 @contextmanager
 def kept_in(failures: list[LogStoreError] | None) -> Iterator[None]:
-    """Within it, a LogStoreError is added to ``failures``, so that the caller goes on; None: it is raised."""
+    """A context that adds a LogStoreError to ``failures`` and ends there; if that is None, the error is raised."""
     try:
         yield
     except LogStoreError as error:

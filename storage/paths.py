@@ -17,7 +17,7 @@ _HERE = ("", "localhost")
 
 
 def local_path(path: str) -> str:
-    """The local path for ``path``: ``/x`` for ``file:/x`` and ``file:///x``, in which ``%20`` is a space.
+    """Returns the local path for ``path``: ``/x`` for ``file:/x`` and ``file:///x``, in which ``%20`` is a space.
 
     Raises InvalidConfigError for other schemes (``hdfs:/log``, ``s3a://bucket/log``), and for ``file:`` with another
     host or without a slash. Accesses no files, and leaves a relative path relative.
@@ -33,5 +33,5 @@ def local_path(path: str) -> str:
             "name a mounted directory, or write ./ before a local name that has a colon"
         )
     if not rest.startswith("/"):
-        raise InvalidConfigError(f"path {shown}: file: needs an absolute path, such as file:/data/log")
+        raise InvalidConfigError(f"path {shown}: after file:, a path must begin with a slash: write file:/data/log")
     return unquote(rest)

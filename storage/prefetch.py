@@ -21,11 +21,11 @@ Result = TypeVar("Result")
 
 
 def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """``task`` of each item, in order; while a result is in use, up to ``THREADS`` more are in progress.
+    """Yields the result of ``task`` for each item, in order; threads compute up to ``THREADS`` results ahead.
 
-    The caller's thread iterates over the items. A LogStoreError or OSError from them is raised in its turn, like those
-    of ``task``, so that the first damage in a file is reported, whatever follows. To stop early, close the generator:
-    it waits for tasks in progress and ignores its errors.
+    The caller's thread iterates over ``items``. A LogStoreError or OSError from ``items`` or ``task`` is raised after
+    the results before it, so that the first damage in a file is reported, whatever follows. To stop early, close the
+    generator, which waits for tasks in progress and ignores their errors.
     """
     begun = deque[Future[Result]]()
     with ThreadPoolExecutor(THREADS) as threads:
@@ -38,7 +38,7 @@ def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Generator
 
 
 def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
-    """The items; a thread fetches the next one while one is in use. Errors while fetching are raised in their turn."""
+    """Yields the items; a thread fetches the next one ahead. An error is raised after the items before it."""
     end = cast(Item, object())  # equal to no item
     with ThreadPoolExecutor(1) as thread:
         take = partial(thread.submit, next, iter(items), end)
@@ -51,12 +51,12 @@ def one_ahead(items: Iterable[Item]) -> Generator[Item, None, None]:
 def gathered(
     items: Iterable[Item], size: Callable[[Item], int], *, least: int, most: int
 ) -> Generator[list[Item], None, None]:
-    """The items in lists, in order: each list holds all that a thread has fetched while the previous one was in use.
+    """Yields the items in lists, in order: each list has all items fetched by a thread since the previous list.
 
-    Waits until a list is large enough, or the items end. ``least`` is enough at first, later half the size of all
-    previous lists, but never more than ``most``, which must not be below ``least``. Therefore lists are large if there
-    are many items, and what remains after the last item is small compared with the total. The thread pauses while one
-    and a half times ``most`` is waiting.
+    A list is yielded once the sum of ``size`` over its items is large enough, or the items end. At first, ``least`` is
+    enough, later half the size of all previous lists, but never more than ``most``, which must not be below ``least``.
+    Therefore lists are large if there are many items, and the last list is small compared with the total. The thread
+    pauses while items of 1.5 times ``most`` are waiting.
 
     An error while fetching an item is raised after the items before it. To stop early, close the generator: it waits
     for an item that is being fetched.
@@ -83,7 +83,7 @@ class _Waiting(Generic[Item]):
         self._changed = Condition()
 
     def fill(self, items: Iterable[Item]) -> None:
-        """Fetch all items, unless stopped earlier."""
+        """Fetches all items, unless :meth:`stop` is called earlier."""
         try:
             for item in items:
                 size = self._size_of(item)
@@ -99,7 +99,7 @@ class _Waiting(Generic[Item]):
             self.stop()
 
     def are_some(self) -> bool:
-        """Wait until enough is waiting or no more will come; returns whether anything is waiting."""
+        """Waits until there are enough items or no more will come; returns whether there are any."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_enough() or self._is_over)
             return bool(self._items)
@@ -108,7 +108,7 @@ class _Waiting(Generic[Item]):
         return self._size >= min(max(self._least, self._size_before // 2), self._most)
 
     def take(self) -> list[Item]:
-        """Take all waiting items."""
+        """Removes and returns all waiting items."""
         with self._changed:
             taken, self._items = self._items, []
             self._size_before, self._size = self._size_before + self._size, 0

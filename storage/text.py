@@ -1,4 +1,4 @@
-"""Parses command-line values, for commands and jobs."""
+"""Parses command-line values for commands and jobs, and hides secrets in texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashe
 
 
 def parse_instant(text: str) -> int:
-    """Milliseconds since the epoch, from a number or from ISO 8601, in UTC unless it has a zone. Raises ValueError."""
+    """Returns ms since the epoch for a number of ms or ISO 8601 text (UTC unless it has a zone). Raises ValueError."""
     if text.isdecimal() and int(text) >= EPOCH_MS_MIN:
         return int(text)
     try:
@@ -30,7 +30,7 @@ def parse_instant(text: str) -> int:
 
 
 def parse_names(option: str, given: Sequence[str]) -> list[str]:
-    """The names in an option that may be repeated and may hold several names separated by commas.
+    """Returns the names in an option that may be repeated and may have several names separated by commas.
 
     Raises InvalidConfigError if the option is given without a name, for example because a variable is not set.
     """
@@ -41,7 +41,7 @@ def parse_names(option: str, given: Sequence[str]) -> list[str]:
 
 
 def parse_pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    """``key=value`` pairs as a mapping; the last one of a key counts. Raises InvalidConfigError for any other form."""
+    """Returns ``key=value`` pairs as a mapping; the last pair of a key counts. Raises InvalidConfigError."""
     pairs: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -57,5 +57,5 @@ def is_secret(name: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """``text`` with ``***`` in place of values of secrets, and of user and password in an address."""
+    """Returns ``text`` with ``***`` in place of secret values, and of user and password in an address."""
     return _USER_INFO.sub("://***@", _SECRET_PAIR.sub(r"\1***", text))

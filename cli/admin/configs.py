@@ -23,10 +23,10 @@ EntityType = Annotated[str, typer.Option(help="Must be topics: nothing else has 
 EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
 AddConfig = Annotated[
     str | None,
-    typer.Option(metavar="K=V,...", help="Set these. Put lists in brackets: cleanup.policy=[compact,delete]."),
+    typer.Option(metavar="K=V,...", help="Set these configs. Put lists in brackets: cleanup.policy=[compact,delete]."),
 ]
 AddConfigFile = Annotated[Path | None, typer.Option(help="Set the configs in a properties file, one per line.")]
-DeleteConfig = Annotated[str | None, typer.Option(metavar="K,...", help="Reset these to the default.")]
+DeleteConfig = Annotated[str | None, typer.Option(metavar="K,...", help="Reset these configs to their defaults.")]
 
 
 def configs(  # the flags are those of kafka-configs
@@ -46,12 +46,12 @@ def configs(  # the flags are those of kafka-configs
 ) -> None:
     """Show and change the configs of topics, which are stored in topics.json at the root of the log directory.
 
-    A broker stores its configs elsewhere: it does not see those set here, nor are its own seen here. An open log keeps
-    the settings it was opened with.
+    A broker stores the configs of topics in its own metadata: it does not see those set here, and its own are not shown
+    here. A program that has a log open keeps the settings with which it opened the log.
     """
     action = only(describe=describe, alter=alter)
     if entity_type != "topics":
-        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here")
+        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here; omit it")
     name = topic if entity_name is None else entity_name
     with storage.LogManager.open(log_dir) as manager:
         if action == "--describe":
@@ -98,7 +98,7 @@ def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[
 
 
 def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the sources of a value as Kafka prints them; a broker's key only if it is the only one with a default."""
+    """Yields the sources of a value as Kafka prints them; the broker's key only if there is exactly one."""
     if not row["is_default"]:
         yield f"DYNAMIC_TOPIC_CONFIG:{row['config']}={row['value']}"
     if row["broker_key"] is not None:
@@ -133,7 +133,7 @@ def _changes(added: str | None, added_from: Path | None, reset: str | None) -> d
 
 
 def _pairs(text: str) -> dict[str, str | None]:
-    """Parses ``a=1,b=[x,y]``."""
+    """Returns the configs in ``a=1,b=[x,y]`` by name, without brackets."""
     position, found = 0, dict[str, str | None]()
     while position < len(text):
         pair = _PAIR.match(text, position)

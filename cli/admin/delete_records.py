@@ -16,7 +16,9 @@ EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 10}], "
 
 OffsetJsonFile = Annotated[
     Path,
-    typer.Option(help=f"The offset below which to delete, per partition; -1 deletes all records. Example: {EXAMPLE}"),
+    typer.Option(
+        help=f"A file with the offset below which to delete, per partition; -1 deletes all. Example: {EXAMPLE}"
+    ),
 ]
 
 
@@ -58,7 +60,7 @@ def _json(result: storage.DeletedRecords, *, is_dry: bool) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> dict[tuple[str, int], int]:
-    """Reads the offsets by partition from a file in Kafka's format; fails if it has another."""
+    """Returns the offsets by (topic, partition) in a file of Kafka's format. Exits with 1 for any other content."""
     try:
         content = json.loads(path.read_text())
         rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in content["partitions"]]

@@ -28,11 +28,15 @@ NEW_OFFSETS = (
 HOLDER = "commitlog groups"
 
 
-List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, those too.")]
-Describe = Annotated[bool, typer.Option("--describe", help="Show offsets and lag, or states or members instead.")]
+List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, show these too.")]
+Describe = Annotated[
+    bool, typer.Option("--describe", help="Show offsets and lag; with --state or --members, those instead.")
+]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete groups; with --dry-run, only print which.")]
 DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Delete a group's offsets for --topic.")]
-ResetOffsets = Annotated[bool, typer.Option("--reset-offsets", help="Reset offsets; only shown without --execute.")]
+ResetOffsets = Annotated[
+    bool, typer.Option("--reset-offsets", help="Reset offsets; without --execute, only print them.")
+]
 Group = Annotated[list[str] | None, typer.Option(help="A group. Repeatable.")]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Select all groups.")]
 State = Annotated[
@@ -74,7 +78,7 @@ FromFile = Annotated[
     Path | None,
     typer.Option(
         metavar="CSV",
-        help="Reset to the offsets in a file of topic,partition,offset, preceded by the group if there are several.",
+        help="Reset to offsets from a file of topic,partition,offset; rows begin with the group if there are several.",
     ),
 ]
 Export = Annotated[bool, typer.Option("--export", help="Print the new offsets in the format of --from-file.")]
@@ -174,7 +178,7 @@ class _Groups:
         self._known = {each.name: each for each in self._lags.groups(self._failures.errors)}
 
     def run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:
-        """Runs the action, and warns of groups that are not shown: their partition is missing or damaged."""
+        """Runs the action. Warns on stderr of groups that are not shown: their partition is missing or damaged."""
         missing = self._lags.missing() if action == "--list" or asked.all_groups else None
         if missing is not None:
             typer.echo(f"commitlog: {missing}; groups stored there are not shown", err=True)
@@ -196,7 +200,10 @@ class _Groups:
             self._describe(names, asked)
 
     def _chosen(self, asked: _Asked, *, may_be_new: bool, may_be_missing: bool) -> list[str]:
-        """Returns the groups; with ``may_be_missing``, records a failure for one whose partition cannot be read."""
+        """Returns the names of the selected groups. Exits with 1 for an unknown group, unless ``may_be_new``.
+
+        ``may_be_missing``: a group whose partition cannot be read is added to the failures, instead of raising.
+        """
         if bool(asked.groups) == asked.all_groups:
             raise typer.BadParameter("give either --group (repeatable) or --all-groups")
         names = list(self._known if asked.all_groups else dict.fromkeys(asked.groups))
@@ -258,7 +265,10 @@ class _Groups:
             typer.echo(f"{'would delete' if self._is_dry else 'deleted'} {what}")
 
     def _reset(self, names: Sequence[str], target: resetting.Target | Path, asked: _Asked) -> None:
-        """Plans all groups first, so that errors are raised before anything changes."""
+        """Commits the new offsets with ``--execute``, and prints them.
+
+        Computes the offsets of all groups first, so that errors are raised before anything changes.
+        """
         is_by_file = isinstance(target, Path)
         if not is_by_file and bool(asked.topics) == asked.all_topics:
             raise typer.BadParameter("--reset-offsets needs either --topic (repeatable) or --all-topics")
@@ -305,7 +315,7 @@ class _Groups:
             print_table(NEW_OFFSETS, rows)
 
     def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
-        """Returns the plans of the selected groups that the file has offsets for; names the groups it lacks."""
+        """Returns the new offsets in the file, by group and partition; warns of groups in ``names`` that it lacks."""
         there, found = self._lags.looks.partitions(), resetting.from_csv(path, names)
         plans: dict[str, dict[tuple[str, int], int]] = {}
         for name in names:
@@ -319,7 +329,7 @@ class _Groups:
         return plans
 
     def _check_here(self, names: Sequence[str], *, is_fatal: bool) -> None:
-        """Checks that all groups can be committed to, before any is."""
+        """Checks that offsets of all groups can be committed here; if not, raises if ``is_fatal``, else warns."""
         for name in names:
             try:
                 self._offsets.check_here(name)
@@ -352,10 +362,10 @@ class _Groups:
         return {}
 
     def _unused(self, name: str) -> AbstractContextManager[object]:
-        """Locks a sink's group, so that no running sink finds its progress changed.
+        """Returns a lock for changing a group: of a sink's group, so that no running sink finds its progress changed.
 
-        LogDirLockedError names the holder. Members of the group do not matter: writing takes the lock of a broker's
-        directory, so no broker is serving them.
+        Taking it raises LogDirLockedError, which names the holder, while the sink runs. Other groups need no lock:
+        writing takes the lock of a broker's directory, so no broker is serving their members.
         """
         known = self._known.get(name)
         if known is None or not any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):

@@ -16,7 +16,8 @@ from ..arguments import parse_instant
 from ..flags import flag
 from ..output import fail
 
-# Takes a log and its committed offset, or None; returns the new one. Quoted, so that importing this loads no engine.
+# Takes a log and the group's committed offset in it (None: it has none), and returns the new offset. Quoted, so that
+# importing this module does not load the engine.
 Target = Callable[["storage.LogReader", int | None], int]
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
@@ -76,7 +77,7 @@ def to_csv(rows: Iterable[tuple[str, str, int, int]], *, with_group: bool) -> st
 
 
 def _csv_cell(value: object) -> str:
-    """Quotes a cell if Kafka's tool does; its library quotes whatever a quick check cannot clear."""
+    """Returns a cell as text, in quotes if Kafka's tool (Jackson) quotes it: a long text or one with low characters."""
     text = str(value)
     if isinstance(value, int) or (len(text) <= UNQUOTED_MAX and all(each >= FIRST_UNQUOTED for each in text)):
         return text
@@ -84,7 +85,7 @@ def _csv_cell(value: object) -> str:
 
 
 def within(log: storage.LogReader, offset: int) -> int:
-    """Returns the nearest offset in the log, as Kafka's tool does; prints a notice if that is another."""
+    """Returns ``offset``, or the nearest offset in the log, as Kafka's tool does; says so on stderr if they differ."""
     nearest = min(max(offset, log.log_start_offset), log.log_end_offset)
     if nearest != offset:
         typer.echo(f"{log.context.directory}: offset {offset} is outside the log; using {nearest}", err=True)
@@ -93,7 +94,7 @@ def within(log: storage.LogReader, offset: int) -> int:
 
 def _shifted(log: storage.LogReader, current: int | None, by: int) -> int:
     if current is None:
-        fail(f"{log.context.directory}: --shift-by needs a committed offset, but the group has none here")
+        fail(f"{log.context.directory}: --shift-by needs a committed offset; the group has none, use --to-offset")
     return within(log, current + by)
 
 
@@ -101,7 +102,7 @@ def _first_not_older(timestamp_ms: int) -> Target:
     def first(log: storage.LogReader, _: int | None) -> int:
         found = log.offset_for_timestamp(timestamp_ms, storage.Isolation.READ_UNCOMMITTED)
         if found is None:
-            typer.echo(f"{log.context.directory}: no record is that new; using the log end", err=True)
+            typer.echo(f"{log.context.directory}: no record is of that time or later; using the log end", err=True)
         return log.log_end_offset if found is None else found.offset
 
     return first
@@ -126,12 +127,15 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
 
 
 def partitions_of(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
-    """Returns the existing partitions that ``orders`` or ``orders:0,2`` names; fails if one is missing."""
+    """Returns the partitions in ``there`` that ``orders`` or ``orders:0,2`` names. Exits with 1 if one is missing.
+
+    ``what``: the noun for them in errors.
+    """
     name, _, numbers = text.partition(":")
     known = sorted(partition for topic, partition in there if topic == name)
     if not known:
         names = ", ".join(sorted({topic for topic, _ in there})) or "none"
-        fail(f"no {what} of topic {name!r}; topics that have some: {names}")
+        fail(f"there are no {what} of topic {name!r}; topics with {what}: {names}")
     if not numbers:
         return [(name, partition) for partition in known]
     if not re.fullmatch(r"\d+(,\d+)*", numbers):

@@ -25,7 +25,9 @@ Describe = Annotated[bool, typer.Option("--describe", help="Show partitions and 
 Create = Annotated[bool, typer.Option("--create", help="Create --topic.")]
 Alter = Annotated[bool, typer.Option("--alter", help="Add partitions to topics.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete topics with all their records.")]
-Partitions = Annotated[int | None, typer.Option(help="With --create (default 1) and --alter: how many.")]
+Partitions = Annotated[
+    int | None, typer.Option(help="With --create: how many (default 1); with --alter: the new total.")
+]
 Config = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create: set this config. Repeatable.")
 ]
@@ -164,7 +166,7 @@ def _create(
         return
     configs = parse_pairs("--config", pairs)
     if "." in name or "_" in name:
-        typer.echo("in metrics, topics whose names differ only in '.' and '_' cannot be told apart", err=True)
+        typer.echo("warning: metrics cannot distinguish topics whose names differ only in '.' and '_'", err=True)
     if is_dry:
         typer.echo(f"would create topic {name}")
         return
@@ -173,21 +175,21 @@ def _create(
 
 
 def _describe_internal(manager: storage.LogManager, name: str, partitions: int | None, *, is_dry: bool) -> None:
-    """Notes the number of partitions of a topic that a broker created; only the broker's metadata has it.
+    """Records how many partitions an internal topic has on its broker, of which only some may be in the directory.
 
-    Creates no partition.
+    Only the broker's metadata has this number. Creates no partition.
     """
     if partitions is None:
         raise typer.BadParameter(f"{name} exists; give the number of its partitions on the broker with --partitions")
     here = len(manager.partitions_found(name))
     if is_dry:
-        typer.echo(f"would note that topic {name} has {partitions} partitions, of which {here} are here")
+        typer.echo(f"would record that topic {name} has {partitions} partitions, of which {here} are here")
         return
     coordinated: storage.GroupOffsets | storage.TransactionStates = storage.GroupOffsets(manager)
     if name == storage.TRANSACTION_STATE_TOPIC:
         coordinated = storage.TransactionStates(manager)
     coordinated.describe_partitions(partitions)
-    typer.echo(f"Noted that topic {name} has {partitions} partitions, of which {here} are here.")
+    typer.echo(f"Recorded that topic {name} has {partitions} partitions, of which {here} are here.")
 
 
 def _alter(

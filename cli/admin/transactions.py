@@ -27,7 +27,9 @@ COLUMNS = (
     Column("HELD-BACK", is_number=True),
 )
 
-FindHanging = Annotated[bool, typer.Option("--find-hanging", help="Show only those that no coordinator will end.")]
+FindHanging = Annotated[
+    bool, typer.Option("--find-hanging", help="Show only transactions that no coordinator will end.")
+]
 Abort = Annotated[
     bool, typer.Option("--abort", help="Abort the transaction that begins at --start-offset of a partition.")
 ]
@@ -58,16 +60,16 @@ def transactions(  # the flags are those of kafka-transactions
     HELD-BACK is the number of offsets that readers of committed records cannot read yet because of the transaction; '-'
     if another transaction holds them back first.
 
-    STATE is Ongoing; PrepareCommit or PrepareAbort if the outcome is decided, and is written when the query restarts or
-    retention runs; Superseded if its producer has a newer epoch; Unknown if no transactional id has its producer, as
-    when a broker's __transaction_state is not in the directory.
+    STATE is Ongoing, or: PrepareCommit or PrepareAbort, if the outcome is decided but its markers are not yet written,
+    which a restart of the query or retention does; Superseded, if its producer has a newer epoch; Unknown, if no
+    transactional id belongs to its producer, for example because a broker keeps __transaction_state elsewhere.
 
     Retention aborts transactions that exceed their timeout and whose owner is not running, except Unknown ones.
 
     A transaction hangs if no coordinator will write its marker. Use --abort to write it, once you are sure that its
     producer has stopped; the broker must be stopped, too. If a coordinator will still end the transaction, --abort is
-    refused. Showing takes no lock, so it is safe on a running broker's directory; a partition that cannot
-    be read is named at the end, after the others.
+    refused. Showing takes no lock, so it is safe on a running broker's directory. Partitions that cannot be read are
+    reported after the others.
     """
     if abort and find_hanging:
         raise typer.BadParameter("--abort and --find-hanging exclude each other")

@@ -16,7 +16,7 @@ LogDir = Annotated[str, typer.Option(help="A directory on the file system: the l
 
 
 def fs_check(*, log_dir: LogDir, as_json: AsJson = False) -> None:
-    """Check what a log needs of a file system: renames, names, modification times, both kinds of lock, syncs.
+    """Check that a file system can hold logs: renames, names, modification times, both kinds of lock, syncs.
 
     Works in a temporary directory inside --log-dir and removes it. Whether synced bytes survive a power cut can only be
     shown by a power cut. For a shared file system, run the check on two machines. The exit code is 1 if a check fails.

@@ -12,7 +12,7 @@ from ..flags import AsJson, DryRun
 from ..output import print_json
 from .snapshot import facts
 
-From = Annotated[str, typer.Option("--from", help="The snapshot.")]
+From = Annotated[str, typer.Option("--from", help="The directory of the snapshot.")]
 LogDir = Annotated[str, typer.Option(help="The log directory to create; it must be missing or empty.")]
 
 
@@ -28,7 +28,7 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
     """
     log_dir = storage.local_path(log_dir)
     taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
-    writers = list(_writers(f"{source}/{storage.LOG_FOLDER}"))
+    writers = list(_newest_batches(f"{source}/{storage.LOG_FOLDER}"))
     if as_json:
         newest = [each._asdict() for each in writers]
         row = {"log_dir": log_dir, "snapshot": source, **facts(taken), "restored": not dry_run, "writers": newest}
@@ -49,7 +49,7 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
         )
 
 
-class _Writer(NamedTuple):
+class _NewestBatch(NamedTuple):
     """The newest batch that a sink, or a named batch write, wrote to a topic."""
 
     txn_app_id: str
@@ -57,15 +57,18 @@ class _Writer(NamedTuple):
     newest_batch: int
 
 
-def _writers(directory: str) -> Iterator[_Writer]:
-    """Yields the writers found. Unreadable committed offsets are only reported: the directory is restored already."""
+def _newest_batches(directory: str) -> Iterator[_NewestBatch]:
+    """Yields the newest batch of each sink in each topic, from the committed offsets in ``directory``.
+
+    Only reports committed offsets that cannot be read: the directory is restored already.
+    """
     try:
         with storage.LogManager.open(directory) as manager:
             groups = storage.GroupOffsets(manager).groups()
     except storage.LogStoreError as error:
-        typer.echo(f"cannot read how far writers got: {error}", err=True)
+        typer.echo(f"cannot show which batches the snapshot has: {error}", err=True)
         return
     for group, offsets in groups.items():
         for (topic, _), committed in sorted(offsets.items()):
             if topic.startswith(storage.SINK_PREFIX):
-                yield _Writer(group, topic.removeprefix(storage.SINK_PREFIX), committed.offset - 1)
+                yield _NewestBatch(group, topic.removeprefix(storage.SINK_PREFIX), committed.offset - 1)

@@ -16,9 +16,9 @@ To = Annotated[str, typer.Option("--to", help="The directory to create; it must 
 def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
     """Take a snapshot of all topics at one moment, including those of groups and transactions.
 
-    On the same disk, closed segments become hard links, which take no space until the log deletes the segments; all
-    else is copied. Writers wait until it is done. A transaction is included with all its partitions or with none. A
-    broker must be stopped.
+    On the same file system, closed segments become hard links, which take no space until the log deletes the segments;
+    all else is copied. Writers wait until the snapshot is taken. A transaction is included in all its partitions or in
+    none. A broker must be stopped.
     """
     with storage.LogManager.open(log_dir) as manager:
         taken = storage.take_snapshot(manager, to)
@@ -33,7 +33,7 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
 
 
 def facts(taken: storage.Snapshot) -> dict[str, Any]:
-    """The facts about a snapshot that JSON output has."""
+    """Returns what JSON output shows of a snapshot."""
     return {
         "source": taken.source,
         "taken_at": taken.taken_at_ms,

@@ -38,8 +38,8 @@ Offset = Annotated[
 Group = Annotated[
     str | None,
     typer.Option(
-        help="The group whose committed offsets '-o stored' starts at, or the beginning if there are none. Nothing is "
-        "committed."
+        help="With '-o stored': start at this group's committed offsets, or at the beginning of a partition without "
+        "one. Nothing is committed."
     ),
 ]
 Count = Annotated[int | None, typer.Option("--count", "-c", min=0, help="Exit after this many records.")]
@@ -49,7 +49,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="Print records in this format: %s value, %S its length, %R the same in 4 bytes, %k key, %K its length, "
+        help="Print records in this format: %s value, %S its length, %R its length in 4 bytes, %k key, %K its length, "
         "%T timestamp, %h headers, %t topic, %p partition, %o offset.",
     ),
 ]
@@ -59,7 +59,7 @@ KeyDelimiter = Annotated[
 Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Print this after each record.")]
 AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print one JSON object per line.")]
 Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null keys and values.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors to stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr, no notices.")]
 
 
 class IsolationLevel(StrEnum):
@@ -132,7 +132,7 @@ StartOffset = Callable[["storage.LogReader", "storage.Isolation"], int]
 
 @dataclass(frozen=True)
 class _Span:
-    """The range of each partition to print."""
+    """Which records of each partition to print: from ``begin`` on, up to a time or for ever."""
 
     begin: StartOffset
     ends_at_ms: int | None
@@ -199,12 +199,12 @@ class _Tail:
 
     @property
     def outside(self) -> str:
-        """A message that the log does not have the requested offset."""
+        """The message that the log does not have the requested offset."""
         first, end = self._log.log_start_offset, self._log.log_end_offset
         return f"{self.name} has offsets {first} to {end}, but not {self.asked}"
 
     def messages(self) -> Iterator[record_text.Message]:
-        """Yields the records up to the current end that were not printed yet."""
+        """Yields the records after those of earlier calls, up to the current end, and advances ``next_offset``."""
         end = self.end
         for records in self._log.records(
             self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
@@ -242,7 +242,7 @@ class _Tail:
 def _report_moved(tails: Sequence[_Tail], *, is_given: bool) -> None:
     """Reports the partitions that start at the nearest offset because they do not have the requested one.
 
-    ``is_given``: the offset is from the command line. If it is above every log end, it is a mistake, and this fails.
+    ``is_given``: the user gave the offset as a number. If that is above every log end, exits with 1.
     """
     if is_given and all(tail.asked > tail.next_offset for tail in tails):
         fail("; ".join(tail.outside for tail in tails))

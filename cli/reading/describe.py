@@ -58,9 +58,9 @@ def describe(
 ) -> None:
     """Show the segments of a topic's partitions: offsets, sizes, times, why each is kept and until when.
 
-    KEPT-UNTIL is the last moment for which a time limit keeps a segment, or '-' if no time limit decides; deletable
-    segments are deleted by the next retention run. COMPACTION is clean (no key occurs twice), dirty (the next
-    compaction reads it), or uncleanable (the next one does not). Takes no lock.
+    KEPT-UNTIL is the last moment at which a time limit keeps the segment, '-' if no time limit decides, or deletable if
+    the next retention run deletes it. COMPACTION is clean (no key occurs twice), dirty (the next compaction reads the
+    segment), or uncleanable (the next compaction must not touch it). Takes no lock.
     """
     as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
     with storage.LogManager.open(log_dir) as manager:

@@ -76,7 +76,7 @@ def dump_log(  # the flags are those of kafka-dump-log
     """Print the contents of a log's files, as kafka-dump-log does.
 
     Findings (index entries whose offset is not the log's, gaps between offsets) are printed to stderr at the end and
-    are not a failure. An unreadable file is a failure, reported after the other files are printed.
+    do not change the exit code. An unreadable file is reported after the other files; the exit code is then 1.
     """
     decoders: dict[storage.PayloadDecoder, bool] = {  # if several are given, the first one counts, as in Kafka's tool
         "offsets": offsets_decoder,
@@ -102,7 +102,7 @@ def dump_log(  # the flags are those of kafka-dump-log
 
 
 def _print(paths: list[str], options: storage.DumpOptions) -> bool:
-    """Prints the files. Returns whether all could be read to the end."""
+    """Prints the files, then the findings and errors. Returns whether all files could be read to the end."""
     output = typer.get_binary_stream("stdout")
     findings = storage.DumpFindings()
     failures = []

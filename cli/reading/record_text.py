@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 def messages(topic: str, partition: int, records: storage.Records) -> Iterator[Message]:
-    """Yields the rows of a table that has all columns."""
+    """Yields each record of ``records``, which has all columns, as a message."""
     headers: list[list[tuple[bytes, bytes | None]]] = [[]] * len(records)
     if records.headers is not None:
         keys = [key or b"" for key in records.headers.keys.to_list()]
@@ -63,12 +63,12 @@ def delimited(key_delimiter: str | None, delimiter: str, *, null: bytes) -> Text
 
 
 def escaped(text: str) -> bytes:
-    r"""Replaces ``\n``, ``\t`` and ``\x01`` as C does."""
+    r"""Returns ``text`` as bytes, with escapes such as ``\n``, ``\t`` and ``\x01`` replaced as in C."""
     return b"".join(_literal(found) for found in _TOKEN.finditer(text))
 
 
 def as_json(message: Message) -> bytes:
-    """Formats a line of JSON; keys and values that are not UTF-8 become ``key_base64`` and ``payload_base64``."""
+    """Returns a line of JSON; keys and values that are not UTF-8 become ``key_base64`` and ``payload_base64``."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "partition": message.partition,

@@ -68,7 +68,7 @@ def test_a_local_path_is_accepted(path: str, named: str) -> None:
 
 @pytest.mark.parametrize("path", ["file:log", "file:", "file://"])
 def test_a_file_uri_without_an_absolute_path_is_refused(path: str) -> None:
-    with pytest.raises(InvalidConfigError, match="file: needs an absolute path"):
+    with pytest.raises(InvalidConfigError, match="after file:, a path must begin with a slash"):
         local_path(path)
 
 

@@ -196,7 +196,7 @@ def test_help_names_kafkas_flags() -> None:
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_the_number_of_partitions_of_a_brokers_internal_topic_is_noted(topic: str, tmp_path: Path) -> None:
+def test_the_number_of_partitions_of_a_brokers_internal_topic_is_recorded(topic: str, tmp_path: Path) -> None:
     with LogManager.open(str(tmp_path), create=True) as manager:
         manager.create_topic(topic, partitions=3)
         for number in (0, 2):
@@ -211,7 +211,7 @@ def test_the_number_of_partitions_of_a_brokers_internal_topic_is_noted(topic: st
     assert (done.code, "2 partitions, but partition 2 is here" in done.stderr) == (1, True)
     done = commitlog(*create)
     assert (done.code, "give the number of its partitions" in done.stderr.replace("\n", " ")) == (2, True)
-    assert commitlog(*create, "--partitions", 8).stdout == f"Noted {said}.\n"
+    assert commitlog(*create, "--partitions", 8).stdout == f"Recorded {said}.\n"
     with LogManager.open(str(tmp_path)) as manager:
         assert manager.topic(topic).partitions == tuple(range(8))
     assert not (tmp_path / f"{topic}-1").exists()
