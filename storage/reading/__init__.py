@@ -1,7 +1,8 @@
 """Reading a partition without a lock: :class:`LogReader`, and what it is made of.
 
-``fetch`` is the result of one read, ``aborted`` says which records a reader of committed records must not see,
-``follower`` and ``watcher`` follow a log that grows, ``damaged`` reads what is sound in a damaged one.
+``view`` is a log as it was when it was opened, ``marks`` its checkpoint entries, ``fetch`` the result of one read.
+``aborted`` finds the records that readers of committed records must not see. ``follower`` and ``watcher`` follow a log
+that grows; ``damaged`` reads the undamaged records of a damaged log.
 """
 
 from __future__ import annotations
@@ -11,26 +12,25 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .aborted import Isolation as Isolation
     from .damaged import salvaged_records as salvaged_records
     from .fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
     from .follower import LogFollower as LogFollower
-    from .reader import (
-        Checkpoints as Checkpoints,
-        Isolation as Isolation,
-        KeptInMemory as KeptInMemory,
-        LogReader as LogReader,
-        Marks as Marks,
-        SegmentDescription as SegmentDescription,
-    )
+    from .marks import Checkpoints as Checkpoints, KeptInMemory as KeptInMemory, Marks as Marks
+    from .reader import LogReader as LogReader
+    from .view import SegmentDescription as SegmentDescription
     from .watcher import LogWatcher as LogWatcher
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "aborted": ["Isolation"],
             "damaged": ["salvaged_records"],
             "fetch": ["ALL_TIMES", "FetchData", "Timespan"],
             "follower": ["LogFollower"],
-            "reader": ["Checkpoints", "Isolation", "KeptInMemory", "LogReader", "Marks", "SegmentDescription"],
+            "marks": ["Checkpoints", "KeptInMemory", "Marks"],
+            "reader": ["LogReader"],
+            "view": ["SegmentDescription"],
             "watcher": ["LogWatcher"],
         },
     )

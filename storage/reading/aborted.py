@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,13 @@ from ..recovery import Marker, ProducerStateManager, read_markers
 from ..segment import PROBE_BYTES, WINDOW_BYTES, LogContext, LogSegment, LogSegments, Window
 
 _NONE = -1
+
+
+class Isolation(Enum):
+    """Which transactional records a reader sees; the values are those of ``isolation.level``."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 class AbortedTransaction(NamedTuple):

@@ -19,8 +19,10 @@ from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Int64s, Records
 from ..segment import LogSegment, Window
+from .aborted import Isolation
 from .fetch import ALL_TIMES, FetchData, Timespan
-from .reader import FETCH_BYTES, REOPEN_ATTEMPTS, Isolation, LogReader
+from .reader import FETCH_BYTES, LogReader
+from .view import REOPEN_ATTEMPTS
 
 Told = Callable[[CorruptionError], None]
 

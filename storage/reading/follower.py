@@ -16,8 +16,9 @@ from ..errors import CorruptionError
 from ..format.files import file_names
 from ..recovery import LoadedLog, assign_epochs, replay
 from ..segment import Window
+from .aborted import Isolation
 from .fetch import FetchData
-from .reader import FETCH_BYTES, Isolation, LogReader
+from .reader import FETCH_BYTES, LogReader
 
 
 class LogFollower(LogReader):

@@ -7,33 +7,20 @@ offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
 from functools import partial
-from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from ..clock import Clock, SystemClock
-from ..config import INT64_MAX, LogConfig
-from ..errors import CorruptRecordError, MissingSegmentError, OffsetOutOfRangeError, PolicyViolationError, StorageError
-from ..filesystem import FileSystem, LocalFileSystem
+from ..config import INT64_MAX
+from ..errors import CorruptRecordError, MissingSegmentError, OffsetOutOfRangeError
 from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Records
-from ..recovery import (
-    EXPIRATION_CHECK_INTERVAL_MS,
-    LoadedLog,
-    LogLoader,
-    Marker,
-    ProducerState,
-    ProducerStateManager,
-    read_markers,
-)
-from ..segment import NEVER_COMPACTED, PROBE_BYTES, Holes, LogContext, LogSegment, OffsetAndTimestamp, Place, Window
-from .aborted import Outcomes, aborted_runs
+from ..recovery import Marker, read_markers
+from ..segment import NEVER_COMPACTED, PROBE_BYTES, Holes, LogSegment, OffsetAndTimestamp, Place, Window
+from .aborted import Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
 from .times import (
     batches_reaching_time,
@@ -42,300 +29,14 @@ from .times import (
     largest_record_time,
     segments_reaching_time,
 )
+from .view import LogView
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at once: large enough for speed, small enough for parallel tasks
 FETCH_BYTES_A_RECORD = 1024  # to read less for a few records; larger records take more fetches
-REOPEN_ATTEMPTS = 5  # if files of a log disappear five times in a row during one read, it is being deleted
-
-T = TypeVar("T")
 
 
-class Isolation(Enum):
-    """Which transactional records a reader sees; the values are those of ``isolation.level``."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
-class Marks(NamedTuple):
-    """The entries of a partition in the checkpoints at the root of a log directory."""
-
-    recovery_point: int | None = None  # everything below was synced; None: unknown
-    log_start_offset: int = 0  # everything below is deleted
-    was_closed_cleanly: bool = False  # by a broker, and nothing was written since: the log ends at the recovery point
-
-
-class Checkpoints(Protocol):
-    """Where the marks of a log are kept."""
-
-    def read(self) -> Marks: ...
-
-    def write(self, marks: Marks) -> None:
-        """Durable when this returns."""
-        ...
-
-    def sync(self) -> None:
-        """Make what :meth:`read` returned durable: its writer may have been killed before it was."""
-        ...
-
-    def holes(self) -> Holes:
-        """Where offsets may be missing in the log: it was compacted, or filled with gaps, or this is unknown."""
-        ...
-
-    def note_holes(self) -> None:
-        """Record that offsets may be missing; durable when this returns."""
-        ...
-
-
-class KeptInMemory:
-    """Marks of a standalone log, without a log directory around it."""
-
-    def __init__(
-        self, recovery_point: int | None = 0, log_start_offset: int = 0, holes: Holes = Holes.INSIDE_SEGMENTS
-    ) -> None:
-        self._marks = Marks(recovery_point, log_start_offset)
-        self._holes = holes
-
-    def read(self) -> Marks:
-        return self._marks
-
-    def write(self, marks: Marks) -> None:
-        self._marks = marks
-
-    def sync(self) -> None:
-        pass
-
-    def holes(self) -> Holes:
-        return self._holes
-
-    def note_holes(self) -> None:
-        self._holes = Holes.ANYWHERE
-
-
-class SegmentDescription(NamedTuple):
-    """A segment, for people and planners."""
-
-    base_offset: int
-    next_offset: int  # the base offset of the next segment, or the log end
-    size: int  # bytes of the .log
-    largest_timestamp: int  # ms; -1: no record has one
-
-
-class LogReader:
+class LogReader(LogView):
     """The log of a partition, for reading."""
-
-    passes_damage = False  # see despite_damage
-
-    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
-        self.context = replace(context, holes=self._find_holes)
-        self.checkpoints = checkpoints
-        self._expiry_checked_ms = context.clock.now_ms()
-        self._holes = Holes.ANYWHERE if context.config.compact else Holes.NOWHERE
-        self._take(self._load())
-
-    def _find_holes(self) -> Holes:
-        """Where offsets may be missing; once that is anywhere, it does not change."""
-        if self._holes is not Holes.ANYWHERE:
-            self._holes = self.checkpoints.holes()
-        return self._holes
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        config: LogConfig | None = None,
-        *,
-        clock: Clock | None = None,
-        filesystem: FileSystem | None = None,
-        checkpoints: Checkpoints | None = None,
-    ) -> Self:
-        """Open the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
-
-        Raises CorruptRecordError where records below the recovery point are missing at the end, and StorageError where
-        there is no such directory.
-        """
-        context = LogContext(
-            directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
-        )
-        return cls(context, checkpoints or KeptInMemory(None))
-
-    _WRITES = False
-
-    def _loader(self) -> LogLoader:
-        self._marks = self.checkpoints.read()
-        return self._loader_of(self._marks)
-
-    def _loader_of(self, marks: Marks) -> LogLoader:
-        return LogLoader(
-            self.context,
-            recovery_point=marks.recovery_point,
-            log_start_offset=marks.log_start_offset,
-            was_closed_cleanly=marks.was_closed_cleanly,
-        )
-
-    def _load(self) -> LoadedLog:
-        for _ in range(REOPEN_ATTEMPTS):
-            with suppress(FileNotFoundError):  # by retention or the end of a compaction, between listing and opening
-                return self._look()
-        raise self._gone()
-
-    def _look(self) -> LoadedLog:
-        return self._loader().view()
-
-    def _gone(self) -> StorageError:
-        if self.context.filesystem.status(self.context.directory) is None:
-            return StorageError(f"{self.context.directory}: no such directory: the partition, or its disk, is gone")
-        return StorageError(
-            f"{self.context.directory}: files disappear while they are being read; is the topic being deleted?"
-        )
-
-    def looking_again(self, look: Callable[[], T]) -> T:
-        """The result of ``look``. If a file is gone, replaced or deleted, refreshes the log and calls ``look`` again.
-
-        Raises StorageError if files keep disappearing.
-        """
-        for _ in range(REOPEN_ATTEMPTS):
-            try:
-                return look()
-            except FileNotFoundError:
-                self.refresh()
-        raise self._gone()
-
-    def _take(self, loaded: LoadedLog) -> None:
-        self.segments = loaded.segments
-        self._producers, self.epochs = loaded.producers, loaded.epochs
-        self._forget_outcomes()
-        self._end_damage = loaded.damage
-        self._log_start_offset = loaded.log_start_offset
-        self._log_end_offset = loaded.log_end_offset
-        self.truncated_bytes = loaded.truncated_bytes
-
-    def _forget_outcomes(self) -> None:
-        """For use after segments or producer state were replaced."""
-        self._outcomes = Outcomes(self)
-
-    def _expire_producers(self) -> None:
-        """Forget idle producers, every ten minutes while a log stays open, as a broker does."""
-        now_ms = self.context.clock.now_ms()
-        if now_ms - self._expiry_checked_ms >= EXPIRATION_CHECK_INTERVAL_MS:
-            self._expiry_checked_ms = now_ms
-            self.producers.remove_expired(now_ms)
-
-    def active_producers(self, now_ms: int) -> dict[int, ProducerState]:
-        """The producers that have not expired by ``now_ms``, by producer id; a copy.
-
-        For a time in the past, those that expired since are searched for in the log, from its oldest snapshot on.
-        """
-        if now_ms > self.context.clock.now_ms() - EXPIRATION_CHECK_INTERVAL_MS:
-            return self.producers.active(now_ms)
-        return self._loader().producers_as_of(now_ms, self._log_end_offset, self.segments).active(now_ms)
-
-    def refresh(self) -> None:
-        """See what was appended, deleted or replaced since."""
-        self.close()
-        self._take(self._load())
-
-    def close(self) -> None:
-        """Close all files."""
-        self.segments.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    # Where the log begins and ends
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset the next record will get."""
-        return self._log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """The log end: there are no replicas to wait for."""
-        return self._log_end_offset
-
-    @property
-    def producers(self) -> ProducerStateManager:
-        """The state of the producers at the log end. Raises CorruptionError where damage hides what they did."""
-        if self._producers is None:
-            self._producers = self.looking_again(self._find_producers)
-        return self._producers
-
-    @producers.setter
-    def producers(self, producers: ProducerStateManager) -> None:
-        self._producers = producers
-
-    def _find_producers(self) -> ProducerStateManager:
-        loader = self._loader_of(self._marks)
-        return loader.producers_at(self._log_end_offset, self.segments, despite_damage=self.passes_damage)
-
-    @contextmanager
-    def despite_damage(self) -> Iterator[None]:
-        """Within this context, damaged batches are ignored in deciding how transactions ended.
-
-        Without damage, it has no effect.
-        """
-        was, self.passes_damage = self.passes_damage, True
-        try:
-            yield
-        finally:
-            self.passes_damage = was
-            if self._producers is not None and self._producers.is_partial and not was:
-                self._producers = None
-                self._forget_outcomes()
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Everything below is decided: the first offset of the earliest open transaction, else the log end."""
-        unstable = self.producers.first_unstable_offset
-        return self._log_end_offset if unstable is None else max(unstable, self._log_start_offset)
-
-    def end_offset(self, isolation: Isolation) -> int:
-        """The offset up to which a reader sees records."""
-        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
-
-    def start_without_records(self, before_offset: int) -> int:
-        """The log start after deleting all records before ``before_offset``, or, for -1, before the high watermark.
-
-        Raises PolicyViolationError for a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
-        """
-        if not self.context.config.delete:
-            raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
-        offset = self.high_watermark if before_offset == -1 else before_offset
-        if not 0 <= offset <= self.high_watermark:
-            raise OffsetOutOfRangeError(
-                f"{self.context.directory}: cannot delete before {before_offset}, the log ends at {self.high_watermark}"
-            )
-        return max(self._log_start_offset, offset)
-
-    def describe_segments(self) -> list[SegmentDescription]:
-        """All segments, ascending."""
-        return self.looking_again(self._describe_segments)
-
-    def _describe_segments(self) -> list[SegmentDescription]:
-        return [
-            SegmentDescription(segment.base_offset, next_offset, segment.size, segment.largest.timestamp)
-            for segment, next_offset in self.segments.with_next_offsets(self._log_end_offset)
-        ]
-
-    def file_bytes(self) -> int:
-        """The total length of all ``.log`` files."""
-        return self.looking_again(lambda: sum(segment.status().size for segment in self.segments))
-
-    def is_rolled(self) -> bool:
-        """Whether the segment seen as active is closed by now: a roll creates a segment named by the log end."""
-        if self._log_end_offset == self.segments.active.base_offset:
-            return False
-        following = file_names.segment_file(self._log_end_offset, file_names.LOG)
-        return self.context.filesystem.status(file_names.join(self.context.directory, following)) is not None
 
     # Reading
 

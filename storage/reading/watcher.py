@@ -14,7 +14,9 @@ from ..errors import CorruptionError
 from ..filesystem import FileStatus
 from ..recovery import LoadedLog, is_quiet_behind, replay
 from ..segment import PROBE_BYTES, LogSegment
-from .reader import Isolation, LogReader, Marks
+from .aborted import Isolation
+from .marks import Marks
+from .reader import LogReader
 
 # How far the log may extend beyond the last index entry in memory before the index is reread: the bytes to walk.
 UNINDEXED_BYTES = 1024 * 1024

@@ -25,7 +25,7 @@ from pyspark_commitlog.storage.clock import Clock
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, StorageError
 from pyspark_commitlog.storage.filesystem import Buffer
-from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule
 from tests.support.disk.memory_filesystem import MemoryFileSystem

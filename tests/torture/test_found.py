@@ -24,7 +24,8 @@ from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names, index_entries
 from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.disks import get, put

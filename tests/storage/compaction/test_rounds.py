@@ -18,7 +18,9 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BatchHeaders
 from pyspark_commitlog.storage.index_rebuild import rebuild_log
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery import loader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.recovery.segment_recovery import LogState, Recovery, recover

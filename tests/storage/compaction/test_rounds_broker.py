@@ -23,7 +23,9 @@ from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.reading.test_reader_kafka import java_reads, rows_of

@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import Marks
+from pyspark_commitlog.storage.reading.marks import Marks
 from tests.storage.directory.broker_settings.test_metadata_log import (
     metadata_log,
     partition as partition_record,

@@ -27,7 +27,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.reading.reader import Marks
+from pyspark_commitlog.storage.reading.marks import Marks
 from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

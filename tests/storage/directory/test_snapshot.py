@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.directory.snapshot import UNFINISHED, read_snapsh
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.compaction.test_rounds import clean, write
 from tests.storage.directory import test_manager
@@ -282,7 +282,7 @@ FAULTS = [
         "KAFKA-6388",
         "A roll finds the empty segment that a crash left under its name, and the writer is stuck.",
         in_directory(test_log_rolls.test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll),
-        (Mutation("reading.reader:LogReader.is_rolled", "is not None", "is None"),),
+        (Mutation("reading.view:LogView.is_rolled", "is not None", "is None"),),
     ),
     Fault(
         31,

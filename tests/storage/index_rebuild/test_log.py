@@ -18,7 +18,8 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names, index_entries
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
 from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log, rebuild_segment
-from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Marker, ProducerStateManager, leaving_a_trace
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import verify_log

@@ -16,7 +16,8 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import CONTROL_MASK, INT32_MAX
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.writing.log import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, write_transactional
 

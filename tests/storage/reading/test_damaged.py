@@ -13,8 +13,10 @@ from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import scan, v2
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, rows, write_transactional

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.fetch import Timespan
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.segment.reader import SegmentReader
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import NOW_MS, append, open_log, open_reader, rows

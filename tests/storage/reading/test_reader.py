@@ -12,8 +12,8 @@ from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRan
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
-from pyspark_commitlog.storage.reading.aborted import AbortedTransaction
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory
+from pyspark_commitlog.storage.reading.aborted import AbortedTransaction, Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

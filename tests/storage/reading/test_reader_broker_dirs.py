@@ -13,7 +13,8 @@ import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.internal import internal_topics
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.kafka import broker_dirs
 from tests.support.kafka.broker_dirs import Row
 

@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.legacy import v1
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
-from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import Kind, SegmentToVerify, verify_segment

@@ -33,7 +33,8 @@ from pyspark_commitlog.storage.format.constants import TimestampType
 from pyspark_commitlog.storage.format.internal.internal_topics import GROUP_METADATA_TOPIC
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.kafka.admin import KnownProducer, ListedOffset, committed_offsets, known_producers, list_offsets
 from tests.support.kafka.broker import (
     Action,

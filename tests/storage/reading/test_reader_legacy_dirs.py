@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records
 

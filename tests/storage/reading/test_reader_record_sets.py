@@ -14,7 +14,7 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.support.clock import ManualClock
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.support.logs import record_sets

@@ -14,8 +14,10 @@ from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentE
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading import times
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.fetch import Timespan
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
 from pyspark_commitlog.storage.segment.reader import SegmentReader
 from pyspark_commitlog.storage.segment.walk import Window

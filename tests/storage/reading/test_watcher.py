@@ -11,7 +11,9 @@ from hypothesis import given, settings, strategies as st
 from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.groups.lag import log_figures
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader, Marks
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.errors import (
     MissingSegmentError,
 )
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records

@@ -12,7 +12,9 @@ import pytest
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.segment.joining import Holes
 from pyspark_commitlog.storage.writing.log import Log

@@ -12,7 +12,8 @@ from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format.files.checkpoints import decode_snapshot
 from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.maintenance import MaintenanceRun, compact_partitions, in_this_process, select_partitions
-from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
 from pyspark_commitlog.storage.recovery.producer_state import (
     EXPIRATION_CHECK_INTERVAL_MS as INTERVAL_MS,

@@ -9,7 +9,7 @@ import pytest
 from pyspark_commitlog.storage.errors import CorruptRecordError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.v2 import header
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, rows, write_transactional
 from tests.torture.damage.sound_logs import open_reader as open_sound, sound_logs
 

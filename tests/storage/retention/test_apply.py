@@ -14,7 +14,9 @@ import pytest
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogDirLockedError, OffsetOutOfRangeError, PolicyViolationError
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader, Marks
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention import (
     LogFacts,
     RetentionOptions,

@@ -10,7 +10,8 @@ import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import NOW_MS, open_log, rows
 

@@ -14,7 +14,9 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import INT32_MAX
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.writing.locks import MAINTENANCE_LOCK_FILE
 from pyspark_commitlog.storage.writing.log import Log

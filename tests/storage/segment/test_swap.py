@@ -13,7 +13,8 @@ import pytest
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.segment.swap import SwapPlan, carry_out, plan_swaps
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment

@@ -17,7 +17,9 @@ from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import decode_snapshot, encode_snapshot
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import (

@@ -18,7 +18,9 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.segment.walk import WINDOW_BYTES
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import NOW_MS, append, batch, end_transaction, open_log, open_reader, records, rows

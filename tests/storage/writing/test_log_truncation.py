@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.storage.errors import InvalidOffsetError, OffsetOutOfRangeError, PolicyViolationError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import EpochEntry
-from pyspark_commitlog.storage.reading.reader import KeptInMemory, Marks
+from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from tests.support.logs.building import (
     NOW_MS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.reading.reader import KeptInMemory, Marks
+from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.logs.building import (
     NOW_MS,

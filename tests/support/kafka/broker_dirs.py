@@ -16,7 +16,8 @@ from typing import Any
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -13,8 +13,10 @@ from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.follower import LogFollower
-from pyspark_commitlog.storage.reading.reader import Checkpoints, Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import Checkpoints, KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.writing.log import AppendInfo, Log
 from tests.support.clock import ManualClock

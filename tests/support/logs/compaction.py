@@ -19,7 +19,7 @@ from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.reading.reader import KeptInMemory
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 

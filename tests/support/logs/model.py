@@ -13,7 +13,9 @@ from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.writing.log import AppendInfo, Log
 from tests.support.clock import ManualClock

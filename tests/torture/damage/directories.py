@@ -17,8 +17,10 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import GroupOffsets
 from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
-from pyspark_commitlog.storage.reading.reader import Isolation, KeptInMemory, LogReader
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.transactions import TransactionCoordinator
 from pyspark_commitlog.storage.verify import CheckpointedOffsets, verify_log

@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.tables import BatchHeaders
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.torture.damage.sound_logs import ROOT, Row, SoundLog, rows_of
 

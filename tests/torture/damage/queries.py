@@ -26,7 +26,7 @@ from pyspark_commitlog.pipeline.job.session import spark_session
 from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.storage import errors
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.cli.in_process import commitlog
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.torture.damage import oracle, reads

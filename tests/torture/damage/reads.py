@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.reading.reader import Isolation
+from pyspark_commitlog.storage.reading.aborted import Isolation
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.torture.damage import oracle
 from tests.torture.damage.log_damage import Damaged, damaged

@@ -21,7 +21,8 @@ from pyspark_commitlog.storage.directory.manager import INTERNAL_TOPICS, TOPICS_
 from pyspark_commitlog.storage.directory.topics_file import TopicDescription, encode_topics
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.clock import ManualClock
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.support.kafka import broker_dirs

@@ -21,7 +21,8 @@ from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.reading.reader import Isolation, LogReader
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.verify import verify_log
 from pyspark_commitlog.storage.writing.log import Log, Producer
