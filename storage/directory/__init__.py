@@ -29,13 +29,8 @@ if TYPE_CHECKING:
     from .broker_settings.metadata_log import read_metadata_log as read_metadata_log
     from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
-    from .manager import (
-        INTERNAL_PARTITIONS as INTERNAL_PARTITIONS,
-        LOST as LOST,
-        ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX,
-        LogManager as LogManager,
-        TopicPartition as TopicPartition,
-    )
+    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TopicPartition as TopicPartition
+    from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .protected_topics import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         POLICY_KEY as POLICY_KEY,
@@ -73,7 +68,8 @@ else:
             "broker_settings.metadata_log": ["read_metadata_log"],
             "fs_check": ["Finding", "Verdict", "check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
-            "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager", "ROOT_FILE_BYTES_MAX", "TopicPartition"],
+            "log_directory": ["ROOT_FILE_BYTES_MAX", "TopicPartition"],
+            "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "protected_topics": [
                 "INTERNAL_TOPICS",
                 "POLICY_KEY",

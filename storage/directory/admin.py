@@ -20,7 +20,8 @@ from ..format.files import checkpoints, file_names
 from ..segment import LogContext
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
-from .manager import LogManager, TopicPartition
+from .log_directory import TopicPartition
+from .manager import LogManager
 from .protected_topics import check_changeable, is_internal
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription
 

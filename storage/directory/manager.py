@@ -1,67 +1,41 @@
-"""LogManager: all logs of a directory, its topics and their configs, its checkpoints and its lock.
+"""LogManager: the topics of a log directory, their configs, and their logs.
 
-Topics are listed in ``topics.json`` at the root, which Kafka ignores. A directory without that file, such as a
-broker's, is served with default configs but without retention limits, which are unknown; its partitions are found by
-their names. Files at the root are read, changed and replaced under the root lock, so that several processes may work
-in one directory.
-
-Opening takes no lock. The first log opened for writing takes the broker's ``.lock``, shared: many processes of ours may
-write, but never beside a running broker. It also removes a broker's ``.kafka_cleanshutdown``, which no longer holds.
+A directory without ``topics.json``, such as a broker's, is served with default configs but without retention limits,
+which are unknown; its partitions are found by their names.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
-from ..clock import Clock, SystemClock
+from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
-    CorruptionError,
     InvalidConfigError,
-    LogDirLockedError,
     MissingSegmentError,
-    NotALogDirError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
     did_you_mean,
 )
-from ..filesystem import (
-    FileSystem,
-    LocalFileSystem,
-    Lock,
-    make_directory_durably,
-    not_a_link,
-    read_file,
-    write_atomically,
-)
+from ..filesystem import FileSystem, not_a_link, write_atomically
 from ..format.files import checkpoints, file_names as names
-from ..paths import local_path
-from ..reading import LogReader, LogWatcher, Marks
-from ..segment import Holes
+from ..reading import LogReader, LogWatcher
 from ..writing import Log
 from .given_settings import config_of
+from .log_directory import LogDirectory, RootCheckpoints, TopicPartition
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
-from .topics_file import PARTITIONS_MAX, Known, TopicDescription, decode_topics, encode_topics
+from .topics_file import PARTITIONS_MAX, Known, TopicDescription
 
-logger = logging.getLogger(__name__)
-
-TOPICS_FILE = "topics.json"
-ROOT_LOCK_FILE = ".commitlog.lock"
-ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint; a larger file is damaged
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 LOST = (
     "it was lost: restore it, for example from a snapshot; to continue without it, create the directory and remove "
     f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
 )
-
-TopicPartition = tuple[str, int]
 
 
 class Closeable(Protocol):
@@ -73,9 +47,6 @@ class Closeable(Protocol):
 ReaderT = TypeVar("ReaderT", bound=LogReader)
 KeptT = TypeVar("KeptT", bound=Closeable)
 
-# Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
-_ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
-
 
 @lru_cache
 def _config_of(
@@ -85,60 +56,13 @@ def _config_of(
     return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), {})
 
 
-class LogManager:
+class LogManager(LogDirectory):
     """The logs in one directory. Belongs to one thread at a time; a context manager that closes it."""
 
     def __init__(self, directory: str, clock: Clock, filesystem: FileSystem, overrides: Mapping[str, str]) -> None:
-        self.directory = directory
-        self.clock = clock
-        self.filesystem = filesystem
-        self.overrides = overrides
+        super().__init__(directory, clock, filesystem, overrides)
         self._logs: dict[TopicPartition, Log] = {}
         self._kept: dict[object, Any] = {}
-        self._broker_lock: Lock | None = None
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        *,
-        create: bool = False,
-        clock: Clock | None = None,
-        filesystem: FileSystem | None = None,
-        overrides: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Open a log directory; with ``create``, create it if it is missing.
-
-        ``overrides``: settings, by Kafka's names, that override those of every topic.
-
-        Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
-        InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`.
-        """
-        manager = cls(local_path(directory), clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
-        manager._check_directory(create)
-        return manager
-
-    def _check_directory(self, create: bool) -> None:
-        status = self.filesystem.status(self.directory)
-        if status is None and create:
-            make_directory_durably(self.filesystem, self.directory)
-        elif status is None:
-            raise NotALogDirError(f"{self.directory}: no such directory")
-        elif not status.is_directory:
-            raise NotALogDirError(f"{self.directory}: a file, where a log directory was expected")
-        elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
-            raise NotALogDirError(
-                f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
-                "give a directory of Kafka's log.dirs"
-            )
-
-    def _looks_like_a_log_directory(self) -> bool:
-        listing = self.filesystem.list(self.directory)
-        return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
-
-    def path(self, *file_names: str) -> str:
-        """A path below the directory."""
-        return names.join(self.directory, *file_names)
 
     # Topics
 
@@ -238,52 +162,6 @@ class LogManager:
         write_atomically(self.filesystem, self.path(names.RECOVERY_POINT_CHECKPOINT), data)
         self.filesystem.sync_directory(self.directory)
 
-    def described_topics(self) -> dict[str, TopicDescription]:
-        """The content of ``topics.json``; empty in a broker's directory, which has no such file."""
-        path = self.path(TOPICS_FILE)
-        try:
-            return decode_topics(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
-        except FileNotFoundError:
-            return {}
-        except CorruptionError as error:
-            raise error.located(path) from error
-
-    def describe_topics(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Replace ``topics.json``, atomically and durably. The caller holds the root lock."""
-        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values()))
-
-    def partitions_found(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic according to its directories, whatever ``topics.json`` contains."""
-        return self._partitions_found(lambda each: each == topic).get(topic, ())
-
-    def is_here(self, topic: str, partition: int) -> bool:
-        """Whether a partition's directory exists here: it may be elsewhere, or lost."""
-        return self.filesystem.status(self.path(names.partition_directory(topic, partition))) is not None
-
-    def _partitions_found(self, is_wanted: Callable[[str], bool]) -> dict[str, tuple[int, ...]]:
-        """Partitions by topic, according to the directories.
-
-        A topic counts once it has a segment: a broker creates one at once, this engine at the first write. From then
-        on, its partitions without a segment count if they have ``partition.metadata``.
-        """
-        with_a_log, made = dict[str, list[int]](), dict[str, list[int]]()
-        for name in self.filesystem.list(self.directory):
-            parsed = None if name in names.IGNORED_DIRECTORIES else names.parse_partition_directory(name)
-            if parsed is None or parsed.kind != "plain" or not is_wanted(parsed.topic):
-                continue
-            files = self._files_in(name)
-            if any(file.endswith(names.LOG) for file in files):
-                with_a_log.setdefault(parsed.topic, []).append(parsed.partition)
-            elif names.PARTITION_METADATA_FILE in files:
-                made.setdefault(parsed.topic, []).append(parsed.partition)
-        return {topic: tuple(sorted([*numbers, *made.get(topic, ())])) for topic, numbers in with_a_log.items()}
-
-    def _files_in(self, name: str) -> list[str]:
-        try:
-            return self.filesystem.list(self.path(name))
-        except (NotADirectoryError, FileNotFoundError):
-            return []
-
     # Logs
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
@@ -307,7 +185,7 @@ class LogManager:
                 config,
                 clock=self.clock,
                 filesystem=self.filesystem,
-                checkpoints=_RootCheckpoints(self, (topic, partition)),
+                checkpoints=RootCheckpoints(self, (topic, partition)),
             )
         return self._logs[topic, partition]
 
@@ -328,7 +206,7 @@ class LogManager:
             config or found,
             clock=self.clock,
             filesystem=self.filesystem,
-            checkpoints=_RootCheckpoints(self, (topic, partition)),
+            checkpoints=RootCheckpoints(self, (topic, partition)),
         )
 
     def partition_path(self, topic: str, partition: int) -> str:
@@ -376,135 +254,6 @@ class LogManager:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # Locks
-
-    def check_writable(self) -> None:
-        """Raise LogDirLockedError while a broker runs on the directory."""
-        self._take_broker_lock()
-
-    def lock_brokers_out(self) -> None:
-        """Prevent brokers from starting on the directory until the manager is closed. LogDirLockedError if one runs."""
-        if self._broker_lock is not None:
-            return
-        path = self.path(names.LOCK_FILE)
-        self._broker_lock = self.filesystem.lock_shared_with_broker(path)
-        if self._broker_lock is None:
-            raise LogDirLockedError(
-                f"{path}: a running Kafka broker holds this directory; it can be read, but stop the broker "
-                "before writing to it"
-            )
-
-    def _take_broker_lock(self) -> None:
-        """Called before the first change, after which a broker's mark of a clean shutdown no longer holds."""
-        self.lock_brokers_out()
-        if self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None:
-            self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
-            self.filesystem.sync_directory(self.directory)
-
-    def root_lock(self) -> Lock:
-        """Wait until nobody else changes files at the root, and lock them."""
-        lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
-        assert lock is not None  # since it waits
-        return lock
-
-    # Checkpoints
-
-    def marks(self, partition: TopicPartition) -> Marks:
-        """The checkpoints' entries for a partition."""
-        return self.all_marks().get(partition, Marks())
-
-    def all_marks(self) -> dict[TopicPartition, Marks]:
-        """The checkpoints' entries for each partition that they list."""
-        recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
-        log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
-        was_closed_cleanly = self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
-        return {
-            partition: Marks(recovery_points.get(partition), log_starts.get(partition, 0), was_closed_cleanly)
-            for partition in recovery_points.keys() | log_starts.keys()
-        }
-
-    def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
-        """Replace the checkpoints' entries for some partitions; keeps the others."""
-        with self.root_lock():
-            self._update_offsets(
-                names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point or 0 for key, mark in marks.items()}
-            )
-            self._update_offsets(
-                names.LOG_START_OFFSET_CHECKPOINT, {key: mark.log_start_offset for key, mark in marks.items()}
-            )
-
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the recovery points of some partitions; keeps the others, and all log starts."""
-        with self.root_lock():
-            self._update_offsets(names.RECOVERY_POINT_CHECKPOINT, offsets)
-
-    def _update_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        before = self.offsets(name)
-        after = {**before, **{key: offset for key, offset in offsets.items() if offset or key in before}}
-        if after != before:
-            write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
-
-    def holes(self, partition: TopicPartition) -> Holes:
-        """Where offsets may be missing in a partition.
-
-        The cleaner's checkpoint lists a partition that was compacted or filled with gaps; a broker creates that file if
-        its cleaner is on. A partition that is in neither ``topics.json`` nor the recovery points was copied here.
-        """
-        return self.holes_of_all()(partition)
-
-    def holes_of_all(self) -> Callable[[TopicPartition], Holes]:
-        """The same for any partition; reads the files only once."""
-        try:
-            noted = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
-        except CorruptionError:
-            return lambda _: Holes.ANYWHERE
-        described, recovery_points = self.described_topics(), self.offsets(names.RECOVERY_POINT_CHECKPOINT)
-
-        def told(partition: TopicPartition) -> Holes:
-            if partition in (noted or ()):
-                return Holes.ANYWHERE
-            if partition[0] in described:
-                return Holes.NOWHERE
-            if partition not in recovery_points:
-                return Holes.ANYWHERE
-            return Holes.INSIDE_SEGMENTS if noted is None else Holes.NOWHERE
-
-        return told
-
-    def note_holes(self, partition: TopicPartition) -> None:
-        """List a partition in the cleaner's checkpoint, durably: from now on, offsets may be missing in it."""
-        with self.root_lock():
-            noted = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
-            if partition not in noted:
-                data = checkpoints.encode_offsets({**noted, partition: 0})
-                write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
-
-    def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
-        """Drop checkpoint entries of deleted partitions, durably. The caller holds the root lock."""
-        for name in names.OFFSET_CHECKPOINTS:
-            before = self.offsets(name)
-            after = {key: offset for key, offset in before.items() if key not in partitions}
-            if after != before:
-                write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
-
-    def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The checkpoint of that name; a damaged one counts as empty, which costs a recovery but no record."""
-        try:
-            return self._read_offsets(name) or {}
-        except CorruptionError as error:
-            logger.warning("%s; treated as empty", error)
-            return {}
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """None if there is no such checkpoint. Raises CorruptCheckpointError."""
-        path = self.path(name)
-        try:
-            return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
-        except FileNotFoundError:
-            return None
-        except CorruptionError as error:
-            raise error.located(path) from None
-
 
 def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
     """Raise TopicExistsError if a topic has other settings than ``configs``; ignores settings that are not given."""
@@ -512,26 +261,3 @@ def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
     for key in configs:
         if asked[key] != found[key]:
             raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, {asked[key]} was asked for")
-
-
-@dataclass(frozen=True)
-class _RootCheckpoints:
-    """The checkpoint entries of one partition in its directory."""
-
-    manager: LogManager
-    partition: TopicPartition
-
-    def read(self) -> Marks:
-        return self.manager.marks(self.partition)
-
-    def write(self, marks: Marks) -> None:
-        self.manager.write_marks({self.partition: marks})
-
-    def sync(self) -> None:
-        self.manager.filesystem.sync_directory(self.manager.directory)
-
-    def holes(self) -> Holes:
-        return self.manager.holes(self.partition)
-
-    def note_holes(self) -> None:
-        self.manager.note_holes(self.partition)

@@ -37,7 +37,8 @@ from ..format.files import file_names
 from ..paths import local_path
 from ..segment import LogContext, swap_plan
 from ..writing import APPEND_LOCK_FILE, wait_for_lock
-from .manager import LogManager, TopicPartition
+from .log_directory import TopicPartition
+from .manager import LogManager
 
 MANIFEST_FILE = "snapshot.json"
 MANIFEST_VERSION = 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, check_whole, delete_topic
-from pyspark_commitlog.storage.directory.manager import TOPICS_FILE, LogManager
+from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     InvalidConfigError,
     LogDirLockedError,

@@ -13,7 +13,7 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.compaction.test_rounds import clean, write
-from tests.storage.directory import test_manager
+from tests.storage.directory import test_log_directory, test_manager
 from tests.storage.faults.fault import Fault, Mutation, in_directory, on_disk
 from tests.storage.maintenance import test_run_faults
 from tests.storage.segment import test_swap
@@ -208,7 +208,7 @@ FAULTS = [
         "KAFKA-10471",
         "A crash happens while logs are loaded; the next start assumes a clean shutdown.",
         in_directory(test_manager.test_the_first_writer_removes_a_brokers_clean_shutdown_mark),
-        (Mutation("directory.manager:LogManager._take_broker_lock", "is not None", "is None"),),
+        (Mutation("directory.log_directory:LogDirectory._take_broker_lock", "is not None", "is None"),),
     ),
     Fault(
         5,
@@ -326,10 +326,10 @@ FAULTS = [
         55,
         "LIKAFKA-47870",
         "A power outage leaves torn checkpoint files; the cluster cannot start.",
-        in_directory(test_manager.test_a_damaged_checkpoint_costs_a_recovery_and_no_record),
+        in_directory(test_log_directory.test_a_damaged_checkpoint_costs_a_recovery_and_no_record),
         (
             Mutation(
-                "directory.manager:LogManager.offsets",
+                "directory.log_directory:LogDirectory.offsets",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),

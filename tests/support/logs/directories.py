@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark_commitlog.storage import INTERNAL_TOPICS, LogManager
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from tests.support.clock import ManualClock
+from tests.support.disk.faulty_filesystem import FaultyFileSystem
 from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import NOW_MS
+
+
+def managed(directory: Path, filesystem: LocalFileSystem | FaultyFileSystem | None = None) -> LogManager:
+    """A log directory, created if it is missing, at the time of the tests."""
+    return LogManager.open(str(directory), create=True, clock=ManualClock(NOW_MS), filesystem=filesystem)
 
 
 def directory_with_internal_topics(path: Path, partitions: int = 1) -> str:

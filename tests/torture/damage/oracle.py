@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.directory.manager import INTERNAL_TOPICS, TOPICS_FILE
+from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
+from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format import v2

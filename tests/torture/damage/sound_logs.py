@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.directory.manager import INTERNAL_TOPICS, TOPICS_FILE, LogManager
+from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
 from pyspark_commitlog.storage.directory.topics_file import TopicDescription, encode_topics
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
