@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         NO_OFFSETS as NO_OFFSETS,
         TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
         TransactionCoordinator as TransactionCoordinator,
-        check_transactional_id as check_transactional_id,
     )
     from .hanging import (
         HoldingTransaction as HoldingTransaction,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from .idempotent import IdempotentProducer as IdempotentProducer
     from .states import TransactionStates as TransactionStates
     from .transaction import Transaction as Transaction, TransactionPart as TransactionPart
+    from .transactional_id import check_transactional_id as check_transactional_id
     from .writer import TransactionalWriter as TransactionalWriter
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -45,11 +45,12 @@ else:
                 "open_transactions",
                 "resolve_dead_transactions",
             ],
-            "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator", "check_transactional_id"],
+            "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator"],
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
             "states": ["TransactionStates"],
             "transaction": ["Transaction", "TransactionPart"],
+            "transactional_id": ["check_transactional_id"],
             "writer": ["TransactionalWriter"],
         },
     )

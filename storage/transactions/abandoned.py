@@ -18,9 +18,9 @@ from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept
 from ..format.constants import NO_TIMESTAMP
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..writing import Producer
-from .coordinator import TransactionalIdLock
 from .ending import Ending, open_logs, write_marker
 from .states import LEFT, PREPARED, TransactionStates, told
+from .transactional_id import TransactionalIdLock
 
 TRANSACTIONAL_ID_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms: seven days
 

@@ -18,11 +18,10 @@ id raises the epoch once more, since its predecessor may be a broker's, which do
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Self
 
@@ -30,13 +29,12 @@ from ..directory import LogManager, TopicPartition
 from ..errors import (
     AppendError,
     InvalidConfigError,
-    LogDirLockedError,
     OutcomeUnknownError,
     StorageError,
     TransactionAbortedError,
     TransactionRefusedError,
 )
-from ..filesystem import OPEN_FILES, Lock
+from ..filesystem import OPEN_FILES
 from ..format.constants import INT32_MAX
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..groups import CommittedOffset, GroupOffsets, commit_batches
@@ -47,12 +45,11 @@ from .ending import Ending, flush_all, open_logs
 from .producer_ids import allot_producer_id
 from .states import LEFT, UNDECIDED, TransactionStates, ongoing, told
 from .transaction import Transaction, TransactionPart
+from .transactional_id import TransactionalIdLock
 from .writer import check_ongoing
 
 TRANSACTION_TIMEOUT_MS = 900_000  # the broker's transaction.max.timeout.ms: it takes over transactions we leave open
 EPOCH_MAX = 32766  # of records; the markers of the last transaction carry 32767, then another producer id follows
-HOLDER_BYTES_MAX = 1000
-ID_BYTES_MAX = 2**15 - 1  # Kafka writes the length as an int16, as for a group's name
 SNAPSHOT_LAG_BYTES = 1 << 20  # of a log, read in a millisecond; a snapshot for every trigger would cost more
 
 Offsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]  # by group
@@ -353,69 +350,3 @@ def _check_reports(
                 "reported: a task ran twice, or its report was lost"
             )
     return {place for place, records in reported.items() if records}
-
-
-def check_transactional_id(text: str, name: str = "transactional id") -> None:
-    """Raise InvalidConfigError, which calls it ``name``, for an id that no key of ``__transaction_state`` can hold."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidConfigError(f"{name} {text!r} cannot be encoded as UTF-8: {error}") from error
-    if not 1 <= size <= ID_BYTES_MAX:
-        shown = f"{text[:50]}…" if size else ""
-        raise InvalidConfigError(f"{name} {shown!r} has {size:,} bytes; it must have 1 to {ID_BYTES_MAX:,}")
-
-
-class TransactionalIdLock:
-    """The lock of a transactional id: a file at the root of the log directory."""
-
-    def __init__(self, manager: LogManager, path: str, lock: Lock) -> None:
-        """Use :meth:`take` instead."""
-        self._manager = manager
-        self._path = path
-        self._lock = lock
-
-    @classmethod
-    def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
-        """Take the lock without waiting. Raises LogDirLockedError, which names the holder if that is known."""
-        check_transactional_id(transactional_id)
-        digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        path = manager.path(f".transaction-{digest}.lock")
-        lock = manager.filesystem.lock(path, wait=False)
-        if lock is None:
-            told_by_holder = _read_holder(manager, path)
-            raise LogDirLockedError(
-                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; each running query needs "
-                "one of its own"
-            )
-        taken = cls(manager, path, lock)
-        try:  # the lock must not outlive an error, or this process would keep all others out
-            with manager.filesystem.open(path, "create") as note:
-                note.truncate(0)
-                note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
-        except BaseException:
-            taken.release()
-            raise
-        return taken
-
-    def release(self, *, keep_file: bool = False) -> None:
-        """Let others take the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
-        try:
-            if not keep_file:  # a process waiting for it notices that the name is another file's
-                self._manager.filesystem.remove(self._path)
-        except OSError as error:
-            logger.warning("%s; the file stays, which does no harm", error)
-        finally:
-            self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.release()
-
-
-def _read_holder(manager: LogManager, path: str) -> str:
-    with suppress(FileNotFoundError), manager.filesystem.open(path, "read") as note:
-        return f" by {bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors='replace')}"
-    return ""

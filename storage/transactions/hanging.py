@@ -17,8 +17,9 @@ from ..format.internal.internal_topics import TransactionLogValue
 from ..reading import LogReader
 from ..writing import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
-from .coordinator import TRANSACTION_TIMEOUT_MS, TransactionalIdLock
+from .coordinator import TRANSACTION_TIMEOUT_MS
 from .states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
+from .transactional_id import TransactionalIdLock
 
 
 class HoldingTransaction(NamedTuple):

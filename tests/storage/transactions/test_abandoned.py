@@ -1,184 +1,187 @@
-"""Hanging transactions are found, named, and ended by hand; those that a coordinator ends are left to it."""
+"""Transactions that nobody holds are listed, aborted or completed, and idle transactional ids are forgotten."""
 
 from __future__ import annotations
 
-import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError, UnknownTopicOrPartitionError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.format.internal.internal_topics import TransactionState
+from pyspark_commitlog.storage.errors import (
+    StorageError,
+    TransactionRefusedError,
+)
 from pyspark_commitlog.storage.transactions import (
-    TransactionalWriter,
+    Resolution,
     TransactionCoordinator,
-    abort_transaction,
-    find_hanging,
-    holding_transaction,
+    expire_transactional_ids,
+    open_transactions,
+    resolve_dead_transactions,
 )
-from pyspark_commitlog.storage.transactions.states import TransactionStates, grouped
+from pyspark_commitlog.storage.transactions.abandoned import resolve
+from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
+from pyspark_commitlog.storage.transactions.states import TransactionStates
 from pyspark_commitlog.storage.writing.log import Producer
-from tests.support.clock import ManualClock
-from tests.support.kafka import broker_dirs
-from tests.support.logs.building import NOW_MS, append, committed, end_transaction, rows, write_transactional
-from tests.support.logs.directories import directory_with_internal_topics
-from tests.support.logs.transactions import encoded
-
-MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> LogManager:
-    """Topic t of two partitions; the first has a record, one of a transaction that nobody knows, and another."""
-    opened = LogManager.open(directory_with_internal_topics(tmp_path / "log"), clock=ManualClock(NOW_MS))
-    opened.create_topic("t", partitions=2)
-    log = opened.open_log("t", 0)
-    append(log, b"before")
-    write_transactional(log, 7, 0, b"hangs", epoch=3)
-    append(log, b"behind")
-    return opened
-
-
-def test_an_abort_marker_ends_it_and_later_records_are_read(manager: LogManager) -> None:
-    assert committed(manager.open_reader("t", 0)) == [(0, b"before")]
-    ended = abort_transaction(manager, "t", 0, 1)
-    assert ended == (7, 3, 1, NOW_MS)
-    reader = manager.open_reader("t", 0)
-    assert committed(reader) == [(0, b"before"), (2, b"behind")]
-    assert (reader.last_stable_offset, reader.log_end_offset) == (4, 4)
-    producer = reader.producers.last_entry(7)
-    assert producer is not None
-    assert (producer.epoch, producer.coordinator_epoch, producer.in_transaction) == (3, 0, False)
-    assert find_hanging(manager, max_timeout_ms=0) == []
-
-
-def test_the_marker_is_that_of_a_brokers_request_to_write_one(manager: LogManager) -> None:
-    """WriteTxnMarkers: the producer's epoch, and the latest coordinator epoch that the partition saw."""
-    log = manager.open_log("t", 1)
-    write_transactional(log, 7, 0, b"a")
-    end_transaction(log, 7, commit=True, coordinator_epoch=5)
-    write_transactional(log, 7, 1, b"b")
-    abort_transaction(manager, "t", 1, 2)
-    found = log.producers.last_entry(7)
-    assert found is not None
-    assert found.coordinator_epoch == 5
-    assert rows(manager.open_reader("t", 1)) == [(0, b"a"), (2, b"b")]
-    assert committed(manager.open_reader("t", 1)) == [(0, b"a")]
-
-
-def test_a_dry_run_writes_nothing(manager: LogManager) -> None:
-    assert abort_transaction(manager, "t", 0, 1, dry_run=True).producer_id == 7
-    assert manager.open_reader("t", 0).log_end_offset == 3
-
-
-@pytest.mark.parametrize(
-    ("place", "offset", "said"),
-    [
-        (("t", 0), 2, "no open transaction begins at offset 2; open transactions begin at 1 (producer 7)"),
-        (("t", 1), 0, "no open transaction begins at offset 0; none is open there"),
-    ],
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import write_transactional
+from tests.support.logs.transactions import (
+    APP,
+    PLACES,
+    TOPIC,
+    Query,
+    clock_of,
+    content,
+    encoded,
+    expected,
+    manage,
+    values_of,
 )
-def test_if_none_begins_there_the_open_ones_are_listed(
-    place: tuple[str, int], offset: int, said: str, manager: LogManager
+
+DATA_LOG = "*/t-1/*.log"
+
+
+def test_an_open_transaction_is_listed_with_its_age_and_what_it_holds_back(
+    query: Query, disk: MemoryFileSystem
 ) -> None:
-    with pytest.raises(InvalidTxnStateError, match=re.escape(said)):
-        abort_transaction(manager, *place, offset)
-    with pytest.raises(UnknownTopicOrPartitionError):
-        abort_transaction(manager, "t", 9, 0)
+    query.run_batch(0)
+    query.write(query.begin(), 1)
+    clock_of(disk).advance(5000)
+    (found,) = open_transactions(manage(disk))
+    assert (found.transactional_id, found.producer_id, found.epoch) == (APP, FIRST_PRODUCER_ID, 1)
+    assert (found.state, found.timeout_ms) == ("Ongoing", 900_000)
+    assert 5000 <= found.age_ms < 6000
+    assert [(place.topic, place.partition, place.first_offset) for place in found.partitions] == [
+        (TOPIC, 0, 4),
+        (TOPIC, 1, 4),
+    ]
+    assert all(place.holds_back for place in found.partitions)
 
 
-def write(manager: LogManager, coordinator: TransactionCoordinator, partition: int) -> int:
-    """Writes a record in a new transaction; returns its producer's id."""
-    transaction = coordinator.begin([("t", partition)])
-    writer = TransactionalWriter(manager, transaction)
-    writer.append("t", partition, encoded(b"x"))
-    writer.flush()
-    return transaction.producer_id
+def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: MemoryFileSystem) -> None:
+    dead = Query.on(disk).start()
+    transaction = dead.begin()
+    parts = dead.write(transaction, 0)
+    clock_of(disk).advance(transaction.timeout_ms + 1)
+    (held,) = resolve_dead_transactions(manage(disk))
+    assert held.resolution is Resolution.LEFT
+    assert "in use by a query" in held.reason
+    disk.lose_locks()
+    (asked,) = resolve_dead_transactions(manage(disk), dry_run=True)
+    assert asked.resolution is Resolution.ABORTED
+    assert len(open_transactions(manage(disk))) == 1
+    (done,) = resolve_dead_transactions(manage(disk))
+    assert (done.resolution, done.reason) == (Resolution.ABORTED, "older than its timeout")
+    assert open_transactions(manage(disk)) == []
+    log = manage(disk).open_reader(TOPIC, 0)
+    assert log.last_stable_offset == log.log_end_offset == 4
+    with pytest.raises(TransactionRefusedError):
+        dead.commit(transaction, 0, parts)
+    Query.on(disk).run(1)
+    assert content(manage(disk), 0) == values_of(0, 0)
 
 
-def test_one_whose_query_runs_is_left_to_it(manager: LogManager) -> None:
-    with TransactionCoordinator.open(manager, "copy", holder="the query copy") as coordinator:
-        write(manager, coordinator, 1)
-        said = "transactional id 'copy' has it as Ongoing .* and is alive: .* in use by the query copy"
-        with pytest.raises(InvalidTxnStateError, match=said):
-            abort_transaction(manager, "t", 1, 0)
-    assert manager.open_reader("t", 1).log_end_offset == 1
+def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryFileSystem) -> None:
+    """A batch write holds no lock between its planning and its commit."""
+    with Query.on(disk).start().coordinator as planning:
+        transaction = planning.begin(PLACES)
+    parts = Query.on(disk).write(transaction, 0)
+    (found,) = resolve_dead_transactions(manage(disk))
+    assert (found.resolution, found.reason) == (Resolution.LEFT, "its transaction.timeout.ms of 900000 has not passed")
+    TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, parts)
+    assert resolve_dead_transactions(manage(disk)) == []
 
 
-def test_one_whose_query_has_ended_is_left_to_retention_and_the_time_is_reported(manager: LogManager) -> None:
-    coordinator = TransactionCoordinator.open(manager, "copy")
-    write(manager, coordinator, 1)
-    coordinator.close()
-    with pytest.raises(InvalidTxnStateError, match=r"start its query again, .* run jobs/retain.py, .* from 2023-11-14"):
-        abort_transaction(manager, "t", 1, 0)
-    clock = manager.clock
-    assert isinstance(clock, ManualClock)
-    clock.advance(16 * MINUTE_MS)
-    with pytest.raises(InvalidTxnStateError, match="which does so now"):
-        abort_transaction(manager, "t", 1, 0)
+def test_what_a_dead_query_decided_is_carried_out_whatever_its_age(
+    faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem
+) -> None:
+    filesystem, query = faulty
+    transaction = query.begin()
+    parts = query.write(transaction, 0)
+    filesystem.rules.append(fail("sync", DATA_LOG, call=2))  # of the marker: before it comes that of the records
+    with pytest.raises(StorageError):
+        query.commit(transaction, 0, parts)
+    left = disk.copy()
+    (found,) = resolve_dead_transactions(manage(left))
+    assert (found.resolution, found.transaction.state) == (Resolution.COMMITTED, "PrepareCommit")
+    assert [content(manage(left), partition) for partition in (0, 1)] == [values_of(0, 0), values_of(0, 1)]
+    assert resolve_dead_transactions(manage(left)) == []
 
 
-def test_one_that_its_coordinator_does_not_know_in_the_partition_hangs(manager: LogManager) -> None:
-    coordinator = TransactionCoordinator.open(manager, "copy")
-    producer_id = write(manager, coordinator, 1)
-    coordinator.close()
-    states = TransactionStates(manager)
-    known = states.newest("copy")
-    assert known is not None
-    # as the bug that KIP-664 was made for leaves it: the partition is not in the state
-    aborting = replace(
-        known,
-        transaction_status=TransactionState.PREPARE_ABORT,
-        transaction_partitions=grouped([("t", 0)]),
-        producer_epoch=known.producer_epoch + 1,
-    )
-    states.replace("copy", known, aborting)
-    [found] = [each for each in find_hanging(manager, max_timeout_ms=0) if each.producer_id == producer_id]
-    assert [each[:3] for each in found.partitions] == [("t", 1, 0)]
-    abort_transaction(manager, "t", 1, 0)
-    assert manager.open_reader("t", 1).last_stable_offset == 2
+def test_a_transaction_of_a_superseded_epoch_is_aborted(disk: MemoryFileSystem) -> None:
+    query = Query.on(disk).start()
+    stale = query.begin()
+    query.coordinator.abort(stale)
+    query.run_batch(0)
+    query.stop()
+    with manage(disk) as manager:  # a writer without the check, on a partition that never saw the markers
+        manager.create_topic("u", partitions=1, configs={"segment.index.bytes": "1000"})
+        manager.open_log("u", 0).append_transactional(encoded(b"lost"), stale.producer)
+    (found,) = resolve_dead_transactions(manage(disk))
+    assert (found.transaction.state, found.resolution) == ("Superseded", Resolution.ABORTED)
+    log = manage(disk).open_reader("u", 0)
+    assert log.last_stable_offset == log.log_end_offset == 2
+    assert resolve_dead_transactions(manage(disk)) == []
 
 
-def test_young_transactions_are_not_reported_as_hanging(manager: LogManager) -> None:
-    assert find_hanging(manager) == []
-    clock = manager.clock
-    assert isinstance(clock, ManualClock)
-    clock.advance(15 * MINUTE_MS)
-    [found] = find_hanging(manager)
-    assert (found.state, [each[:3] for each in found.partitions]) == ("Unknown", [("t", 0, 1)])
+@pytest.mark.parametrize("is_decided", [False, True], ids=["ongoing", "decided"])
+def test_a_transaction_begun_and_decided_during_the_search_is_not_an_old_one(
+    faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem, is_decided: bool
+) -> None:
+    """A process that read the states before it began, and the partitions after it wrote, sees unexplained records."""
+    filesystem, query = faulty
+    query.run_batch(0)
+    transaction = query.begin()
+    parts = query.write(transaction, 1)
+    (found,) = open_transactions(manage(disk))
+    if is_decided:
+        filesystem.rules.append(fail("write", "*/t-*/*.log"))
+        with pytest.raises(StorageError):
+            query.commit(transaction, 1, parts)
+    disk.lose_locks()
+    seen = replace(found, state="Superseded")
+    assert resolve(manage(disk), seen).resolution is Resolution.LEFT
+    Query.on(disk).run(3)
+    assert [content(manage(disk), partition) for partition in (0, 1)] == [expected(p, range(3)) for p in (0, 1)]
 
 
-def test_the_first_of_several_is_the_one_that_is_waited_for(manager: LogManager) -> None:
-    log = manager.open_log("t", 0)
-    write_transactional(log, 8, 0, b"later")
-    assert holding_transaction(manager.open_reader("t", 0)) == (7, 3, 1, NOW_MS)
-    abort_transaction(manager, "t", 0, 1)
-    assert holding_transaction(manager.open_reader("t", 0)) == (8, 0, 3, NOW_MS)
-    abort_transaction(manager, "t", 0, 3)
-    assert holding_transaction(manager.open_reader("t", 0)) is None
+def test_a_transaction_that_followed_the_old_one_is_left_alone(disk: MemoryFileSystem) -> None:
+    for _ in range(2):
+        with Query.on(disk).start().coordinator as planning:
+            planning.begin(PLACES)
+        clock_of(disk).advance(900_001)
+    (found,) = open_transactions(manage(disk))
+    with Query.on(disk).start().coordinator as planning:
+        transaction = planning.begin(PLACES)
+    older = replace(found, epoch=transaction.epoch - 1)
+    assert resolve(manage(disk), older).resolution is Resolution.LEFT
+    TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, [])
 
 
-def test_while_a_broker_runs_it_is_refused(manager: LogManager, tmp_path: Path) -> None:
-    manager.close()
-    broker = LocalFileSystem().lock_as_broker(str(tmp_path / "log" / ".lock"))
-    assert broker is not None
-    with broker, pytest.raises(LogDirLockedError):
-        abort_transaction(manager, "t", 0, 1)
-    assert manager.open_reader("t", 0).log_end_offset == 3
+def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFileSystem) -> None:
+    with manage(disk) as manager:
+        write_transactional(manager.open_log(TOPIC, 0), 7, 0, b"a broker's")
+    (found,) = resolve_dead_transactions(manage(disk))
+    assert (found.transaction.transactional_id, found.transaction.state) == (None, "Unknown")
+    assert found.resolution is Resolution.LEFT
+    assert found.transaction.partitions[0].holds_back
+    assert manage(disk).open_reader(TOPIC, 0).last_stable_offset == 0
 
 
-def test_a_brokers_hanging_transaction_is_ended(tmp_path: Path) -> None:
-    directory = tmp_path / "log"
-    ignored = shutil.ignore_patterns("__transaction_state-*")
-    shutil.copytree(broker_dirs.stage("transactions/final") / "log", directory, ignore=ignored)
-    with LogManager.open(str(directory)) as manager:
-        before = committed(manager.open_reader("txn", 0))
-        abort_transaction(manager, "txn", 0, 1613)
-        after = manager.open_reader("txn", 0)
-        assert holding_transaction(after) is None
-        assert committed(after)[: len(before)] == before
-        assert manager.open_log("txn", 0).next_sequence(Producer(1, 0)) > 0
+def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
+    query: Query, disk: MemoryFileSystem
+) -> None:
+    query.run_batch(0)
+    for name in ("once", "left open"):
+        with TransactionCoordinator.open(manage(disk), name) as coordinator:
+            transaction = coordinator.begin(PLACES)
+            if name == "once":
+                coordinator.commit(transaction, [])
+    assert expire_transactional_ids(manage(disk)) == []
+    clock_of(disk).advance(7 * 86_400_000)
+    assert expire_transactional_ids(manage(disk)) == ["once"]
+    assert expire_transactional_ids(manage(disk)) == []
+    assert TransactionStates(manage(disk)).newest("once") is None
+    with TransactionCoordinator.open(manage(disk), "once") as coordinator:
+        assert coordinator.begin(PLACES).producer == Producer(FIRST_PRODUCER_ID + 3, 0)
+    query.run_batch(1)
+    assert content(manage(disk), 0) == expected(0, range(2))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import pickle
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,6 @@ from pyspark_commitlog.storage.errors import (
     LogDirLockedError,
     OutcomeUnknownError,
     ProducerFencedError,
-    ProgressMismatchError,
     StorageError,
     TransactionAbortedError,
     TransactionRefusedError,
@@ -35,28 +32,21 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     partition_for,
 )
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.transactions import (
     IdempotentProducer,
-    Resolution,
     Transaction,
     TransactionalWriter,
     TransactionCoordinator,
     TransactionPart,
     background_sync,
-    expire_transactional_ids,
-    open_transactions,
-    resolve_dead_transactions,
 )
-from pyspark_commitlog.storage.transactions.abandoned import resolve
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
 from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
-from tests.support.disk.trees import copy_file, copy_tree
-from tests.support.logs.building import open_log, records, write_transactional
+from tests.support.logs.building import open_log, records
 from tests.support.logs.transactions import (
     APP,
     PLACES,
@@ -66,23 +56,11 @@ from tests.support.logs.transactions import (
     content,
     encoded,
     expected,
-    make_topics,
     manage,
+    set_back_producer_ids,
     values_of,
 )
 from tests.support.waiting import soon
-
-
-@pytest.fixture
-def disk() -> MemoryFileSystem:
-    disk = MemoryFileSystem()
-    make_topics(disk)
-    return disk
-
-
-@pytest.fixture
-def query(disk: MemoryFileSystem) -> Query:
-    return Query.on(disk).start()
 
 
 def state_of(disk: MemoryFileSystem, transactional_id: str = APP) -> TransactionLogValue:
@@ -406,14 +384,6 @@ def test_a_ticket_cannot_commit_a_transaction_that_another_process_took_over(dis
 # --- the disk fails
 
 
-@pytest.fixture
-def faulty(disk: MemoryFileSystem) -> tuple[FaultyFileSystem, Query]:
-    """A query whose driver's disk fails on request; tasks have another disk."""
-    filesystem = FaultyFileSystem(disk)
-    manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
-    return filesystem, Query(filesystem, manager, manage(disk)).start()
-
-
 STATE_LOG = "*/__transaction_state-0/*.log"
 OFFSETS_LOG = "*/__consumer_offsets-0/*.log"
 DATA_LOG = "*/t-1/*.log"
@@ -616,12 +586,6 @@ def test_if_the_next_producer_id_is_lost_ids_continue_above_all_known_ones(
         assert coordinator.begin(PLACES).producer_id == FIRST_PRODUCER_ID + 1
 
 
-def set_back_producer_ids(disk: MemoryFileSystem) -> None:
-    with disk.open(file_names.join("/logs", PRODUCER_IDS_FILE), "create") as file:
-        file.truncate(0)
-        file.write(0, b'{"version": 1, "next_producer_id": %d}' % FIRST_PRODUCER_ID)
-
-
 def test_a_new_transactional_id_gets_no_producer_id_that_its_partitions_know(disk: MemoryFileSystem) -> None:
     with manage(disk) as manager:
         IdempotentProducer(manager).append(TOPIC, 1, records([b"plain"]))
@@ -652,291 +616,3 @@ def test_a_transactional_id_changes_its_producer_id_if_a_partition_knows_another
     assert query.done() == 2
     assert content(query.manager, 0) == expected(0, range(2))
     assert content(query.manager, 1) == [*values_of(0, 1), b"foreign", *values_of(1, 1)]
-
-
-class TestCountedPartitions:
-    """Those with records that the group's committed offsets count, in a log of which parts come from a newer copy."""
-
-    OFFSETS, STATES = "__consumer_offsets-0", "__transaction_state-0"
-    IDLE_MS = 3 * PRODUCER_ID_EXPIRATION_MS  # then every producer is forgotten
-
-    @pytest.fixture
-    def disk(self, disk: MemoryFileSystem) -> MemoryFileSystem:
-        """With an older copy in ``/old``, and a newer one in ``/new``, two batches and an abort later."""
-        query = Query.on(disk).run(2)
-        query.stop()
-        copy_tree(disk, "/logs", "/old")
-        query = Query.on(disk).start()
-        query.abort_batch(2)
-        query.run_batch(2)
-        query.run_batch(3)
-        query.stop()
-        copy_tree(disk, "/logs", "/new")
-        return disk
-
-    def begin(self, disk: MemoryFileSystem) -> Transaction:
-        counted = dict.fromkeys(PLACES, 8)  # two batches of three records and a marker
-        return Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted=counted)
-
-    def mix(self, disk: MemoryFileSystem, newer: list[str]) -> None:
-        copy_tree(disk, "/old", "/logs")
-        for name in newer:
-            copy_tree(disk, f"/new/{name}", f"/logs/{name}")
-
-    TOLD = (
-        rf"of topic t has transactions of producer {FIRST_PRODUCER_ID} up to epoch \d, .* __consumer_offsets-0, .* 2: "
-    )
-
-    @pytest.mark.parametrize("newer", [["t-0"], ["t-1"], ["t-0", "t-1"], ["t-1", STATES]], ids=", ".join)
-    def test_newer_ones_are_refused_with_both_epochs(self, disk: MemoryFileSystem, newer: list[str]) -> None:
-        self.mix(disk, newer)
-        with pytest.raises(ProgressMismatchError, match=self.TOLD):
-            self.begin(disk)
-
-    def test_all_of_which_are_newer_than_an_empty_log_of_offsets_are_refused(self, disk: MemoryFileSystem) -> None:
-        for name in disk.list(f"/logs/{self.OFFSETS}"):
-            disk.remove(f"/logs/{self.OFFSETS}/{name}")
-        disk.remove("/logs/recovery-point-offset-checkpoint")
-        with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t .* has none of it: "):
-            Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted={})
-
-    def test_newer_one_that_forgot_the_producer_is_refused_too(self, disk: MemoryFileSystem) -> None:
-        self.mix(disk, ["t-1"])
-        with manage(disk) as manager:  # as retention does: then its recovery point is at its end
-            manager.open_log(TOPIC, 1)
-        disk.clock.sleep_ms(self.IDLE_MS)
-        assert not manage(disk).open_log(TOPIC, 1).producers.producers
-        with pytest.raises(ProgressMismatchError, match=self.TOLD):
-            self.begin(disk)
-
-    def test_of_a_state_that_is_older_alone_are_written_by_another_producer(self, disk: MemoryFileSystem) -> None:
-        copy_tree(disk, f"/old/{self.STATES}", f"/logs/{self.STATES}")
-        copy_file(disk, "/old/recovery-point-offset-checkpoint", "/logs/recovery-point-offset-checkpoint")
-        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
-
-    @pytest.mark.parametrize("idle_ms", [0, IDLE_MS])
-    @pytest.mark.parametrize("copy", ["/old", "/new"])
-    def test_of_one_moment_are_accepted(self, disk: MemoryFileSystem, copy: str, idle_ms: int) -> None:
-        disk.clock.sleep_ms(idle_ms)
-        copy_tree(disk, copy, "/logs")
-        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
-
-    def test_after_an_abort_and_a_takeover_are_accepted(self, disk: MemoryFileSystem) -> None:
-        query = Query.on(disk).start()
-        query.abort_batch(4)
-        query.write(query.begin(), 4)
-        query.stop()
-        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
-
-    def test_that_another_transactional_id_wrote_under_the_same_producer_id_are_accepted(
-        self, disk: MemoryFileSystem
-    ) -> None:
-        """``producer_ids.json`` was set back, and both began where the other did not write."""
-        with manage(disk) as manager:
-            manager.create_topic("u", partitions=1, configs={"segment.index.bytes": "1000"})
-            set_back_producer_ids(disk)
-            with TransactionCoordinator.open(manager, "other") as other:
-                for _ in range(20):
-                    other.abort(other.begin([("u", 0)]))
-                transaction = other.begin(PLACES)
-                assert transaction.producer_id == FIRST_PRODUCER_ID
-                other.abort(transaction)
-        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
-
-
-def test_a_lock_whose_holder_could_not_be_noted_is_free_again_and_the_error_names_the_file(
-    disk: MemoryFileSystem,
-) -> None:
-    filesystem = FaultyFileSystem(disk, [fail("open", "*.transaction-*", error=errno.EMFILE)])
-    manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
-    with pytest.raises(StorageError, match=r"'app' cannot be taken over.*\.transaction-"):
-        TransactionCoordinator.open(manager, APP)
-    for each in (manager, manage(disk)):
-        TransactionCoordinator.open(each, APP).close()
-
-
-@pytest.mark.parametrize("call", range(1, 30))
-def test_an_error_at_any_file_that_opening_needs_leaves_the_transactional_id_to_the_next(
-    disk: MemoryFileSystem, call: int
-) -> None:
-    query = Query.on(disk).start()
-    query.run_batch(0)
-    query.coordinator.close()
-    filesystem = FaultyFileSystem(disk, [fail("open", "*", call=call, error=errno.EMFILE)])
-    manager = LogManager.open("/logs", clock=disk.clock, filesystem=filesystem)
-    with suppress(StorageError):
-        TransactionCoordinator.open(manager, APP).close()
-    TransactionCoordinator.open(manage(disk), APP).close()
-
-
-def test_a_lock_file_that_cannot_be_removed_excludes_no_one(disk: MemoryFileSystem) -> None:
-    filesystem = FaultyFileSystem(disk, [fail("remove", "*.transaction-*", error=errno.EROFS)])
-    TransactionCoordinator.open(LogManager.open("/logs", clock=disk.clock, filesystem=filesystem), APP).close()
-    TransactionCoordinator.open(manage(disk), APP).close()
-
-
-def test_a_kept_lock_file_excludes_no_one_and_is_removed_when_the_id_expires(disk: MemoryFileSystem) -> None:
-    query = Query.on(disk).start()
-    query.run_batch(0)
-    query.coordinator.close(keep_lock_file=True)
-    kept = [name for name in disk.list("/logs") if name.startswith(".transaction-")]
-    assert len(kept) == 1
-    TransactionCoordinator.open(manage(disk), APP).close(keep_lock_file=True)
-    clock_of(disk).advance(8 * 24 * 3_600_000)
-    assert expire_transactional_ids(manage(disk)) == [APP]
-    assert not set(kept) & set(disk.list("/logs"))
-
-
-# --- abandoned transactions
-
-
-def clock_of(disk: MemoryFileSystem) -> ManualClock:
-    assert isinstance(disk.clock, ManualClock)
-    return disk.clock
-
-
-def test_an_open_transaction_is_listed_with_its_age_and_what_it_holds_back(
-    query: Query, disk: MemoryFileSystem
-) -> None:
-    query.run_batch(0)
-    query.write(query.begin(), 1)
-    clock_of(disk).advance(5000)
-    (found,) = open_transactions(manage(disk))
-    assert (found.transactional_id, found.producer_id, found.epoch) == (APP, FIRST_PRODUCER_ID, 1)
-    assert (found.state, found.timeout_ms) == ("Ongoing", 900_000)
-    assert 5000 <= found.age_ms < 6000
-    assert [(place.topic, place.partition, place.first_offset) for place in found.partitions] == [
-        (TOPIC, 0, 4),
-        (TOPIC, 1, 4),
-    ]
-    assert all(place.holds_back for place in found.partitions)
-
-
-def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: MemoryFileSystem) -> None:
-    dead = Query.on(disk).start()
-    transaction = dead.begin()
-    parts = dead.write(transaction, 0)
-    clock_of(disk).advance(transaction.timeout_ms + 1)
-    (held,) = resolve_dead_transactions(manage(disk))
-    assert held.resolution is Resolution.LEFT
-    assert "in use by a query" in held.reason
-    disk.lose_locks()
-    (asked,) = resolve_dead_transactions(manage(disk), dry_run=True)
-    assert asked.resolution is Resolution.ABORTED
-    assert len(open_transactions(manage(disk))) == 1
-    (done,) = resolve_dead_transactions(manage(disk))
-    assert (done.resolution, done.reason) == (Resolution.ABORTED, "older than its timeout")
-    assert open_transactions(manage(disk)) == []
-    log = manage(disk).open_reader(TOPIC, 0)
-    assert log.last_stable_offset == log.log_end_offset == 4
-    with pytest.raises(TransactionRefusedError):
-        dead.commit(transaction, 0, parts)
-    Query.on(disk).run(1)
-    assert content(manage(disk), 0) == values_of(0, 0)
-
-
-def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryFileSystem) -> None:
-    """A batch write holds no lock between its planning and its commit."""
-    with Query.on(disk).start().coordinator as planning:
-        transaction = planning.begin(PLACES)
-    parts = Query.on(disk).write(transaction, 0)
-    (found,) = resolve_dead_transactions(manage(disk))
-    assert (found.resolution, found.reason) == (Resolution.LEFT, "its transaction.timeout.ms of 900000 has not passed")
-    TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, parts)
-    assert resolve_dead_transactions(manage(disk)) == []
-
-
-def test_what_a_dead_query_decided_is_carried_out_whatever_its_age(
-    faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem
-) -> None:
-    filesystem, query = faulty
-    transaction = query.begin()
-    parts = query.write(transaction, 0)
-    filesystem.rules.append(fail("sync", DATA_LOG, call=2))  # of the marker: before it comes that of the records
-    with pytest.raises(StorageError):
-        query.commit(transaction, 0, parts)
-    left = disk.copy()
-    (found,) = resolve_dead_transactions(manage(left))
-    assert (found.resolution, found.transaction.state) == (Resolution.COMMITTED, "PrepareCommit")
-    assert [content(manage(left), partition) for partition in (0, 1)] == [values_of(0, 0), values_of(0, 1)]
-    assert resolve_dead_transactions(manage(left)) == []
-
-
-def test_a_transaction_of_a_superseded_epoch_is_aborted(disk: MemoryFileSystem) -> None:
-    query = Query.on(disk).start()
-    stale = query.begin()
-    query.coordinator.abort(stale)
-    query.run_batch(0)
-    query.stop()
-    with manage(disk) as manager:  # a writer without the check, on a partition that never saw the markers
-        manager.create_topic("u", partitions=1, configs={"segment.index.bytes": "1000"})
-        manager.open_log("u", 0).append_transactional(encoded(b"lost"), stale.producer)
-    (found,) = resolve_dead_transactions(manage(disk))
-    assert (found.transaction.state, found.resolution) == ("Superseded", Resolution.ABORTED)
-    log = manage(disk).open_reader("u", 0)
-    assert log.last_stable_offset == log.log_end_offset == 2
-    assert resolve_dead_transactions(manage(disk)) == []
-
-
-@pytest.mark.parametrize("is_decided", [False, True], ids=["ongoing", "decided"])
-def test_a_transaction_begun_and_decided_during_the_search_is_not_an_old_one(
-    faulty: tuple[FaultyFileSystem, Query], disk: MemoryFileSystem, is_decided: bool
-) -> None:
-    """A process that read the states before it began, and the partitions after it wrote, sees unexplained records."""
-    filesystem, query = faulty
-    query.run_batch(0)
-    transaction = query.begin()
-    parts = query.write(transaction, 1)
-    (found,) = open_transactions(manage(disk))
-    if is_decided:
-        filesystem.rules.append(fail("write", "*/t-*/*.log"))
-        with pytest.raises(StorageError):
-            query.commit(transaction, 1, parts)
-    disk.lose_locks()
-    seen = replace(found, state="Superseded")
-    assert resolve(manage(disk), seen).resolution is Resolution.LEFT
-    Query.on(disk).run(3)
-    assert [content(manage(disk), partition) for partition in (0, 1)] == [expected(p, range(3)) for p in (0, 1)]
-
-
-def test_a_transaction_that_followed_the_old_one_is_left_alone(disk: MemoryFileSystem) -> None:
-    for _ in range(2):
-        with Query.on(disk).start().coordinator as planning:
-            planning.begin(PLACES)
-        clock_of(disk).advance(900_001)
-    (found,) = open_transactions(manage(disk))
-    with Query.on(disk).start().coordinator as planning:
-        transaction = planning.begin(PLACES)
-    older = replace(found, epoch=transaction.epoch - 1)
-    assert resolve(manage(disk), older).resolution is Resolution.LEFT
-    TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, [])
-
-
-def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFileSystem) -> None:
-    with manage(disk) as manager:
-        write_transactional(manager.open_log(TOPIC, 0), 7, 0, b"a broker's")
-    (found,) = resolve_dead_transactions(manage(disk))
-    assert (found.transaction.transactional_id, found.transaction.state) == (None, "Unknown")
-    assert found.resolution is Resolution.LEFT
-    assert found.transaction.partitions[0].holds_back
-    assert manage(disk).open_reader(TOPIC, 0).last_stable_offset == 0
-
-
-def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
-    query: Query, disk: MemoryFileSystem
-) -> None:
-    query.run_batch(0)
-    for name in ("once", "left open"):
-        with TransactionCoordinator.open(manage(disk), name) as coordinator:
-            transaction = coordinator.begin(PLACES)
-            if name == "once":
-                coordinator.commit(transaction, [])
-    assert expire_transactional_ids(manage(disk)) == []
-    clock_of(disk).advance(7 * 86_400_000)
-    assert expire_transactional_ids(manage(disk)) == ["once"]
-    assert expire_transactional_ids(manage(disk)) == []
-    assert TransactionStates(manage(disk)).newest("once") is None
-    with TransactionCoordinator.open(manage(disk), "once") as coordinator:
-        assert coordinator.begin(PLACES).producer == Producer(FIRST_PRODUCER_ID + 3, 0)
-    query.run_batch(1)
-    assert content(manage(disk), 0) == expected(0, range(2))

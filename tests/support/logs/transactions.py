@@ -9,6 +9,7 @@ from typing import Self
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.transactions import (
     Transaction,
@@ -16,6 +17,8 @@ from pyspark_commitlog.storage.transactions import (
     TransactionCoordinator,
     TransactionPart,
 )
+from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
+from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import committed, records
 
@@ -125,3 +128,16 @@ class Query:
         self.coordinator.close()
         self.manager.close()
         self.tasks.close()
+
+
+def clock_of(disk: MemoryFileSystem) -> ManualClock:
+    """The clock of a disk, to set it forward."""
+    assert isinstance(disk.clock, ManualClock)
+    return disk.clock
+
+
+def set_back_producer_ids(disk: MemoryFileSystem) -> None:
+    """As after a restored backup: the next producer id is the first of all."""
+    with disk.open(file_names.join("/logs", PRODUCER_IDS_FILE), "create") as file:
+        file.truncate(0)
+        file.write(0, b'{"version": 1, "next_producer_id": %d}' % FIRST_PRODUCER_ID)

@@ -1,0 +1,83 @@
+"""Transactional ids: which ones are valid, and the lock that one process at a time holds on each."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import suppress
+from typing import Self
+
+from ..directory import LogManager
+from ..errors import InvalidConfigError, LogDirLockedError
+from ..filesystem import Lock
+
+HOLDER_BYTES_MAX = 1000
+ID_BYTES_MAX = 2**15 - 1  # Kafka writes the length as an int16, as for a group's name
+
+logger = logging.getLogger(__name__)
+
+
+def check_transactional_id(text: str, name: str = "transactional id") -> None:
+    """Raise InvalidConfigError, which calls it ``name``, for an id that no key of ``__transaction_state`` can hold."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidConfigError(f"{name} {text!r} cannot be encoded as UTF-8: {error}") from error
+    if not 1 <= size <= ID_BYTES_MAX:
+        shown = f"{text[:50]}…" if size else ""
+        raise InvalidConfigError(f"{name} {shown!r} has {size:,} bytes; it must have 1 to {ID_BYTES_MAX:,}")
+
+
+class TransactionalIdLock:
+    """The lock of a transactional id: a file at the root of the log directory."""
+
+    def __init__(self, manager: LogManager, path: str, lock: Lock) -> None:
+        """Use :meth:`take` instead."""
+        self._manager = manager
+        self._path = path
+        self._lock = lock
+
+    @classmethod
+    def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
+        """Take the lock without waiting. Raises LogDirLockedError, which names the holder if that is known."""
+        check_transactional_id(transactional_id)
+        digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        path = manager.path(f".transaction-{digest}.lock")
+        lock = manager.filesystem.lock(path, wait=False)
+        if lock is None:
+            told_by_holder = _read_holder(manager, path)
+            raise LogDirLockedError(
+                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; each running query needs "
+                "one of its own"
+            )
+        taken = cls(manager, path, lock)
+        try:  # the lock must not outlive an error, or this process would keep all others out
+            with manager.filesystem.open(path, "create") as note:
+                note.truncate(0)
+                note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
+        except BaseException:
+            taken.release()
+            raise
+        return taken
+
+    def release(self, *, keep_file: bool = False) -> None:
+        """Let others take the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
+        try:
+            if not keep_file:  # a process waiting for it notices that the name is another file's
+                self._manager.filesystem.remove(self._path)
+        except OSError as error:
+            logger.warning("%s; the file stays, which does no harm", error)
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+
+def _read_holder(manager: LogManager, path: str) -> str:
+    with suppress(FileNotFoundError), manager.filesystem.open(path, "read") as note:
+        return f" by {bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors='replace')}"
+    return ""
