@@ -194,7 +194,7 @@ class TaskWriter:
         if attempt:
             return self._refused(batches, f"task {task} was started again, attempt {attempt}")
         manager = manager_for(self.plan.directory, self.plan.topics)
-        writer = TransactionalWriter(manager, self.plan.transaction, left=self.plan.unsynced)
+        writer = TransactionalWriter(manager, self.plan.transaction, unsynced=self.plan.unsynced)
         try:
             written = _Task(self.plan, task, writer.append).write(batches)
             writer.flush()

@@ -44,7 +44,7 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
 
 def _described(found: ResolvedTransaction, *, dry_run: bool) -> str:
     transaction = found.transaction
-    done = f"{'would be ' if dry_run and found.resolution is not Resolution.LEFT else ''}{found.resolution.value}"
+    done = f"{'would be ' if dry_run and found.resolution is not Resolution.KEPT else ''}{found.resolution.value}"
     where = ", ".join(
         f"{each.topic}-{each.partition} from offset {each.first_offset}" + (" (held back)" if each.holds_back else "")
         for each in transaction.partitions

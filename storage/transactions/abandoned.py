@@ -1,8 +1,8 @@
-"""Lists open transactions and what they hold back, and ends abandoned ones.
+"""Lists open transactions with the partitions that wait for them, and ends abandoned ones.
 
-An abandoned query must not hold back the last stable offset for ever. A held lock on the transactional id means that
-its owner is alive. Without a held lock, the transaction gets its ``transaction.timeout.ms``, since a batch write holds
-no lock. A decided transaction is completed, no matter which process decided it.
+An abandoned query must not hold back the last stable offset for ever. While a process holds the lock of a transactional
+id, its transaction is not abandoned. Without a held lock, the transaction gets its ``transaction.timeout.ms``, since a
+batch write holds no lock. A decided transaction is completed, no matter which process decided it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..format.constants import NO_TIMESTAMP
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..writing import Producer
 from .ending import Ending, open_logs, write_marker
-from .states import LEFT, PREPARED, TransactionStates, told
+from .states import PREPARED, UNFINISHED, TransactionStates, state_text
 from .transactional_id import TransactionalIdLock
 
 TRANSACTIONAL_ID_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms: seven days
@@ -36,7 +36,7 @@ class OpenPartition(NamedTuple):
 
     @property
     def holds_back(self) -> bool:
-        """Whether this transaction is the one that read_committed readers wait for."""
+        """Whether this transaction is the one that read_committed readers of the partition wait for."""
         return self.first_offset == self.last_stable_offset
 
 
@@ -58,7 +58,7 @@ class Resolution(Enum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    LEFT = "left"
+    KEPT = "left"  # nothing was done; the value is part of reports
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ResolvedTransaction:
 class _Seen(NamedTuple):
     """Records of an open transaction in a partition."""
 
-    place: OpenPartition
+    part: OpenPartition
     epoch: int
     last_timestamp: int  # ms
 
@@ -81,11 +81,12 @@ class _Seen(NamedTuple):
 def open_transactions(
     manager: LogManager, *, now_ms: int | None = None, failures: list[LogStoreError] | None = None
 ) -> list[OpenTransaction]:
-    """All transactions that have not ended, oldest first. Takes no lock, and opens every partition.
+    """Returns all transactions that have not ended, oldest first. Takes no lock, and opens every partition.
 
-    Works on a broker's directory too; ``now_ms`` defaults to the manager's clock. Skips partitions of internal topics
-    that are missing from the directory: ``TransactionStates.missing`` lists them. Another partition that
-    cannot be read raises; with ``failures``, its error is added there, and the others are read.
+    The directory may be a broker's. ``now_ms``, from which ages are counted, defaults to the manager's clock. Skips
+    partitions of internal topics that are missing from the directory: ``TransactionStates.missing`` lists them. Raises
+    LogStoreError if another partition cannot be read; with ``failures``, adds the error to that list instead and reads
+    the other partitions.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all(failures)}
@@ -96,7 +97,7 @@ def open_transactions(
         in_epochs: dict[int, list[_Seen]] = {}
         for each in seen.get(producer_id, []):
             in_epochs.setdefault(each.epoch, []).append(each)
-        if value is not None and value.transaction_status in LEFT:
+        if value is not None and value.transaction_status in UNFINISHED:
             in_epochs.setdefault(epoch_of_records(value, in_epochs), [])
         found += [_described(name, value, producer_id, epoch, parts, now_ms) for epoch, parts in in_epochs.items()]
     return sorted(found, key=lambda each: (-each.age_ms, each.producer_id, each.epoch))
@@ -104,31 +105,36 @@ def open_transactions(
 
 def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | None) -> dict[int, list[_Seen]]:
     found: dict[int, list[_Seen]] = {}
-    for place in _places(manager):
+    for partition in _partitions(manager):
         with kept_in(failures):
-            for producer_id, seen in _seen_in(manager, place):
+            for producer_id, seen in _seen_in(manager, partition):
                 found.setdefault(producer_id, []).append(seen)
     return found
 
 
-def _places(manager: LogManager) -> Iterator[TopicPartition]:
+def _partitions(manager: LogManager) -> Iterator[TopicPartition]:
     for topic in manager.topics().values():
         for partition in topic.partitions:
             if topic.name not in INTERNAL_TOPICS or manager.is_here(topic.name, partition):
                 yield topic.name, partition
 
 
-def _seen_in(manager: LogManager, place: TopicPartition) -> Iterator[tuple[int, _Seen]]:
-    with manager.open_reader(*place) as log:
+def _seen_in(manager: LogManager, partition: TopicPartition) -> Iterator[tuple[int, _Seen]]:
+    with manager.open_reader(*partition) as log:
         for first_offset, producer_id in log.producers.ongoing.items():
             producer = log.producers.last_entry(producer_id)
             assert producer is not None  # since it has an open transaction
-            where = OpenPartition(*place, first_offset, log.last_stable_offset, log.log_end_offset)
-            yield producer_id, _Seen(where, producer.epoch, producer.last_timestamp)
+            part = OpenPartition(*partition, first_offset, log.last_stable_offset, log.log_end_offset)
+            yield producer_id, _Seen(part, producer.epoch, producer.last_timestamp)
 
 
 def epoch_of_records(value: TransactionLogValue, in_epochs: Mapping[int, object]) -> int:
-    """The records' epoch: one below our Prepare state's, or equal to that of a broker's (before KIP-890)."""
+    """Returns the epoch of a transaction's records, from its state and the epochs found in its partitions.
+
+    In an Ongoing state, the epoch is that of the records. A Prepare state of this engine has the next one, a broker's
+    (before KIP-890) the same one: ``in_epochs``, the epochs of open transactions of this producer in the partitions,
+    distinguish them.
+    """
     if value.transaction_status is TransactionState.ONGOING or value.producer_epoch in in_epochs:
         return value.producer_epoch
     return value.producer_epoch - 1
@@ -139,8 +145,8 @@ def _described(
 ) -> OpenTransaction:
     began_ms = max((each.last_timestamp for each in seen), default=NO_TIMESTAMP)
     state = "Unknown" if value is None else "Superseded"
-    if value is not None and value.transaction_status in LEFT and epoch == epoch_of_records(value, {epoch: seen}):
-        state = told(value).split()[0]
+    if value is not None and value.transaction_status in UNFINISHED and epoch == epoch_of_records(value, {epoch: seen}):
+        state = state_text(value).split()[0]
         began_ms = value.transaction_start_timestamp_ms
     return OpenTransaction(
         transactional_id=name,
@@ -149,7 +155,7 @@ def _described(
         state=state,
         age_ms=now_ms - began_ms if began_ms >= 0 else 0,
         timeout_ms=-1 if value is None else value.transaction_timeout_ms,
-        partitions=tuple(sorted(each.place for each in seen)),
+        partitions=tuple(sorted(each.part for each in seen)),
     )
 
 
@@ -163,12 +169,13 @@ def resolve_dead_transactions(
     dry_run: bool = False,
     failures: list[LogStoreError] | None = None,
 ) -> list[ResolvedTransaction]:
-    """End abandoned transactions, as the first step of retention. Returns one report per open transaction.
+    """Ends abandoned transactions, as the first step of retention. Returns one report per open transaction.
 
-    Completes decided ones. Aborts Ongoing ones older than their timeout, and those whose transactional id has a newer
-    epoch. Only reports those of producers that no transactional id has. Does nothing while another process holds the
-    lock of the transactional id. With ``dry_run``, writes to no log. A partition that cannot be
-    read or written raises; with ``failures``, its error is added there, and the others follow.
+    Completes decided transactions. Aborts Ongoing ones older than their timeout, and those whose transactional id has a
+    newer epoch. Reports, but does not end, transactions of producers that no transactional id has, and transactions
+    whose transactional id another process has locked. With ``dry_run``, writes to no log. Raises LogStoreError if a
+    partition cannot be read or written; with ``failures``, adds the error to that list instead and continues with the
+    other transactions.
     """
     resolved = []
     for each in open_transactions(manager, now_ms=now_ms, failures=failures):
@@ -178,20 +185,23 @@ def resolve_dead_transactions(
 
 
 def resolve(manager: LogManager, found: OpenTransaction, *, dry_run: bool = False) -> ResolvedTransaction:
-    """The same for one transaction, whose state may have changed since it was found."""
+    """Ends one transaction if it is abandoned, as :func:`resolve_dead_transactions`, and returns the report.
+
+    Reads the state of the transactional id again first, since it may have changed after ``found`` was read.
+    """
     if found.transactional_id is None:
         reason = (
-            "no transactional id has this producer, so nothing ends it: run commitlog transactions --abort once you "
-            "are sure that its __transaction_state is not in another directory of a broker"
+            "no transactional id has this producer, so no coordinator ends it: make sure that its __transaction_state "
+            "is not in another of the broker's log.dirs, then run commitlog transactions --abort"
         )
-        return ResolvedTransaction(found, Resolution.LEFT, reason)
+        return ResolvedTransaction(found, Resolution.KEPT, reason)
     if found.state == "Ongoing" and found.age_ms < found.timeout_ms:
         reason = f"its transaction.timeout.ms of {found.timeout_ms} has not passed"
-        return ResolvedTransaction(found, Resolution.LEFT, reason)
+        return ResolvedTransaction(found, Resolution.KEPT, reason)
     try:
         lock = TransactionalIdLock.take(manager, found.transactional_id, "the retention of abandoned transactions")
     except LogDirLockedError as error:
-        return ResolvedTransaction(found, Resolution.LEFT, str(error))
+        return ResolvedTransaction(found, Resolution.KEPT, str(error))
     with lock:
         return _resolve_locked(TransactionStates(manager), found, found.transactional_id, dry_run=dry_run)
 
@@ -201,11 +211,12 @@ def _resolve_locked(
 ) -> ResolvedTransaction:
     newest = states.settled(transactional_id)
     if newest is None or not _is_still(found, newest):
-        return ResolvedTransaction(found, Resolution.LEFT, f"its transactional id has {told(newest)} in the meantime")
+        reason = f"its transactional id has changed to {state_text(newest)} in the meantime"
+        return ResolvedTransaction(found, Resolution.KEPT, reason)
     if found.state == "Superseded":
         if not dry_run:
             _abort_superseded(states, found)
-        reason = f"its transactional id has moved on: {told(newest)}"
+        reason = f"its transactional id has moved on: {state_text(newest)}"
         return ResolvedTransaction(found, Resolution.ABORTED, reason)
     is_commit = newest.transaction_status is TransactionState.PREPARE_COMMIT
     reason = "decided, but not ended" if newest.transaction_status in PREPARED else "older than its timeout"
@@ -213,22 +224,25 @@ def _resolve_locked(
         try:
             Ending(states, transactional_id).bring_to_complete(newest)
         except ProducerFencedError as error:
-            return ResolvedTransaction(found, Resolution.LEFT, str(error))
+            return ResolvedTransaction(found, Resolution.KEPT, str(error))
     return ResolvedTransaction(found, Resolution.COMMITTED if is_commit else Resolution.ABORTED, reason)
 
 
 def _is_still(found: OpenTransaction, newest: TransactionLogValue) -> bool:
-    """Whether the state that the judgement is based on still holds: another may have begun or decided since."""
+    """Whether ``newest`` still shows the transaction as ``found`` describes it: it may have been decided since."""
     if newest.producer_id != found.producer_id:
         return False
-    is_of_it = newest.transaction_status in LEFT and epoch_of_records(newest, {found.epoch: ()}) == found.epoch
+    is_of_it = newest.transaction_status in UNFINISHED and epoch_of_records(newest, {found.epoch: ()}) == found.epoch
     if found.state == "Superseded":
         return newest.producer_epoch > found.epoch and not is_of_it
-    return is_of_it and told(newest).split()[0] == found.state
+    return is_of_it and state_text(newest).split()[0] == found.state
 
 
 def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None:
-    """Abort a transaction whose state may be deleted long since, so that only the logs show its partitions."""
+    """Writes abort markers for a transaction whose transactional id has a newer epoch, in every partition of ``found``.
+
+    The partitions come from the logs, since no state lists them any more. Durable on return.
+    """
     successor = Producer(found.producer_id, found.epoch + 1)
     coordinator_epoch = states.coordinator_epoch(found.transactional_id or "")
     for log in open_logs(states.manager, ((each.topic, each.partition) for each in found.partitions)).values():
@@ -250,17 +264,17 @@ def expire_transactional_ids(
     expiration_ms: int = TRANSACTIONAL_ID_EXPIRATION_MS,
     failures: list[LogStoreError] | None = None,
 ) -> list[str]:
-    """Forget transactional ids that have been idle for ``expiration_ms`` (``transactional.id.expiration.ms``).
+    """Forgets transactional ids that were idle for ``expiration_ms`` (``transactional.id.expiration.ms``).
 
-    Each batch write without an id of its own leaves one behind. Keeps ids that are locked and ids with an open
-    transaction; an id that is used again later starts with another producer id. Returns the names of the forgotten ids.
-    ``failures``: :meth:`TransactionStates.all`.
+    Returns the forgotten ids. Each batch write without a ``txnAppId`` adds one to the log. Keeps ids that are locked
+    and ids with an open transaction; an id that is used again later starts with another producer id. ``failures``: as
+    for :meth:`TransactionStates.all`.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states, forgotten = TransactionStates(manager), []
     for transactional_id, value in states.all(failures):
         is_idle = now_ms - value.transaction_last_update_timestamp_ms >= expiration_ms
-        if is_idle and value.transaction_status not in LEFT:
+        if is_idle and value.transaction_status not in UNFINISHED:
             with suppress(LogDirLockedError), TransactionalIdLock.take(manager, transactional_id, "expiration"):
                 if states.forget(transactional_id, value):
                     forgotten.append(transactional_id)

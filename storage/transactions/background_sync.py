@@ -1,7 +1,7 @@
 """BackgroundSync: syncs data appended by other processes in the background.
 
-A disk with a cache of its own writes it out on a sync, not when it receives the data (sync_file_range(2)). With only
-one sync at the end, everything would wait for all the data.
+A disk with a cache writes the cache out on a sync, not when it receives the data (sync_file_range(2)). With a single
+sync at the end of a transaction, the commit would wait until all its data is written.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PAUSE_S = 0.03  # after each round
 
 
 class BackgroundSync:
-    """A thread that writes the active segments of logs to disk as they grow, while the block runs.
+    """A thread that syncs the active segments of logs as they grow, while the ``with`` block runs.
 
-    The owner of the logs must not use them in the meantime. A disk failure ends the thread and is stored in ``error``.
-    A preallocated segment does not grow, and is synced only at the end by its writer.
+    The owner of the logs must not use them during the block. A disk failure ends the thread and is stored in ``error``.
+    A preallocated segment does not grow, so its writer syncs it at the end.
     """
 
     def __init__(self, logs: Iterable[SharedLog]) -> None:
@@ -45,10 +45,10 @@ class BackgroundSync:
             self.error = error
 
     def _sync_those_that_grew(self) -> None:
-        """Start writing all to disk; wait only for the one that was waited for least recently.
+        """Starts writing every log that grew since the last round, and waits for the sync of one of them.
 
-        That sync makes the disk write out its cache, which holds the data of all of them. On a file system where it
-        covers only one file, each gets its turn.
+        A sync makes the disk write out its cache, with the data of all logs. On a file system where a sync covers only
+        one file, each log gets its turn: the one synced least recently is next.
         """
         grown = []
         for log, size in self._begun_sizes.items():

@@ -43,7 +43,7 @@ from .background_sync import BackgroundSync
 from .counted import check_counted
 from .ending import Ending, flush_all, open_logs
 from .producer_ids import allot_producer_id
-from .states import LEFT, UNDECIDED, TransactionStates, ongoing, told
+from .states import UNDECIDED, UNFINISHED, TransactionStates, ongoing, state_text
 from .transaction import Transaction, TransactionPart
 from .transactional_id import TransactionalIdLock
 from .writer import check_ongoing
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionCoordinator:
-    """The transactions of one transactional id, one after the other. Use it in one thread at a time."""
+    """Begins and ends the transactions of one transactional id, one after another. Use it in one thread at a time."""
 
     def __init__(
         self, manager: LogManager, transactional_id: str, timeout_ms: int, lock: TransactionalIdLock | None
@@ -87,14 +87,15 @@ class TransactionCoordinator:
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         holder: str = "",
     ) -> Self:
-        """Take over the transactional id: lock it until :meth:`close`, and end what its last owner left unfinished.
+        """Takes over the transactional id: locks it until :meth:`close`, and ends an unfinished transaction.
 
-        ``timeout_ms`` is the age at which others may abort a transaction if nobody holds the lock. ``holder`` is shown
-        to other processes that want the lock. The result is a context manager. Raises LogDirLockedError, without
-        waiting, while another process holds the lock; InvalidConfigError; and as :meth:`recover`.
+        ``timeout_ms`` is the age at which retention may abort a transaction if no process holds the lock. ``holder``
+        describes this process to others that want the lock. The result is a context manager. Raises LogDirLockedError,
+        without waiting, while another process holds the lock; InvalidConfigError for an invalid id or timeout; and as
+        :meth:`recover`.
         """
         if not 1 <= timeout_ms <= INT32_MAX:
-            raise InvalidConfigError(f"transaction.timeout.ms {timeout_ms} is not from 1 to {INT32_MAX}")
+            raise InvalidConfigError(f"transaction.timeout.ms is {timeout_ms}; it must be from 1 to {INT32_MAX}")
         try:
             lock = TransactionalIdLock.take(manager, transactional_id, holder)
             try:
@@ -109,22 +110,25 @@ class TransactionCoordinator:
 
     @classmethod
     def resume(cls, manager: LogManager, transaction: Transaction) -> Self:
-        """To end, without the lock, a transaction begun by another process; only compare-and-set resolves conflicts."""
+        """Returns a coordinator that can commit or abort a transaction which another process began.
+
+        It takes no lock: if two processes try to end the transaction, compare-and-set of the state lets one succeed.
+        """
         return cls(manager, transaction.transactional_id, transaction.timeout_ms, None)
 
     def recover(self) -> None:
-        """Bring the transactional id to a Complete state: complete what was decided, abort what was not.
+        """Ends the last transaction if it is unfinished: completes it if it was decided, aborts it otherwise.
 
-        Costs one read if nothing is unfinished. Call it before every transaction, since an error in the previous one
-        may have left work, and before reading committed offsets of the group. Raises StorageError; the next call then
-        continues.
+        Costs one read if no transaction is unfinished. Call it before every transaction, since the previous one may
+        have stopped at an error, and before reading committed offsets of the group. Raises StorageError if the disk
+        fails; the next call then continues.
         """
         self._check_not_stopped()
         newest = self._states.newest(self.transactional_id)
-        if newest is not None and newest.transaction_status in LEFT:
+        if newest is not None and newest.transaction_status in UNFINISHED:
             newest = self._states.settled(self.transactional_id)
             logger.warning(
-                "transactional id %r: found unfinished %s; completing it", self.transactional_id, told(newest)
+                "transactional id %r: found unfinished %s; completing it", self.transactional_id, state_text(newest)
             )
             newest = self._ending.bring_to_complete(newest)
         self._is_new |= newest != self._newest
@@ -137,19 +141,20 @@ class TransactionCoordinator:
         groups: Collection[str] = (),
         counted: Mapping[TopicPartition, int] | None = None,
     ) -> Transaction:
-        """Begin a transaction that may touch ``partitions`` and the offsets of ``groups``; Ongoing is synced.
+        """Begins a transaction that may write to ``partitions`` and commit offsets of ``groups``.
 
-        Includes the partitions of ``__consumer_offsets`` that hold the groups. ``counted`` are those of ``partitions``
-        whose records the committed offsets of the groups count, and up to which offset; None: unknown.
+        The Ongoing state is synced on return. The transaction includes the partitions of ``__consumer_offsets`` that
+        hold the groups. ``counted``: for each partition whose records the committed offsets of the groups count, the
+        offset up to which they do; None: unknown, so that nothing is checked.
 
-        Raises ProgressMismatchError if one of them has more (:func:`check_counted`), ProducerFencedError if another
-        coordinator took over, UnknownTopicOrPartitionError, StorageError.
+        Raises ProgressMismatchError if a counted partition has later transactions (:func:`check_counted`),
+        ProducerFencedError if another coordinator took over, UnknownTopicOrPartitionError, StorageError.
         """
         self._check_not_stopped()
         offsets = {*map(self._groups.partition_of, groups)}
-        places = {*partitions, *offsets}
-        OPEN_FILES.check_room_for_locks(len(places), f"a transaction over {len(places):,} partitions")  # to commit it
-        logs = {place: self.manager.open_log(*place) for place in places}
+        touched = {*partitions, *offsets}
+        OPEN_FILES.check_room_for_locks(len(touched), f"a transaction over {len(touched):,} partitions")  # to commit it
+        logs = {partition: self.manager.open_log(*partition) for partition in touched}
         if self._newest is not None and counted is not None:
             check_counted(
                 self._states,
@@ -165,7 +170,7 @@ class TransactionCoordinator:
             transactional_id=self.transactional_id,
             producer_id=producer.id,
             epoch=producer.epoch,
-            partitions=tuple(sorted(places)),
+            partitions=tuple(sorted(touched)),
             timeout_ms=self.timeout_ms,
             start_ms=self.manager.clock.now_ms(),
         )
@@ -175,9 +180,10 @@ class TransactionCoordinator:
         return transaction
 
     def _next_producer(self, logs: Collection[Log]) -> Producer:
-        """The next epoch, or another producer id if epochs are used up or one of ``logs`` has seen this one elsewhere.
+        """Returns the producer with its next epoch, or another producer id if that epoch cannot be used.
 
-        A partition's directory may have been copied from another log directory, or ``producer_ids.json`` restored.
+        That is so if the epochs are used up, or if one of ``logs`` has records of the epoch: a partition's directory
+        may have been copied from another log directory, or ``producer_ids.json`` restored.
         """
         if self._newest is not None:
             producer = Producer(self._newest.producer_id, self._newest.producer_epoch + self._is_new)
@@ -187,31 +193,32 @@ class TransactionCoordinator:
 
     @contextmanager
     def syncing(self, transaction: Transaction) -> Iterator[dict[TopicPartition, int]]:
-        """Sync what tasks on this machine append in the meantime, so that :meth:`commit` has little left to wait for.
+        """Syncs what tasks on this machine append during the ``with`` block, so that :meth:`commit` waits for little.
 
-        Yields the segments that tasks need not sync: those active now, by base offset. Their files are open here, so a
-        failing write is reported here (fsync(2)). Segments that tasks begin are not open here; tasks must sync them.
-        Raises TransactionAbortedError if the disk failed: the transaction was aborted and may be tried again.
+        Yields, for each partition, the base offset of its active segment, which tasks need not sync: pass it to
+        :class:`TransactionalWriter` as ``unsynced``. The segment's file is open in this process, so a failing write is
+        reported here (fsync(2)). Tasks must sync the segments that they begin, which are not open here. Raises
+        TransactionAbortedError if the disk failed: the transaction was aborted and may be tried again.
         """
-        logs = {place: self.manager.open_log(*place) for place in transaction.partitions}
+        logs = {partition: self.manager.open_log(*partition) for partition in transaction.partitions}
         with BackgroundSync(logs.values()) as background:
-            yield {place: log.segments.active.base_offset for place, log in logs.items()}
+            yield {partition: log.segments.active.base_offset for partition, log in logs.items()}
         if background.error is not None:
             raise self._aborted(transaction, background.error) from background.error
 
     # Committing
 
     def commit(self, transaction: Transaction, parts: Iterable[TransactionPart], offsets: Offsets = NO_OFFSETS) -> None:
-        """Make everything that the tasks reported visible, together with the offsets of groups, or none of it.
+        """Makes all records of the transaction visible, and commits ``offsets`` of groups with them.
 
-        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. Syncs whatever the tasks left
-        unsynced before the decision; on return, the commit is complete and durable. Raises
+        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. Syncs unsynced records of the
+        tasks before the decision; on return, the commit is complete and durable. Raises
 
         - TransactionAbortedError: the records differ from the reports (a task ran twice, a report is lost), or the disk
           failed before the decision; the transaction was aborted and may be tried again with another :meth:`begin`;
-        - TransactionRefusedError: it is no longer ongoing (another coordinator, or retention, ended it); stop;
+        - TransactionRefusedError: the transaction is not ongoing (another coordinator, or retention, ended it); stop;
         - OutcomeUnknownError: writing the decision failed; stop, the next :meth:`open` finds out the result;
-        - StorageError: it is decided, but markers could not be written; stop, the next :meth:`open` writes them.
+        - StorageError: the commit is decided, but markers could not be written; stop, the next :meth:`open` does so.
         """
         self._check_not_stopped()
         with ExitStack() as held:
@@ -222,43 +229,43 @@ class TransactionCoordinator:
                 value = check_ongoing(self._states, transaction)
                 touched = _check_reports(transaction, parts, logs)
                 touched |= self._append_offsets(transaction, offsets, logs)
-                flush_all([logs[place] for place in touched])
+                flush_all([logs[partition] for partition in touched])
             except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
                 held.close()
                 raise self._aborted(transaction, error) from error
             decided = self._decide_to_commit(value, touched)
             self._ending.write_markers(decided)
         self._newest = self._ending.complete(decided)
-        self._to_checkpoint |= {place: log for place, log in logs.items() if place in touched}
+        self._to_checkpoint |= {partition: log for partition, log in logs.items() if partition in touched}
 
     def checkpoint(self) -> None:
-        """Write snapshots and recovery points at the ends of what was committed since the last call, as closing does.
+        """Writes producer snapshots and recovery points of all partitions committed to since the last call.
 
-        All of it can be recreated, so a disk that refuses it is no reason to stop.
+        They make the next opening faster and can be recreated, so a disk error is logged, not raised.
         """
         logs, self._to_checkpoint = self._to_checkpoint, {}
         try:
             for log in logs.values():
                 log.write_snapshot(lag_bytes=SNAPSHOT_LAG_BYTES)
-            self.manager.write_recovery_points({place: log.recovery_point for place, log in logs.items()})
+            self.manager.write_recovery_points({partition: log.recovery_point for partition, log in logs.items()})
         except (StorageError, OSError) as error:
-            logger.warning("%s; the next opening takes longer", error)
+            logger.warning("%s; snapshots or recovery points are missing, so opening the logs takes longer", error)
 
     def _append_offsets(
         self, transaction: Transaction, offsets: Offsets, logs: Mapping[TopicPartition, Log]
     ) -> set[TopicPartition]:
-        """Commit offsets inside the transaction, unsynced; returns the ``__consumer_offsets`` partitions written to."""
-        by_place: dict[TopicPartition, dict[str, Mapping[TopicPartition, CommittedOffset]]] = {}
-        for group, places in offsets.items():
-            if places:
-                by_place.setdefault(self._groups.partition_of(group), {})[group] = places
-        for place, groups in by_place.items():
-            if place not in logs:
+        """Appends offset commits to the transaction, unsynced; returns their ``__consumer_offsets`` partitions."""
+        by_partition: dict[TopicPartition, dict[str, Mapping[TopicPartition, CommittedOffset]]] = {}
+        for group, committed in offsets.items():
+            if committed:
+                by_partition.setdefault(self._groups.partition_of(group), {})[group] = committed
+        for partition, groups in by_partition.items():
+            if partition not in logs:
                 raise ValueError(f"{transaction} was not begun with the groups {', '.join(groups)}")
-            log = logs[place]
+            log = logs[partition]
             batches = commit_batches(groups, self.manager.clock.now_ms(), log.context.config)
             log.append_transactional(batches, transaction.producer)
-        return set(by_place)
+        return set(by_partition)
 
     def _decide_to_commit(self, value: TransactionLogValue, touched: Iterable[TopicPartition]) -> TransactionLogValue:
         try:
@@ -266,37 +273,41 @@ class TransactionCoordinator:
         except StorageError as error:
             self._stopped = f"the decision of producer {value.producer_id}, epoch {value.producer_epoch}: {error}"
             raise OutcomeUnknownError(
-                f"transactional id {self.transactional_id!r}: unknown whether its transaction is committed, because "
-                f"writing the decision failed ({error}); the next start finds out and completes it"
+                f"transactional id {self.transactional_id!r}: writing the decision of its transaction failed "
+                f"({error}), so it is unknown whether it is committed; start the query again, which finds out and "
+                "completes it"
             ) from error
 
     # Aborting
 
     def abort(self, transaction: Transaction) -> None:
-        """Ensure, durably, that nothing of a transaction will ever be visible. Repeating it does no harm.
+        """Aborts a transaction: none of its records ever becomes visible. Durable on return; may be repeated.
 
-        Writes a marker to every partition that the transaction began with: a task without a report may still be
-        writing. Raises TransactionRefusedError if it was committed or another transaction follows it; StorageError,
-        after which the next :meth:`open` aborts it.
+        Writes a marker to every partition that the transaction began with, since a task without a report may still be
+        writing. Raises TransactionRefusedError if the transaction was committed or another one follows it, and
+        StorageError, after which the next :meth:`open` aborts it.
         """
         self._check_not_stopped()
         newest = self._states.settled(self.transactional_id)
         if not _is_abortable(newest, transaction):
-            raise TransactionRefusedError(f"{transaction} cannot be aborted any more: the id has {told(newest)}")
+            raise TransactionRefusedError(
+                f"{transaction} cannot be aborted any more: its transactional id has {state_text(newest)}"
+            )
         self._newest = self._ending.bring_to_complete(newest)
 
     def _aborted(self, transaction: Transaction, reason: Exception) -> TransactionAbortedError:
-        """Abort the transaction; returns the error to raise."""
+        """Aborts the transaction because of ``reason``; returns the error to raise."""
         self.abort(transaction)
         return TransactionAbortedError(f"{transaction} was aborted: {reason}")
 
     # Closing
 
     def close(self, *, keep_lock_file: bool = False) -> None:
-        """Release the lock; an open transaction stays open, for the process that has its ticket.
+        """Releases the lock. An open transaction stays open: a process with its :class:`Transaction` may end it.
 
-        Use ``keep_lock_file`` if this may happen at any moment, as at the end of a query: a file that vanishes would
-        disturb a running copy or removal of the directory. The expiry of transactional ids removes the file.
+        With ``keep_lock_file``, leaves the lock file in the directory, for callers that close at any moment, such as a
+        query at its end: a file that vanishes would disturb a running copy or removal of the directory. The expiry of
+        transactional ids removes the file.
         """
         if self._lock is not None:
             self._lock.release(keep_file=keep_lock_file)
@@ -310,12 +321,13 @@ class TransactionCoordinator:
     def _check_not_stopped(self) -> None:
         if self._stopped is not None:
             raise OutcomeUnknownError(
-                f"transactional id {self.transactional_id!r} must be opened again: {self._stopped}"
+                f"transactional id {self.transactional_id!r} must be opened again, because an error interrupted "
+                f"{self._stopped}"
             )
 
 
 def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) -> bool:
-    """Whether a transaction is undecided or aborted."""
+    """Whether ``newest``, the state of the transactional id, shows the transaction as undecided or aborted."""
     if newest is None:
         return False
     producer = (newest.producer_id, newest.producer_epoch)
@@ -325,7 +337,7 @@ def _is_abortable(newest: TransactionLogValue | None, transaction: Transaction) 
 
 
 def _is_used(log: Log, producer: Producer) -> bool:
-    """Whether a partition has records of this epoch, which is about to begin, or of a newer one."""
+    """Whether a partition already has records of the producer's epoch, which is about to begin, or of a newer one."""
     known = log.producers.last_entry(producer.id)
     if known is None or known.epoch < producer.epoch:
         return False
@@ -335,18 +347,22 @@ def _is_used(log: Log, producer: Producer) -> bool:
 def _check_reports(
     transaction: Transaction, parts: Iterable[TransactionPart], logs: Mapping[TopicPartition, Log]
 ) -> set[TopicPartition]:
-    """The partitions with records of a transaction. Raises TransactionAbortedError if they contradict the reports."""
+    """Compares the number of records in each partition with the tasks' reports; returns the partitions with records.
+
+    Raises TransactionAbortedError if they differ.
+    """
     reported: Counter[TopicPartition] = Counter()
     for part in parts:
         reported[part.topic, part.partition] += part.records
     if not reported.keys() <= logs.keys():
-        raise TransactionAbortedError(f"reported records of {sorted(reported.keys() - logs.keys())}, not part of it")
-    for place, log in logs.items():
+        outside = sorted(reported.keys() - logs.keys())
+        raise TransactionAbortedError(f"tasks reported records of {outside}, which are not part of the transaction")
+    for partition, log in logs.items():
         written = log.next_sequence(transaction.producer)
-        if written != reported[place] % 2**31:
-            topic, partition = place
+        if written != reported[partition] % 2**31:
+            topic, number = partition
             raise TransactionAbortedError(
-                f"partition {partition} of {topic!r} holds {written} of its records, but {reported[place]} were "
-                "reported: a task ran twice, or its report was lost"
+                f"partition {number} of {topic!r} holds {written} records of the transaction, but tasks reported "
+                f"{reported[partition]}: a task ran twice, or its report was lost"
             )
-    return {place for place, records in reported.items() if records}
+    return {partition for partition, records in reported.items() if records}

@@ -1,9 +1,9 @@
-"""Whether the committed offsets of groups count all records that a transactional id has written to a partition.
+"""Checks that the committed offsets of groups count all records that a transactional id has written to a partition.
 
-A transaction that commits offsets writes to the group's partition of ``__consumer_offsets`` too, and each transaction
-has a higher epoch than those before. So no partition knows the producer with a newer epoch than that partition does.
-One that does has records that the offsets do not count: its directory is newer than the rest of the log (restored from
-a copy, next to an older copy), and an application that continues from the offsets would write these records again.
+A transaction that commits offsets also writes to the group's partition of ``__consumer_offsets``, and each transaction
+has a higher epoch than the one before. So no data partition can know a newer epoch of the producer than the partition
+of ``__consumer_offsets`` knows. If one does, its directory is newer than the rest of the log: it was restored from a
+newer copy. An application that continues from the committed offsets would write the newer records again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ..errors import LogStoreError, ProgressMismatchError
 from ..format.internal.internal_topics import TransactionLogValue
 from ..writing import Log
 from .producer_ids import FIRST_PRODUCER_ID
-from .states import TransactionStates, told
+from .states import TransactionStates, state_text
 
-LOOK_BYTES = 1 << 20  # behind the counted records of a partition that has forgotten the producer
+LOOK_BYTES = 1 << 20  # read after the counted records of a partition that has forgotten the producer
 UNKNOWN = -1
 
 
@@ -31,33 +31,37 @@ def check_counted(
     offsets: Collection[TopicPartition],
     look: bool,
 ) -> None:
-    """Raise ProgressMismatchError for the first of ``counted`` whose records the committed offsets do not all count.
+    """Raises ProgressMismatchError for the first partition with records that the committed offsets do not count.
 
-    ``newest`` is the Complete state of the transactional id, ``offsets`` the partitions of ``__consumer_offsets`` that
-    hold its groups. If they do not know the producer, since idle ones are forgotten, its state decides. A state alone
-    that is an older copy does no harm.
+    ``counted`` maps each counted partition to the offset at which its counted records end. ``newest`` is the Complete
+    state of the transactional id. ``offsets`` are the partitions of ``__consumer_offsets`` that hold its groups. If
+    these do not know the producer, because idle producers are forgotten, the epoch of ``newest`` is the limit. An older
+    copy of ``__transaction_state`` alone does no harm.
 
-    If nothing is counted, and ``offsets`` know nothing of the producer, none of ``logs`` may know it either: they have
-    its first batches. This does not hold for a broker's producer, which need not commit offsets.
+    If ``counted`` is empty and ``offsets`` do not know the producer, none of ``logs`` may know it either. This does not
+    hold for a broker's producer, which need not commit offsets.
 
-    Costs one lookup per partition; with ``look``, one read too for each that does not know the producer and has records
-    from the offset on that is its value in ``counted``, where the counted records end.
+    Costs one lookup per partition. With ``look``, a partition that does not know the producer is read too, from the end
+    of its counted records on, up to :data:`LOOK_BYTES`.
     """
-    reached = max((_known_epoch(logs[place], newest.producer_id) for place in offsets), default=UNKNOWN)
+    reached = max((_known_epoch(logs[partition], newest.producer_id) for partition in offsets), default=UNKNOWN)
     if reached == UNKNOWN and not counted and newest.producer_id >= FIRST_PRODUCER_ID:
-        counted, look = {place: log.log_end_offset for place, log in logs.items() if _is_active(log, newest)}, False
+        counted, look = (
+            {partition: log.log_end_offset for partition, log in logs.items() if _is_active(log, newest)},
+            False,
+        )
     elif reached == UNKNOWN:
         reached = newest.producer_epoch
-    for place, end in sorted(counted.items()):
-        epoch = _known_epoch(logs[place], newest.producer_id)
+    for partition, end in sorted(counted.items()):
+        epoch = _known_epoch(logs[partition], newest.producer_id)
         if epoch == UNKNOWN and look:
-            epoch = _epoch_behind(logs[place], newest.producer_id, end)
+            epoch = _epoch_behind(logs[partition], newest.producer_id, end)
         if epoch > reached and not _is_shared(states, transactional_id, newest.producer_id, epoch):
-            raise _uncounted(transactional_id, newest, place, epoch, offsets, reached)
+            raise _uncounted(transactional_id, newest, partition, epoch, offsets, reached)
 
 
 def _is_active(log: Log, newest: TransactionLogValue) -> bool:
-    """Whether a partition still knows the producer, and not only because it had to be recovered."""
+    """Whether a partition knows the producer and it has not expired: recovery may find producers that expired since."""
     return newest.producer_id in log.active_producers(log.context.clock.now_ms())
 
 
@@ -67,7 +71,10 @@ def _known_epoch(log: Log, producer_id: int) -> int:
 
 
 def _epoch_behind(log: Log, producer_id: int, end: int) -> int:
-    """The newest epoch of a producer in the first batches from ``end`` on. Raises CorruptionError."""
+    """Returns the newest epoch of a producer in the first :data:`LOOK_BYTES` from offset ``end`` on.
+
+    Returns UNKNOWN if the producer wrote no batch there. Raises CorruptionError.
+    """
     start = max(end, log.log_start_offset)
     if start >= log.log_end_offset:
         return UNKNOWN
@@ -83,9 +90,9 @@ def _epoch_behind(log: Log, producer_id: int, end: int) -> int:
 
 
 def _is_shared(states: TransactionStates, transactional_id: str, producer_id: int, epoch: int) -> bool:
-    """Whether the epoch is that of another transactional id.
+    """Whether another transactional id has the same producer id and may have written this epoch.
 
-    Two may have the same producer id if ``producer_ids.json`` was lost or set back in between.
+    Two ids may have the same producer id if ``producer_ids.json`` was lost or set back in between.
     """
     unreadable: list[LogStoreError] = []  # a damaged partition explains nothing
     return any(
@@ -97,17 +104,17 @@ def _is_shared(states: TransactionStates, transactional_id: str, producer_id: in
 def _uncounted(
     transactional_id: str,
     newest: TransactionLogValue,
-    place: TopicPartition,
+    partition: TopicPartition,
     epoch: int,
     offsets: Collection[TopicPartition],
     reached: int,
 ) -> ProgressMismatchError:
     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(offsets))
-    there = "none of it" if reached == UNKNOWN else f"epoch {reached}"
+    there = "no record of this producer" if reached == UNKNOWN else f"epoch {reached}"
     return ProgressMismatchError(
-        f"partition {place[1]} of topic {place[0]} has transactions of producer {newest.producer_id} up to epoch "
-        f"{epoch}, but transactional id {transactional_id!r} has {told(newest)}, and {names}, where its progress is "
-        f"committed, has {there}: the partition's directory is newer than these, or comes from another log. Continuing "
-        "might write records again that the partition has. Restore directories of one moment. To continue anyway, use "
-        "another transactional id (txnAppId)"
+        f"partition {partition[1]} of topic {partition[0]} has transactions of producer {newest.producer_id} up to "
+        f"epoch {epoch}, but transactional id {transactional_id!r} has {state_text(newest)}, and {names}, where its "
+        f"progress is committed, has {there}: the partition's directory is newer than these, or comes from another "
+        "log. Continuing might write records again that the partition has. Restore all directories from copies of the "
+        "same moment. To continue anyway, use another transactional id (txnAppId)"
     )

@@ -1,6 +1,6 @@
-"""Ends a transaction: writes the decision, the markers in the partitions it touched, and the Complete state.
+"""Ending: writes a transaction's decision, the markers in its partitions, and the Complete state.
 
-Any process that finds a step begun may repeat it.
+Any process may repeat a step that another process began.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ logger = logging.getLogger(__name__)
 
 
 class Ending:
-    """Ends one transactional id's transaction."""
+    """The steps that end a transaction of one transactional id."""
 
     def __init__(self, states: TransactionStates, transactional_id: str) -> None:
         self._states = states
         self._transactional_id = transactional_id
 
     def bring_to_complete(self, newest: TransactionLogValue | None) -> TransactionLogValue | None:
-        """Complete what was decided, abort what was not. Returns the Complete state, or ``newest`` if nothing was open.
+        """Ends the transaction in state ``newest``: completes it if it was decided, aborts it otherwise.
 
-        ``newest`` must be synced. Raises ProducerFencedError if it is not the newest any more, StorageError.
+        Returns the Complete state, or ``newest`` if no transaction is open. ``newest`` must be synced. Raises
+        ProducerFencedError if another process has written a newer state, StorageError.
         """
         if newest is not None and newest.transaction_status in UNDECIDED:
             newest = self.decide(newest, ungrouped(newest), commit=False)
@@ -40,15 +41,18 @@ class Ending:
     def decide(
         self, value: TransactionLogValue, partitions: Iterable[TopicPartition], *, commit: bool
     ) -> TransactionLogValue:
-        """Write the Prepare state, synced; ``partitions`` get markers. Raises as TransactionStates.replace."""
+        """Writes the Prepare state, which decides the transaction, and syncs it; returns it.
+
+        ``partitions`` are those that will get markers. Raises as :meth:`TransactionStates.replace`.
+        """
         decided = prepared(value, partitions, self._states.manager.clock.now_ms(), commit=commit)
         self._states.replace(self._transactional_id, value, decided)
         return decided
 
     def write_markers(self, decided: TransactionLogValue) -> None:
-        """Write and sync the missing markers; the decision must be synced before.
+        """Writes and syncs the markers that are missing; the decision must be synced before.
 
-        After a crash, some of them are on disk; a second call does not repeat them.
+        After a crash, some markers are on disk; a second call writes only the others.
         """
         commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
         producer = Producer(decided.producer_id, decided.producer_epoch)
@@ -60,9 +64,10 @@ class Ending:
         flush_all(logs.values())
 
     def complete(self, decided: TransactionLogValue) -> TransactionLogValue:
-        """Write the Complete state, unsynced, since the decision implies it.
+        """Writes the Complete state, unsynced, since the decision implies it; returns it.
 
-        Only Complete can follow a decision, so if another state is found, another process has written it.
+        Only Complete can follow a decision. If the log has another state by now, another process has written Complete,
+        and this call writes nothing.
         """
         value = completed(decided, self._states.manager.clock.now_ms())
         with suppress(ProducerFencedError):
@@ -71,10 +76,10 @@ class Ending:
 
 
 def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoch: int, now_ms: int) -> None:
-    """Write the marker of a transaction to a partition, unless it exists; not synced.
+    """Writes the marker of a transaction to a partition, unless the marker exists; not synced.
 
-    ``producer`` is the marker's. A partition without records of the transaction gets a marker too, so that it rejects
-    writers that still use an older epoch.
+    ``producer`` has the epoch of the marker. A partition without records of the transaction gets a marker too, so that
+    it rejects writers that still use an older epoch.
     """
     with log.exclusively():
         known = log.producers.last_entry(producer.id)
@@ -83,7 +88,7 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
 
 
 def flush_all(logs: Collection[Log]) -> None:
-    """Sync all logs to disk; starts all of them before waiting for the first."""
+    """Syncs all logs; starts writing all of them before it waits for the first."""
     for log in logs:
         log.begin_sync()
     for log in logs:
@@ -91,11 +96,11 @@ def flush_all(logs: Collection[Log]) -> None:
 
 
 def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
-    """The logs of partitions, in the order in which their locks must be taken, without those deleted since."""
+    """Opens the logs of partitions, in the order in which their locks must be taken; skips deleted partitions."""
     logs = {}
-    for place in sorted(partitions):
+    for partition in sorted(partitions):
         try:
-            logs[place] = manager.open_log(*place)
+            logs[partition] = manager.open_log(*partition)
         except UnknownTopicOrPartitionError as error:
-            logger.warning("%s; its transaction ends without it", error)
+            logger.warning("%s; the transaction ends without a marker in this partition", error)
     return logs

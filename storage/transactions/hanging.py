@@ -1,7 +1,7 @@
-"""Hanging transactions: open in a partition, where no coordinator will end them (Kafka's KIP-664).
+"""Finds and aborts hanging transactions: open in a partition, but known to no coordinator (Kafka's KIP-664).
 
-Their records hold back the last stable offset for ever. As with ``kafka-transactions``, ``--find-hanging`` lists the
-transactions that no coordinator knows, and ``--abort`` writes an abort marker by hand.
+A hanging transaction holds back the last stable offset of its partition for ever. As with ``kafka-transactions``,
+``--find-hanging`` lists them, and ``--abort`` writes an abort marker by hand.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..reading import LogReader
 from ..writing import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
 from .coordinator import TRANSACTION_TIMEOUT_MS
-from .states import LEFT, UNDECIDED, TransactionStates, told, ungrouped
+from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text, ungrouped
 from .transactional_id import TransactionalIdLock
 
 
 class HoldingTransaction(NamedTuple):
-    """The open transaction that readers of a partition's committed records wait for."""
+    """The open transaction that holds back a partition's last stable offset."""
 
     producer_id: int
     epoch: int
@@ -38,7 +38,7 @@ class HoldingTransaction(NamedTuple):
 
 
 def holding_transaction(log: LogReader) -> HoldingTransaction | None:
-    """The transaction that holds back a log's last stable offset; None if there is none."""
+    """Returns the transaction that holds back a log's last stable offset; None if no transaction is open."""
     first_offset = next(iter(log.producers.ongoing), None)
     if first_offset is None:
         return None
@@ -52,10 +52,11 @@ def find_hanging(
     now_ms: int | None = None,
     failures: list[LogStoreError] | None = None,
 ) -> list[OpenTransaction]:
-    """The open transactions that no coordinator ends, with the partitions where they hang, oldest first.
+    """Returns the open transactions that no coordinator ends, with the partitions where they hang, oldest first.
 
-    Omits those younger than ``max_timeout_ms``, because their coordinator may still add the partition.
-    ``failures``: :func:`open_transactions`; what a damaged partition of ``__transaction_state`` holds may be shown.
+    Omits transactions younger than ``max_timeout_ms``, because their coordinator may still add the partition.
+    ``failures``: as for :func:`open_transactions`. If a partition of ``__transaction_state`` is among the failures, its
+    coordinator's transactions may be returned as hanging.
     """
     known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions reports them
     found = open_transactions(manager, now_ms=now_ms, failures=failures)
@@ -64,22 +65,25 @@ def find_hanging(
 
 
 def _hanging_part(known: Iterable[tuple[str, TransactionLogValue]], found: OpenTransaction) -> OpenTransaction:
-    def hangs(place: OpenPartition) -> bool:
-        return _coordinator_of(known, place[:2], found.producer_id, found.epoch) is None
+    def hangs(part: OpenPartition) -> bool:
+        return _coordinator_of(known, part[:2], found.producer_id, found.epoch) is None
 
     return replace(found, partitions=tuple(filter(hangs, found.partitions)))
 
 
 def _coordinator_of(
-    known: Iterable[tuple[str, TransactionLogValue]], place: TopicPartition, producer_id: int, epoch: int
+    known: Iterable[tuple[str, TransactionLogValue]], partition: TopicPartition, producer_id: int, epoch: int
 ) -> tuple[str, TransactionLogValue] | None:
-    """The transactional id whose coordinator will write a transaction's marker to a partition; None: it hangs."""
+    """Returns the transactional id, and its state, whose coordinator will end a transaction in ``partition``.
+
+    None: there is no such id, and the transaction hangs. ``epoch`` is that of the transaction's records.
+    """
     for transactional_id, value in known:
         if (
             value.producer_id == producer_id
-            and value.transaction_status in LEFT
+            and value.transaction_status in UNFINISHED
             and epoch_of_records(value, {epoch: ()}) == epoch
-            and place in ungrouped(value)
+            and partition in ungrouped(value)
         ):
             return transactional_id, value
     return None
@@ -88,13 +92,13 @@ def _coordinator_of(
 def abort_transaction(
     manager: LogManager, topic: str, partition: int, start_offset: int, *, dry_run: bool = False
 ) -> HoldingTransaction:
-    """End the transaction that begins at ``start_offset`` with an abort marker in this partition; returns it.
+    """Writes an abort marker for the transaction that begins at ``start_offset`` of this partition; returns it.
 
-    Like Kafka's tool, gives the marker the producer's epoch and the coordinator's, 0 if unknown. The marker is on disk
-    on return; after an earlier crash it is there as a whole or not at all. With ``dry_run``, writes nothing. Raises
-    InvalidTxnStateError if no open transaction begins there or a coordinator will end it, LogDirLockedError while a
-    broker runs on the directory, and the error of a partition of ``__transaction_state`` that cannot be read, if no
-    other has the transaction.
+    Like Kafka's tool, gives the marker the producer's epoch and the coordinator's epoch, 0 if that is unknown. The
+    marker is synced on return; after a crash before that, the log has the whole marker or none of it. With ``dry_run``,
+    writes nothing. Raises InvalidTxnStateError if no open transaction begins at the offset or a coordinator will end
+    it, and LogDirLockedError while a broker runs on the directory. If no readable partition of ``__transaction_state``
+    has the transaction and another one cannot be read, raises the error of that one.
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
@@ -125,16 +129,17 @@ def _described(log: LogReader, first_offset: int, producer_id: int) -> HoldingTr
     return HoldingTransaction(producer_id, producer.epoch, first_offset, producer.last_timestamp)
 
 
-def _check_hangs(manager: LogManager, place: TopicPartition, found: HoldingTransaction) -> None:
+def _check_hangs(manager: LogManager, partition: TopicPartition, found: HoldingTransaction) -> None:
     unread: list[LogStoreError] = []
-    coordinator = _coordinator_of(TransactionStates(manager).all(unread), place, found.producer_id, found.epoch)
+    coordinator = _coordinator_of(TransactionStates(manager).all(unread), partition, found.producer_id, found.epoch)
     if coordinator is None and unread:
         raise unread[0]  # it may hold the one that ends it
     if coordinator is not None:
         transactional_id, value = coordinator
         raise InvalidTxnStateError(
-            f"{place[0]}-{place[1]}: the transaction from offset {found.first_offset} does not hang: transactional id "
-            f"{transactional_id!r} has it as {told(value)}, {_who_ends_it(manager, transactional_id, value)}"
+            f"{partition[0]}-{partition[1]}: the transaction from offset {found.first_offset} does not hang: "
+            f"transactional id {transactional_id!r} has it as {state_text(value)}, "
+            f"{_who_ends_it(manager, transactional_id, value)}"
         )
 
 
@@ -142,7 +147,7 @@ def _who_ends_it(manager: LogManager, transactional_id: str, value: TransactionL
     try:
         TransactionalIdLock.take(manager, transactional_id, "a check of a transaction").release()
     except LogDirLockedError as error:
-        return f"and is alive: {error}"
+        return f"and is in use: {error}"
     ends_ms = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
     is_waiting = value.transaction_status in UNDECIDED and manager.clock.now_ms() < ends_ms
     when = f"from {instant(ends_ms)} on, when its transaction.timeout.ms has passed" if is_waiting else "now"

@@ -1,4 +1,4 @@
-"""IdempotentProducer: appends without a transaction, each record exactly once even if an attempt fails."""
+"""IdempotentProducer: appends without a transaction; repeats a failed append without duplicating records."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class _Position(NamedTuple):
 
 
 class IdempotentProducer:
-    """A producer with an id of its own during the life of this object. Belongs to the manager's thread.
+    """Appends with a producer id of its own as long as this object exists. Use it in the manager's thread.
 
-    A partition may already know the id: if ``producer_ids.json`` was lost or restored, or the partition's directory was
-    copied from another log directory. The producer then takes another id for it, so that its appends are never mistaken
-    for repetitions of another writer's.
+    If a partition already knows the id, the producer takes another id for that partition, so that its appends are never
+    mistaken for another writer's. This happens if ``producer_ids.json`` was lost or restored, or if the partition's
+    directory was copied from another log directory.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -46,32 +46,36 @@ class IdempotentProducer:
         self._positions: dict[TopicPartition, _Position] = {}
 
     def append(self, topic: str, partition: int, records: Records, fields: BatchFields | None = None) -> AppendInfo:
-        """Append to a partition; synced on return, as by :meth:`Log.append_records`.
+        """Appends to a partition, as :meth:`Log.append_records`; synced on return.
 
-        If the disk fails, recovers the log and repeats the append: sequence numbers show what was already written.
-        Raises as append_records; raises StorageError once the disk has failed :data:`TRIES` times, after which some or
-        all of the records may be in the log. Raises InvalidTopicError for an internal topic.
+        If the disk fails, recovers the log and repeats the append: sequence numbers show which records are in the log.
+        Raises as append_records; InvalidTopicError for an internal topic; StorageError once the disk has failed
+        :data:`TRIES` times, after which some or all of the records may be in the log.
         """
         check_takes_records(topic)
-        place = (topic, partition)
+        topic_partition = (topic, partition)
         fields, position = fields or BatchFields(), None
         for tries_left in reversed(range(TRIES)):
             try:
-                log = self._manager.open_log(*place)
+                log = self._manager.open_log(*topic_partition)
                 with log.exclusively():  # from checking what the log knows of the id to the append
-                    position = position or self._position(place, log)
+                    position = position or self._position(topic_partition, log)
                     info = log.append_records(records, position.stamped_on(fields))
-                self._positions[place] = position.after(len(records))
+                self._positions[topic_partition] = position.after(len(records))
                 return info
             except (StorageError, OSError) as error:
-                self._positions.pop(place, None)  # some may be in the log: do not reuse their sequences
+                self._positions.pop(topic_partition, None)  # some may be in the log: do not reuse their sequences
                 if not tries_left:
                     raise StorageError(f"partition {partition} of {topic!r}, after {TRIES} tries: {error}") from error
         raise AssertionError("the last try returns or raises")
 
-    def _position(self, place: TopicPartition, log: Log) -> _Position:
-        """Where to continue in a log, under its lock: this producer's position, if the log agrees with it."""
-        position = self._positions.get(place)
+    def _position(self, topic_partition: TopicPartition, log: Log) -> _Position:
+        """Returns the producer id and next sequence to append with; the caller holds the log's lock.
+
+        Continues with the last append's if the log has the same next sequence, else begins with an id that is unknown
+        to the log.
+        """
+        position = self._positions.get(topic_partition)
         if position is not None and log.next_sequence(Producer(position.producer_id, 0)) == position.next_sequence:
             return position
         if self._newest_id is None or is_known(self._newest_id, [log]):

@@ -1,8 +1,8 @@
-"""Producer ids: one per transactional id, from 2^40 upward, where no broker that mounts the directory assigns ids.
+"""Assigns producer ids, from 2^40 upward: far above the ids that a broker on the same directory would assign.
 
-A file at the root of the log directory stores the next free id. That file is only a shortcut: it may be lost, torn or
-restored from a backup, and a partition may come from another log directory. A producer that takes an id therefore asks
-the partitions that it writes to, and they decide: an id that one of them knows is in use.
+``producer_ids.json`` at the root of the log directory stores the next free id. The file may be lost, torn or restored
+from a backup, and a partition may come from another log directory, so an id counts as free only if none of the
+partitions to be written to knows it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def is_known(producer_id: int, logs: Collection[Log]) -> bool:
 
 
 def allot_producer_id(states: TransactionStates, logs: Collection[Log]) -> int:
-    """The next id that none of ``logs``, the partitions to be written to, knows; the allotment is durable."""
+    """Returns the next free id, which none of ``logs`` knows, the partitions to be written to.
+
+    Durable on return: no later call returns the same id, unless the file is lost or restored.
+    """
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)
     with manager.root_lock():
@@ -47,22 +50,23 @@ def _read_next(states: TransactionStates, path: str) -> int:
     try:
         found = json.loads(read_file(states.manager.filesystem, path, FILE_BYTES_MAX))["next_producer_id"]
         if not isinstance(found, int) or not FIRST_PRODUCER_ID <= found < _END:
-            raise ValueError(f"next_producer_id {found!r}")
+            raise ValueError(f"next_producer_id is {found!r}, not a number from {FIRST_PRODUCER_ID} up")
     except FileNotFoundError:
         return _next_unknown(states)
     except (ValueError, KeyError, TypeError, RecursionError, CorruptionError) as error:
-        logger.warning("%s: %s; producer ids continue above those of all transactional ids", path, error)
+        logger.warning("%s: damaged (%s); producer ids continue above those of all transactional ids", path, error)
         return _next_unknown(states)
     return found
 
 
 def _next_unknown(states: TransactionStates) -> int:
-    """An id above those of all transactional ids; ignores ids so large that none would remain above them.
+    """Returns an id above the producer ids of all transactional ids, ignoring ids so large that they must be damage.
 
-    Also ignores those of a damaged partition of ``__transaction_state``: the partitions that are written to decide.
+    Also ignores the ids in a damaged partition of ``__transaction_state``: the caller asks the partitions to be written
+    to whether they know the id.
     """
     unreadable: list[LogStoreError] = []
     known = [value.producer_id for _, value in states.all(unreadable)]
     for error in unreadable:
-        logger.warning("%s; its producer ids are unknown", error)
+        logger.warning("%s; producer ids in this partition are ignored when a free one is searched for", error)
     return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

@@ -1,8 +1,8 @@
-"""TransactionStates: the state of each transactional id, in ``__transaction_state``.
+"""TransactionStates: reads and writes the state of each transactional id, in ``__transaction_state``.
 
-The newest record of a transactional id counts, whether synced or not: a process syncs it before acting on it. Every
-change is compare-and-set under the log's lock, so that of two simultaneous coordinators, whatever happened to their
-locks, one continues and the other gets an error.
+The newest record of a transactional id counts, synced or not; a process syncs it before acting on it. Every change is
+compare-and-set under the log's lock. So if two coordinators of one id run at once, even without its lock, one continues
+and the other gets an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
 }
 UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-LEFT = UNDECIDED | PREPARED  # what a coordinator that takes over must complete
+UNFINISHED = UNDECIDED | PREPARED  # a coordinator that takes over ends transactions in these states
 COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
@@ -46,7 +46,10 @@ COMPLETED = {
 
 
 class TransactionStates:
-    """``__transaction_state`` of one log directory. The manager caches what was read; only newer records are read."""
+    """The states in ``__transaction_state`` of one log directory.
+
+    The manager caches what was read, so that each call reads only newer records.
+    """
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -61,33 +64,38 @@ class TransactionStates:
     # Reading
 
     def newest(self, transactional_id: str) -> TransactionLogValue | None:
-        """The state of a transactional id, for the cost of reading what was written since the last call; takes no lock.
+        """Returns the state of a transactional id; None if it has none. Takes no lock.
 
-        Raises UnknownTopicOrPartitionError if its partition is missing from the directory or cannot be determined.
+        Reads what was written since the last call. Raises UnknownTopicOrPartitionError if the partition of the id is
+        missing from the directory or cannot be determined.
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
     def all(self, failures: list[LogStoreError] | None = None) -> Iterator[tuple[str, TransactionLogValue]]:
-        """All transactional ids in the partitions of this directory, with their states.
+        """Yields all transactional ids in the partitions of this directory, with their states.
 
-        A partition that cannot be read raises; with ``failures``, its error is added there, and the others are read.
+        Raises LogStoreError if a partition cannot be read; with ``failures``, adds the error to that list instead and
+        reads the other partitions.
         """
         for values in self._logs.each(failures):
             for key, value in list(values.items()):
                 yield key.transactional_id, value
 
     def describe_partitions(self, count: int) -> TopicDescription:
-        """:meth:`CoordinatorLogs.describe` for ``__transaction_state``."""
+        """As :meth:`CoordinatorLogs.describe`, for ``__transaction_state``."""
         return self._logs.describe(count)
 
     def missing(self) -> str | None:
-        """A sentence about partitions of ``__transaction_state`` missing from the directory; None if all exist."""
+        """Returns a sentence about missing partitions of ``__transaction_state``; None if the directory has all."""
         return self._logs.missing()
 
     # Changing
 
     def settled(self, transactional_id: str) -> TransactionLogValue | None:
-        """The newest state, synced with all before it, since a killed writer may not have synced it."""
+        """Syncs the partition of a transactional id, then returns its newest state; None if it has none.
+
+        A killed writer may not have synced the state, so sync it before acting on it.
+        """
         log = self._log(transactional_id)
         with log.exclusively():
             log.flush()
@@ -101,18 +109,18 @@ class TransactionStates:
         *,
         sync: bool = True,
     ) -> None:
-        """Write a new state if ``expected`` is the newest.
+        """Writes the state ``value`` if ``expected`` is the newest state; None: if there is no state.
 
-        Raises ProducerFencedError if another is, InvalidTxnStateError for a change that no coordinator makes, and
-        StorageError if the disk failed, after which the state may or may not be written.
+        Raises ProducerFencedError if another state is the newest, InvalidTxnStateError for a change that no coordinator
+        makes, and StorageError if the disk failed, after which the state may or may not be written.
         """
         log = self._log(transactional_id)
         with log.exclusively():
             found = self.newest(transactional_id)
             if not _is_same(found, expected):
                 raise ProducerFencedError(
-                    f"transactional id {transactional_id!r} has {told(found)}, but {told(expected)} was written last: "
-                    "another coordinator took it over, so this one stops"
+                    f"transactional id {transactional_id!r} has {state_text(found)}, but this coordinator wrote "
+                    f"{state_text(expected)}: another coordinator took the id over, so this one stops"
                 )
             check_legal(transactional_id, found, value)
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
@@ -121,7 +129,10 @@ class TransactionStates:
             self._logs.latest(self._partition(transactional_id)).wrote(*entry, info)
 
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
-        """Write a tombstone if ``expected`` is the newest; unsynced: if it is lost, the id is forgotten next time."""
+        """Writes a tombstone for a transactional id if ``expected`` is its newest state; returns whether it did.
+
+        Unsynced: if a crash loses the tombstone, the next expiry forgets the id.
+        """
         log = self._log(transactional_id)
         with log.exclusively():
             if not _is_same(self.newest(transactional_id), expected):
@@ -132,14 +143,14 @@ class TransactionStates:
             return True
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The coordinator epoch for markers: as in a broker, the leader epoch of the id's partition."""
+        """Returns the coordinator epoch for markers: as in a broker, the leader epoch of the id's partition."""
         return self._log(transactional_id).leader_epoch
 
     def _log(self, transactional_id: str) -> Log:
         return self.manager.open_log(TRANSACTION_STATE_TOPIC, self._partition(transactional_id))
 
     def _partition(self, transactional_id: str) -> int:
-        """The partition that holds the id; creates the topic if it is missing."""
+        """Returns the number of the partition that holds the id; creates the topic if it is missing."""
         partition = self._logs.partition_of(transactional_id, create=True)
         assert partition is not None
         return partition
@@ -150,14 +161,16 @@ def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:
 
 
 def check_legal(transactional_id: str, before: TransactionLogValue | None, after: TransactionLogValue) -> None:
-    """Raise InvalidTxnStateError for a change that no coordinator makes: :data:`LEGAL`."""
+    """Raises InvalidTxnStateError if no coordinator changes state ``before`` to ``after``: see :data:`LEGAL`."""
     state = TransactionState.EMPTY if before is None else before.transaction_status
     if after.transaction_status not in LEGAL[state]:
-        raise InvalidTxnStateError(f"transactional id {transactional_id!r}: {told(after)} cannot follow {told(before)}")
+        raise InvalidTxnStateError(
+            f"transactional id {transactional_id!r}: {state_text(after)} cannot follow {state_text(before)}"
+        )
 
 
 def _is_same(one: TransactionLogValue | None, other: TransactionLogValue | None) -> bool:
-    """Equal in producer id, epoch and state."""
+    """Whether two states are equal in producer id, epoch and status."""
     if one is None or other is None:
         return one is other
     return _identity(one) == _identity(other)
@@ -167,8 +180,8 @@ def _identity(value: TransactionLogValue) -> tuple[int, int, TransactionState]:
     return value.producer_id, value.producer_epoch, value.transaction_status
 
 
-def told(value: TransactionLogValue | None) -> str:
-    """A description of a state."""
+def state_text(value: TransactionLogValue | None) -> str:
+    """Returns a state as text for messages: ``Ongoing of producer 7, epoch 3``, or ``no state`` for None."""
     if value is None:
         return "no state"
     name = value.transaction_status.name.title().replace("_", "")
@@ -179,7 +192,7 @@ def told(value: TransactionLogValue | None) -> str:
 
 
 def ongoing(transaction: Transaction) -> TransactionLogValue:
-    """The state to write before the first record."""
+    """Returns the Ongoing state of a transaction, to be written before its first record."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -194,7 +207,10 @@ def ongoing(transaction: Transaction) -> TransactionLogValue:
 def prepared(
     before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int, *, commit: bool
 ) -> TransactionLogValue:
-    """The deciding state; ``partitions`` get markers. Like them, its epoch is one above that of the records."""
+    """Returns the Prepare state, which decides the transaction in state ``before``; ``partitions`` will get markers.
+
+    The state and the markers have an epoch that is one above that of the records.
+    """
     is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
     return replace(
         before,
@@ -206,7 +222,7 @@ def prepared(
 
 
 def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
-    """The state once all markers are written."""
+    """Returns the Complete state that follows the Prepare state ``before``, once all markers are written."""
     return replace(
         before,
         transaction_status=COMPLETED[before.transaction_status],
@@ -216,12 +232,12 @@ def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Partitions grouped by topic, as in a state."""
-    by_topic = groupby(sorted(set(partitions)), key=lambda place: place[0])
-    return tuple(TopicPartitions(topic, tuple(number for _, number in places)) for topic, places in by_topic)
+    """Returns partitions grouped by topic, as a state stores them."""
+    by_topic = groupby(sorted(set(partitions)), key=lambda partition: partition[0])
+    return tuple(TopicPartitions(topic, tuple(number for _, number in each)) for topic, each in by_topic)
 
 
 def ungrouped(value: TransactionLogValue) -> tuple[TopicPartition, ...]:
-    """The partitions of a state, ascending."""
+    """Returns the (topic, partition) pairs of a state, ascending."""
     topics = value.transaction_partitions or ()
     return tuple(sorted((each.topic, number) for each in topics for number in each.partition_ids))

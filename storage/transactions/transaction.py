@@ -1,4 +1,4 @@
-"""What the participants of a transaction exchange."""
+"""Transaction and TransactionPart: the values that a coordinator and its tasks exchange."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ..writing import Producer
 
 @dataclass(frozen=True)
 class Transaction:
-    """A begun transaction: a ticket for the tasks that write to it and the process that ends it. Can be pickled."""
+    """A begun transaction, for the tasks that write to it and for the process that ends it. Can be pickled."""
 
     transactional_id: str
     producer_id: int
     epoch: int  # of its records; its markers have the next one
     partitions: tuple[TopicPartition, ...]  # all that it may touch, ascending
-    timeout_ms: int  # the age at which retention considers its driver dead
-    start_ms: int = -1  # time of its beginning
+    timeout_ms: int  # the age at which retention aborts it, unless its transactional id is locked
+    start_ms: int = -1  # time when it began
 
     @property
     def producer(self) -> Producer:
-        """The producer of its records."""
+        """The producer id and epoch of the transaction's records."""
         return Producer(self.producer_id, self.epoch)
 
     @property
     def successor(self) -> Producer:
-        """The producer of its markers and of the next transaction; then, writers as :attr:`producer` are rejected."""
+        """The producer id and epoch of the transaction's markers; they fence writers that use :attr:`producer`."""
         return Producer(self.producer_id, self.epoch + 1)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Transaction:
 
 
 class TransactionPart(NamedTuple):
-    """What a task wrote to a partition; several parts for one partition are added up."""
+    """The number of records that a task wrote to a partition; parts for the same partition are added up."""
 
     topic: str
     partition: int

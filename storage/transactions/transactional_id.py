@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_transactional_id(text: str, name: str = "transactional id") -> None:
-    """Raise InvalidConfigError, which calls it ``name``, for an id that no key of ``__transaction_state`` can hold."""
+    """Raises InvalidConfigError for an id that no key of ``__transaction_state`` can hold.
+
+    ``name`` is what the error calls the id, for example the option that set it.
+    """
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -39,34 +42,36 @@ class TransactionalIdLock:
 
     @classmethod
     def take(cls, manager: LogManager, transactional_id: str, holder: str = "") -> Self:
-        """Take the lock without waiting. Raises LogDirLockedError, which names the holder if that is known."""
+        """Takes the lock without waiting, and writes ``holder`` to the lock file, for other processes to show.
+
+        Raises LogDirLockedError, with the holder if that is known, while another process holds the lock.
+        """
         check_transactional_id(transactional_id)
         digest = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         path = manager.path(f".transaction-{digest}.lock")
         lock = manager.filesystem.lock(path, wait=False)
         if lock is None:
-            told_by_holder = _read_holder(manager, path)
             raise LogDirLockedError(
-                f"{path}: transactional id {transactional_id!r} is in use{told_by_holder}; each running query needs "
-                "one of its own"
+                f"{path}: transactional id {transactional_id!r} is in use{_by_holder(manager, path)}; stop that query, "
+                "or use another transactional id: each running query needs one of its own"
             )
         taken = cls(manager, path, lock)
         try:  # the lock must not outlive an error, or this process would keep all others out
-            with manager.filesystem.open(path, "create") as note:
-                note.truncate(0)
-                note.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
+            with manager.filesystem.open(path, "create") as file:
+                file.truncate(0)
+                file.write(0, (holder or "unnamed").encode()[:HOLDER_BYTES_MAX])
         except BaseException:
             taken.release()
             raise
         return taken
 
     def release(self, *, keep_file: bool = False) -> None:
-        """Let others take the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
+        """Releases the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
         try:
             if not keep_file:  # a process waiting for it notices that the name is another file's
                 self._manager.filesystem.remove(self._path)
         except OSError as error:
-            logger.warning("%s; the file stays, which does no harm", error)
+            logger.warning("the lock file of a transactional id stays, which does no harm: %s", error)
         finally:
             self._lock.release()
 
@@ -77,7 +82,7 @@ class TransactionalIdLock:
         self.release()
 
 
-def _read_holder(manager: LogManager, path: str) -> str:
-    with suppress(FileNotFoundError), manager.filesystem.open(path, "read") as note:
-        return f" by {bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors='replace')}"
+def _by_holder(manager: LogManager, path: str) -> str:
+    with suppress(FileNotFoundError), manager.filesystem.open(path, "read") as file:
+        return f" by {bytes(file.read(0, HOLDER_BYTES_MAX)).decode(errors='replace')}"
     return ""

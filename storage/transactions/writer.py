@@ -1,4 +1,4 @@
-"""TransactionalWriter: a task's side of a transaction (in Kafka, that of the partition leader)."""
+"""TransactionalWriter: appends a task's records to a transaction (in Kafka, the partition leader does)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..errors import TransactionRefusedError
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..format.v2 import EncodedBatches
 from ..writing import AppendInfo, Log
-from .states import TransactionStates, told
+from .states import TransactionStates, state_text
 from .transaction import Transaction
 
-NOTHING_LEFT: Mapping[TopicPartition, int] = MappingProxyType({})
+NOTHING_UNSYNCED: Mapping[TopicPartition, int] = MappingProxyType({})
 WRITE_BACK_BYTES = 1 << 18  # of an append: smaller ones are written out once, by the sync at the end
 
 
@@ -24,25 +24,33 @@ class TransactionalWriter:
     """
 
     def __init__(
-        self, manager: LogManager, transaction: Transaction, *, left: Mapping[TopicPartition, int] = NOTHING_LEFT
+        self,
+        manager: LogManager,
+        transaction: Transaction,
+        *,
+        unsynced: Mapping[TopicPartition, int] = NOTHING_UNSYNCED,
     ) -> None:
-        """Reads and writes nothing yet. ``left``, on the coordinator's machine: what its ``syncing`` yields."""
+        """Neither reads nor writes yet.
+
+        ``unsynced``: the base offsets of the segments that :meth:`flush` need not sync, by partition, as
+        :meth:`TransactionCoordinator.syncing` yields them. Pass them only on the coordinator's machine.
+        """
         self._manager = manager
         self._transaction = transaction
         self._partitions = frozenset(transaction.partitions)
         self._states = TransactionStates(manager)
-        self._left = left
+        self._unsynced = unsynced
         self._written: dict[tuple[str, int], Log] = {}
 
     def append(self, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
-        """Append batches of validated records; :meth:`flush` syncs them, and they become visible with the commit.
+        """Appends batches of validated records; :meth:`flush` syncs them, and the commit makes them visible.
 
-        Stamps their buffer in place: producer, next sequences, offsets, leader epoch, checksum. Before anything is
-        written, reads the newest state of the transactional id under the partition's lock: a process that ends the
-        transaction writes that state before it takes this lock, so that no record can follow the marker.
+        Changes the buffer of ``batches`` in place: producer, sequences, offsets, leader epoch, checksum. Before it
+        writes, reads the newest state of the transactional id under the partition's lock: a process that ends the
+        transaction writes the state before it takes this lock, so that no record can follow the marker.
 
-        Raises TransactionRefusedError, with nothing written, if the transaction is not ongoing any more, and ValueError
-        for a partition that is not part of it; otherwise as :meth:`Log.append_transactional`.
+        Raises TransactionRefusedError, with nothing written, if the transaction is no longer ongoing, and ValueError
+        for a partition that is not part of the transaction; otherwise as :meth:`Log.append_transactional`.
         """
         if (topic, partition) not in self._partitions:
             raise ValueError(f"{self._transaction} was not begun with partition {partition} of topic {topic!r}")
@@ -56,27 +64,27 @@ class TransactionalWriter:
         return info
 
     def flush(self) -> None:
-        """Wait until everything appended is on disk, except what the coordinator syncs.
+        """Syncs all appended records, except those in segments that the coordinator syncs.
 
-        Raises StorageError; the transaction must then be aborted.
+        Raises StorageError if the disk fails; the transaction must then be aborted.
         """
-        for place, log in self._written.items():
-            if not self._is_left(place, log):
+        for partition, log in self._written.items():
+            if not self._is_synced_by_coordinator(partition, log):
                 log.sync_appended()
         self._written.clear()
 
-    def _is_left(self, place: TopicPartition, log: Log) -> bool:
-        """Whether appends go to a segment that the coordinator syncs; rolled segments are synced anyway."""
-        return self._left.get(place) == log.segments.active.base_offset
+    def _is_synced_by_coordinator(self, partition: TopicPartition, log: Log) -> bool:
+        """Whether the coordinator syncs the log's active segment; a roll has synced the segments before it."""
+        return self._unsynced.get(partition) == log.segments.active.base_offset
 
 
 def check_ongoing(states: TransactionStates, transaction: Transaction) -> TransactionLogValue:
-    """The state of a transaction that may be written to. Raises TransactionRefusedError if it may not be."""
+    """Returns the state of a transaction. Raises TransactionRefusedError if the transaction is not ongoing."""
     found = states.newest(transaction.transactional_id)
     if (
         found is None
         or found.transaction_status is not TransactionState.ONGOING
         or (found.producer_id, found.producer_epoch) != transaction.producer
     ):
-        raise TransactionRefusedError(f"{transaction} is not ongoing: its transactional id has {told(found)}")
+        raise TransactionRefusedError(f"{transaction} is not ongoing: its transactional id has {state_text(found)}")
     return found

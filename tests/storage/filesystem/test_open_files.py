@@ -278,7 +278,7 @@ def commit_everywhere(manager: LogManager, coordinator: TransactionCoordinator) 
     places = [("wide", partition) for partition in range(PARTITIONS)]
     transaction = coordinator.begin(places)
     with coordinator.syncing(transaction) as left:
-        writer = TransactionalWriter(manager, transaction, left=left)
+        writer = TransactionalWriter(manager, transaction, unsynced=left)
         for place in places:
             writer.append(*place, encoded(b"d"))
         writer.flush()

@@ -63,7 +63,7 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
     parts = dead.write(transaction, 0)
     clock_of(disk).advance(transaction.timeout_ms + 1)
     (held,) = resolve_dead_transactions(manage(disk))
-    assert held.resolution is Resolution.LEFT
+    assert held.resolution is Resolution.KEPT
     assert "in use by a query" in held.reason
     disk.lose_locks()
     (asked,) = resolve_dead_transactions(manage(disk), dry_run=True)
@@ -86,7 +86,7 @@ def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryF
         transaction = planning.begin(PLACES)
     parts = Query.on(disk).write(transaction, 0)
     (found,) = resolve_dead_transactions(manage(disk))
-    assert (found.resolution, found.reason) == (Resolution.LEFT, "its transaction.timeout.ms of 900000 has not passed")
+    assert (found.resolution, found.reason) == (Resolution.KEPT, "its transaction.timeout.ms of 900000 has not passed")
     TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, parts)
     assert resolve_dead_transactions(manage(disk)) == []
 
@@ -139,7 +139,7 @@ def test_a_transaction_begun_and_decided_during_the_search_is_not_an_old_one(
             query.commit(transaction, 1, parts)
     disk.lose_locks()
     seen = replace(found, state="Superseded")
-    assert resolve(manage(disk), seen).resolution is Resolution.LEFT
+    assert resolve(manage(disk), seen).resolution is Resolution.KEPT
     Query.on(disk).run(3)
     assert [content(manage(disk), partition) for partition in (0, 1)] == [expected(p, range(3)) for p in (0, 1)]
 
@@ -153,7 +153,7 @@ def test_a_transaction_that_followed_the_old_one_is_left_alone(disk: MemoryFileS
     with Query.on(disk).start().coordinator as planning:
         transaction = planning.begin(PLACES)
     older = replace(found, epoch=transaction.epoch - 1)
-    assert resolve(manage(disk), older).resolution is Resolution.LEFT
+    assert resolve(manage(disk), older).resolution is Resolution.KEPT
     TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, [])
 
 
@@ -162,7 +162,7 @@ def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFi
         write_transactional(manager.open_log(TOPIC, 0), 7, 0, b"a broker's")
     (found,) = resolve_dead_transactions(manage(disk))
     assert (found.transaction.transactional_id, found.transaction.state) == (None, "Unknown")
-    assert found.resolution is Resolution.LEFT
+    assert found.resolution is Resolution.KEPT
     assert found.transaction.partitions[0].holds_back
     assert manage(disk).open_reader(TOPIC, 0).last_stable_offset == 0
 

@@ -300,7 +300,7 @@ def test_a_task_that_ran_twice_aborts_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = query.write(transaction, 0)
     query.write(transaction, 0)
-    with pytest.raises(TransactionAbortedError, match="holds 6 of its records, but 3 were reported"):
+    with pytest.raises(TransactionAbortedError, match="holds 6 records of the transaction, but tasks reported 3"):
         query.commit(transaction, 0, parts)
     assert content(query.manager, 0) == []
     query.run_batch(0)
@@ -310,14 +310,16 @@ def test_a_task_that_ran_twice_aborts_the_transaction(query: Query) -> None:
 def test_records_in_a_partition_that_nobody_reported_abort_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = [part for part in query.write(transaction, 0) if part.partition == 0]
-    with pytest.raises(TransactionAbortedError, match="partition 1 of 't' holds 3 of its records, but 0 were reported"):
+    with pytest.raises(
+        TransactionAbortedError, match="1 of 't' holds 3 records of the transaction, but tasks reported 0"
+    ):
         query.commit(transaction, 0, parts)
 
 
 def test_reported_records_that_are_missing_abort_the_transaction(query: Query) -> None:
     transaction = query.begin()
     parts = [*query.write(transaction, 0), TransactionPart(TOPIC, 0, 1)]
-    with pytest.raises(TransactionAbortedError, match="holds 3 of its records, but 4 were reported"):
+    with pytest.raises(TransactionAbortedError, match="holds 3 records of the transaction, but tasks reported 4"):
         query.commit(transaction, 0, parts)
     transaction = query.begin()
     with pytest.raises(TransactionAbortedError, match=r"\('other', 0\)"):
@@ -427,7 +429,7 @@ def test_records_that_tasks_left_unsynced_are_synced_before_the_decision(
 def test_a_segment_that_a_task_began_is_synced_by_the_task(faulty: tuple[FaultyFileSystem, Query]) -> None:
     filesystem, query = faulty
     transaction = query.begin()
-    writer = TransactionalWriter(query.manager, transaction, left={(TOPIC, 1): 0})
+    writer = TransactionalWriter(query.manager, transaction, unsynced={(TOPIC, 1): 0})
     query.manager.open_log(TOPIC, 1).append_encoded(encoded(b"before"))
     query.manager.open_log(TOPIC, 1).roll()
     rule = fail("sync", DATA_LOG)
@@ -449,7 +451,7 @@ def test_tasks_appends_are_synced_in_the_background_and_a_failing_disk_aborts(
     def write_until_it_fails() -> None:
         with query.coordinator.syncing(transaction):
             filesystem.rules.append(rule)
-            TransactionalWriter(query.tasks, transaction, left={(TOPIC, 1): 0}).append(TOPIC, 1, encoded(b"a"))
+            TransactionalWriter(query.tasks, transaction, unsynced={(TOPIC, 1): 0}).append(TOPIC, 1, encoded(b"a"))
             soon(lambda: rule.struck == 1)
 
     with pytest.raises(TransactionAbortedError, match="Input/output error"):
@@ -496,7 +498,7 @@ def test_a_decision_that_could_not_be_written_is_left_to_the_next_start(
     transaction = query.begin()
     parts = query.write(transaction, 1)
     filesystem.rules.append(Rule(rule.operation, rule.path, 1, False, rule.error, rule.amount))
-    with pytest.raises(OutcomeUnknownError, match="the next start finds out"):
+    with pytest.raises(OutcomeUnknownError, match="start the query again, which finds out"):
         query.commit(transaction, 1, parts)
     with pytest.raises(OutcomeUnknownError, match="opened again"):
         query.coordinator.abort(transaction)

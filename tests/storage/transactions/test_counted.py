@@ -68,7 +68,7 @@ class TestCountedPartitions:
         for name in disk.list(f"/logs/{self.OFFSETS}"):
             disk.remove(f"/logs/{self.OFFSETS}/{name}")
         disk.remove("/logs/recovery-point-offset-checkpoint")
-        with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t .* has none of it: "):
+        with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t .* has no record of this producer: "):
             Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted={})
 
     def test_newer_one_that_forgot_the_producer_is_refused_too(self, disk: MemoryFileSystem) -> None:

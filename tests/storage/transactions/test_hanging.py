@@ -103,7 +103,7 @@ def write(manager: LogManager, coordinator: TransactionCoordinator, partition: i
 def test_one_whose_query_runs_is_left_to_it(manager: LogManager) -> None:
     with TransactionCoordinator.open(manager, "copy", holder="the query copy") as coordinator:
         write(manager, coordinator, 1)
-        said = "transactional id 'copy' has it as Ongoing .* and is alive: .* in use by the query copy"
+        said = "transactional id 'copy' has it as Ongoing .* and is in use: .* in use by the query copy"
         with pytest.raises(InvalidTxnStateError, match=said):
             abort_transaction(manager, "t", 1, 0)
     assert manager.open_reader("t", 1).log_end_offset == 1

@@ -94,7 +94,7 @@ class Query:
         places = PLACES if self.leaves_syncs else ()
         left = {place: self.manager.open_log(*place).segments.active.base_offset for place in places}
         for half in (slice(0, 1), slice(1, 3)):
-            writer = TransactionalWriter(self.tasks, transaction, left=left)
+            writer = TransactionalWriter(self.tasks, transaction, unsynced=left)
             for topic, partition in PLACES:
                 values = values_of(batch, partition)[half]
                 writer.append(topic, partition, encoded(*values))
