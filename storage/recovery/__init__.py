@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochCache as LeaderEpochCache
     from .loader import LogLoader as LogLoader
     from .log_end import is_quiet_behind as is_quiet_behind
-    from .producer_snapshots import SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX, write_snapshot as write_snapshot
+    from .producer_snapshots import (
+        SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX,
+        snapshots_outside as snapshots_outside,
+        write_snapshot as write_snapshot,
+    )
     from .producer_state import (
         EXPIRATION_CHECK_INTERVAL_MS as EXPIRATION_CHECK_INTERVAL_MS,
         PRODUCER_ID_EXPIRATION_MS as PRODUCER_ID_EXPIRATION_MS,
@@ -22,10 +26,11 @@ if TYPE_CHECKING:
         Origin as Origin,
         ProducerBatch as ProducerBatch,
         ProducerState as ProducerState,
-        ProducerStateManager as ProducerStateManager,
         ProducerUpdate as ProducerUpdate,
+    )
+    from .producer_state_manager import (
+        ProducerStateManager as ProducerStateManager,
         leaving_a_trace as leaving_a_trace,
-        snapshots_outside as snapshots_outside,
     )
     from .segment_recovery import assign_epochs as assign_epochs, read_markers as read_markers, replay as replay
     from .view import LoadedLog as LoadedLog
@@ -36,7 +41,7 @@ else:
             "leader_epochs": ["LeaderEpochCache"],
             "loader": ["LogLoader"],
             "log_end": ["is_quiet_behind"],
-            "producer_snapshots": ["SIDECAR_BYTES_MAX", "write_snapshot"],
+            "producer_snapshots": ["SIDECAR_BYTES_MAX", "snapshots_outside", "write_snapshot"],
             "producer_state": [
                 "EXPIRATION_CHECK_INTERVAL_MS",
                 "Marker",
@@ -44,11 +49,9 @@ else:
                 "PRODUCER_ID_EXPIRATION_MS",
                 "ProducerBatch",
                 "ProducerState",
-                "ProducerStateManager",
                 "ProducerUpdate",
-                "leaving_a_trace",
-                "snapshots_outside",
             ],
+            "producer_state_manager": ["ProducerStateManager", "leaving_a_trace"],
             "segment_recovery": ["assign_epochs", "read_markers", "replay"],
             "view": ["LoadedLog"],
         },

@@ -28,7 +28,8 @@ from ..segment import (
 )
 from .leader_epochs import LeaderEpochCache
 from .log_end import find_end
-from .producer_state import ProducerStateManager, stray_snapshots
+from .producer_snapshots import stray_snapshots
+from .producer_state_manager import ProducerStateManager
 from .segment_recovery import LogState, Recovery, assign_epochs, cut, recover
 from .view import Files, LoadedLog, LogViewer
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import CorruptionError
 from ..filesystem import read_file
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import ProducerEntry
 from ..segment import LogContext, LogSegment, LogSegments
-from .producer_state import ProducerStateManager
+from .producer_state_manager import ProducerStateManager
 from .segment_recovery import replay
 from .snapshot_check import disagreement
 
@@ -153,3 +153,20 @@ def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync
         file.write(0, producers.to_bytes())
         if sync:
             file.sync()
+
+
+def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int]) -> list[int]:
+    """The snapshots to remove when a log is opened, ascending (Kafka's removeStraySnapshots).
+
+    Keeps those at the base of a segment and, if it is above the last base, the newest of all.
+    """
+    bases = set(segment_bases)
+    strays = sorted(set(snapshot_offsets) - bases)
+    if strays and strays[-1] >= max(bases, default=0):
+        strays.pop()
+    return strays
+
+
+def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
+    """The snapshots to remove when a log is truncated, ascending: those that refer to offsets it no longer holds."""
+    return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)

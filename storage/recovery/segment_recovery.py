@@ -22,7 +22,8 @@ from ..format.tables import BatchHeaders, Int64s
 from ..prefetch import one_ahead
 from ..segment import Holes, LogSegment, Window, always, find_damage
 from .leader_epochs import LeaderEpochCache
-from .producer_state import Marker, ProducerStateManager
+from .producer_state import Marker
+from .producer_state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from ..segment import LogContext, LogSegment, LogSegments, SwapPlan, swap_plan
 from .leader_epochs import LeaderEpochCache
 from .log_end import LogEnd, find_end
 from .producer_snapshots import SIDECAR_BYTES_MAX, ProducerLoader
-from .producer_state import ProducerStateManager
+from .producer_state_manager import ProducerStateManager
 from .segment_recovery import records_lost
 
 logger = logging.getLogger(__name__)

@@ -151,7 +151,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "recovery.producer_state:_Change.__init__",
+                "recovery.producer_state_manager:_Change.__init__",
                 "self.states: dict[int, ProducerState] = {}",
                 "self.states: dict[int, ProducerState] = manager._producers",
             ),
@@ -174,7 +174,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "recovery.producer_state:ProducerStateManager._is_expired",
+                "recovery.producer_state_manager:ProducerStateManager._is_expired",
                 "state.last_timestamp >=",
                 "(state.last_timestamp if state.batches else 0) >=",
             ),

@@ -318,7 +318,9 @@ FAULTS = [
         in_directory(recovery_begins_at_the_snapshot_below_the_damage),
         (
             Mutation(
-                "recovery.producer_state:stray_snapshots", "bases = set(segment_bases)", "bases = {max(segment_bases)}"
+                "recovery.producer_snapshots:stray_snapshots",
+                "bases = set(segment_bases)",
+                "bases = {max(segment_bases)}",
             ),
         ),
     ),

@@ -20,7 +20,8 @@ from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
 from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log, rebuild_segment
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.recovery.producer_state import Marker, ProducerStateManager, leaving_a_trace
+from pyspark_commitlog.storage.recovery.producer_state import Marker
+from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager, leaving_a_trace
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import verify_log
 from tests.support.clock import ManualClock

@@ -22,16 +22,15 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import ProducerEntry, decode_snapshot
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, decode_aborted
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
+from pyspark_commitlog.storage.recovery.producer_snapshots import snapshots_outside, stray_snapshots
 from pyspark_commitlog.storage.recovery.producer_state import (
     CompletedTxn,
     Marker,
     Origin,
     ProducerBatch,
-    ProducerStateManager,
     ProducerUpdate,
-    snapshots_outside,
-    stray_snapshots,
 )
+from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager
 from tests.support.logs import plain_batches
 from tests.support.logs.sidecars import SIDECARS
 

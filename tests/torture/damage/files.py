@@ -23,7 +23,8 @@ from pyspark_commitlog.storage.format.files import checkpoints, file_names, inde
 from pyspark_commitlog.storage.format.internal import internal_topics
 from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes, Records
-from pyspark_commitlog.storage.recovery.producer_state import Origin, ProducerStateManager
+from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager
 from pyspark_commitlog.storage.writing.batch_checks import analyze, validate_and_assign_offsets
 from tests.support.kafka import broker_dirs
 from tests.support.logs import record_sets, reference

@@ -1,0 +1,346 @@
+"""ProducerStateManager: the latest batches of each producer, and the open transactions.
+
+The state makes retries harmless (the last five batches of a producer are known by their sequences), fences older
+producers (by epoch), and limits how far a reader of committed records may read.
+
+It changes in two steps, so that a failed append has no effect: :meth:`ProducerStateManager.prepare` checks a set of
+batches against the state and returns the change; :meth:`ProducerStateManager.apply` makes it, once the batches are in
+the log. Transaction verification (KIP-890's guards) is left to the coordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from ..format.constants import (
+    CONTROL_MASK,
+    INT32_MAX,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+)
+from ..format.files.checkpoints import ProducerEntry, encode_snapshot
+from ..format.tables import HEADERS, BatchHeaders, Int64s, last_sequence
+from .producer_state import (
+    BATCHES_CACHED,
+    PRODUCER_ID_EXPIRATION_MS,
+    CompletedTxn,
+    Marker,
+    Origin,
+    ProducerBatch,
+    ProducerState,
+    ProducerUpdate,
+)
+
+_FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quicker than finding those that matter
+
+logger = logging.getLogger(__name__)
+
+
+class _Batch(NamedTuple):
+    """A row of BatchHeaders with only the fields that matter here."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    attributes: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def last_sequence(self) -> int:
+        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+    def __str__(self) -> str:
+        return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
+
+
+_FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, _Batch._fields))
+
+
+class ProducerStateManager:
+    """The producers of one partition. Belongs to one thread at a time, which holds its log's lock."""
+
+    def __init__(
+        self,
+        partition: str = "",
+        *,
+        map_end_offset: int = 0,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> None:
+        """Knows no producers yet. ``partition`` is the name in errors."""
+        self.partition = partition
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.is_partial = False  # damage hides some of what producers did
+        self.reset(map_end_offset)
+
+    def reset(self, map_end_offset: int) -> None:
+        """Forget everything: the state of a log that begins at ``map_end_offset``."""
+        self.map_end_offset = map_end_offset  # the state covers the log below this offset
+        self._producers: dict[int, ProducerState] = {}
+        self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never modified
+        self._unreplicated: dict[int, int] = {}  # offset of the marker by first offset; not ascending
+
+    @property
+    def producers(self) -> Mapping[int, ProducerState]:
+        """By producer id; a live view."""
+        return MappingProxyType(self._producers)
+
+    @property
+    def ongoing(self) -> Mapping[int, int]:
+        """Producer ids of open transactions by first offset, ascending; a live view."""
+        return MappingProxyType(self._ongoing)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open or has ended above the high watermark."""
+        unstable = [*self._unreplicated, *self._first_ongoing()]
+        return min(unstable) if unstable else None
+
+    def last_entry(self, producer_id: int) -> ProducerState | None:
+        """The state of a producer."""
+        return self._producers.get(producer_id)
+
+    def prepare(
+        self, headers: BatchHeaders, origin: Origin, markers: Mapping[int, Marker] = MappingProxyType({})
+    ) -> ProducerUpdate:
+        """The change that appending the batches would make; leaves the state as it is.
+
+        ``headers`` contain the offsets that the batches will have. ``markers`` are the records of commit and abort
+        batches by the base offset of the batch; a control batch without one (it is empty, or of another kind) changes
+        nothing.
+
+        Raises InvalidProducerEpochError for an epoch older than the known one, OutOfOrderSequenceError (CLIENT only)
+        for a gap in the sequences, InvalidTxnStateError for a plain write of a producer with an open transaction, and
+        TransactionCoordinatorFencedError for a marker from an older coordinator; with REPLICATION, none of these.
+        """
+        change = _Change(self, origin)
+        for batch in _batches_with_producer(headers, origin):
+            duplicate = None if origin is not Origin.CLIENT or batch.is_control else self._find_duplicate(batch)
+            if duplicate is not None:
+                return ProducerUpdate(self.map_end_offset, {}, self._ongoing, (), duplicate)
+            if not batch.is_control:
+                change.write(batch)
+            elif batch.base_offset in markers:
+                change.end(batch, markers[batch.base_offset])
+        end_offset = headers.next_offset if len(headers) else self.map_end_offset
+        return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
+
+    def apply(self, update: ProducerUpdate) -> None:
+        """Make the change once the batches are in the log. The state must not change between prepare and apply.
+
+        Transactions that ended hold back the first unstable offset until the high watermark passes their marker.
+        """
+        self._producers.update(update.states)
+        self._ongoing = update.ongoing
+        self._unreplicated.update((txn.first_offset, txn.last_offset) for txn in update.completed)
+        self.map_end_offset = update.map_end_offset
+
+    def replay(
+        self, headers: BatchHeaders, markers: Mapping[int, Marker] = MappingProxyType({})
+    ) -> tuple[CompletedTxn, ...]:
+        """Prepare and apply batches that are already in the log; returns the transactions that ended in them."""
+        update = self.prepare(headers, Origin.REPLICATION, markers)
+        self.apply(update)
+        return update.completed
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker is below it are stable."""
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+
+    def on_log_start_offset_increased(self, log_start_offset: int) -> None:
+        """Transactions whose marker is below it are no longer in the log."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    def remove_expired(self, now_ms: int) -> list[int]:
+        """Forget producers that were idle for the expiration time without an open transaction; returns their ids."""
+        expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now_ms)]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return expired
+
+    def active(self, now_ms: int) -> dict[int, ProducerState]:
+        """The producers that have not expired by ``now_ms``, by producer id (Kafka's activeProducers)."""
+        return {key: state for key, state in self._producers.items() if not self._is_expired(state, now_ms)}
+
+    def entries(self) -> list[ProducerEntry]:
+        """The entries of a snapshot at ``map_end_offset``."""
+        return [state.to_entry() for state in self._producers.values()]
+
+    def to_bytes(self) -> bytes:
+        """The ``.snapshot`` at ``map_end_offset``."""
+        return encode_snapshot(self.entries())
+
+    def load(self, entries: Iterable[ProducerEntry], now_ms: int, map_end_offset: int) -> None:
+        """Load the snapshot at ``map_end_offset``, without the producers that have expired since."""
+        self.reset(map_end_offset)
+        states = [ProducerState.from_entry(entry) for entry in entries]
+        self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now_ms)}
+        open_states = [state for state in self._producers.values() if state.in_transaction]
+        self._ongoing = {s.current_txn_first_offset: s.producer_id for s in sorted(open_states, key=_txn_first_offset)}
+
+    def _find_duplicate(self, batch: _Batch) -> ProducerBatch | None:
+        known = self._producers.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            return None
+        return known.find(batch.base_sequence, batch.last_sequence)
+
+    def _is_expired(self, state: ProducerState, now_ms: int) -> bool:
+        return not state.in_transaction and now_ms - state.last_timestamp >= self.producer_id_expiration_ms
+
+    def _first_ongoing(self) -> list[int]:
+        return [next(iter(self._ongoing))] if self._ongoing else []
+
+
+class _Change:
+    """Checks a set of batches, one after the other: later ones see the effects of earlier ones."""
+
+    def __init__(self, manager: ProducerStateManager, origin: Origin) -> None:
+        self.states: dict[int, ProducerState] = {}
+        self.ongoing: dict[int, int] = manager._ongoing  # copied before the first change
+        self.completed: list[CompletedTxn] = []
+        self._manager = manager
+        self._origin = origin
+
+    def write(self, batch: _Batch) -> None:
+        """Apply a data batch."""
+        known = self._known(batch)
+        self._check_epoch(known, batch)
+        if self._origin is Origin.CLIENT:
+            self._check_sequence(known, batch)
+        if known.in_transaction and not batch.is_transactional:
+            self._refuse(InvalidTxnStateError, batch, "a plain write while the producer has an open transaction")
+        kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
+        newest = ProducerBatch(
+            batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
+        )
+        opens = batch.is_transactional and not known.in_transaction
+        self.states[batch.producer_id] = ProducerState(
+            producer_id=batch.producer_id,
+            epoch=batch.producer_epoch,
+            coordinator_epoch=known.coordinator_epoch,
+            last_timestamp=batch.max_timestamp,
+            current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
+            batches=(*kept, newest),
+        )
+        if opens:
+            self._own_ongoing()[batch.base_offset] = batch.producer_id
+
+    def end(self, batch: _Batch, marker: Marker) -> None:
+        """Apply a commit or abort marker. Without an open transaction, it completes none but still fences."""
+        known = self._known(batch)
+        self._check_epoch(known, batch)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            reason = f"a marker of coordinator epoch {marker.coordinator_epoch}, but {known.coordinator_epoch} is known"
+            self._refuse(TransactionCoordinatorFencedError, batch, reason)
+        if known.in_transaction:
+            self._complete(known, batch.base_offset, aborted=not marker.is_commit)
+        self.states[batch.producer_id] = known._replace(
+            epoch=batch.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            last_timestamp=marker.timestamp,
+            current_txn_first_offset=NO_OFFSET,
+            batches=known.batches if known.epoch == batch.producer_epoch else (),
+        )
+
+    def _complete(self, known: ProducerState, marker_offset: int, *, aborted: bool) -> None:
+        ongoing = self._own_ongoing()
+        first_offset = known.current_txn_first_offset
+        ongoing.pop(first_offset, None)  # missing if a plausible snapshot gave two producers the same first offset
+        last_stable_offset = next(iter(ongoing), marker_offset + 1)
+        self.completed.append(CompletedTxn(known.producer_id, first_offset, marker_offset, aborted, last_stable_offset))
+
+    def _known(self, batch: _Batch) -> ProducerState:
+        producer_id = batch.producer_id
+        known = self.states.get(producer_id) or self._manager._producers.get(producer_id)
+        return known or ProducerState(producer_id)
+
+    def _own_ongoing(self) -> dict[int, int]:
+        if self.ongoing is self._manager._ongoing:
+            self.ongoing = dict(self.ongoing)
+        return self.ongoing
+
+    def _check_epoch(self, known: ProducerState, batch: _Batch) -> None:
+        if batch.producer_epoch < known.epoch:
+            self._refuse(InvalidProducerEpochError, batch, f"epoch {known.epoch} is known: a newer producer took over")
+
+    def _check_sequence(self, known: ProducerState, batch: _Batch) -> None:
+        """An unknown producer may begin anywhere, a new epoch at 0, the next batch where the last one ended."""
+        last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
+        expected = 0 if last == INT32_MAX else last + 1
+        if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
+            reason = f"sequence {batch.base_sequence}, expected {expected} (epoch {known.epoch} wrote up to {last})"
+            self._refuse(OutOfOrderSequenceError, batch, reason)
+
+    def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
+        """Batches already in the log cannot be rejected: like Kafka's followers, log a warning and accept them."""
+        message = f"{self._manager.partition or 'log'}: {batch}: {reason}"
+        if self._origin is not Origin.REPLICATION:
+            raise error(message)
+        logger.warning("%s", message)
+
+
+def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
+    """The batches with a producer id; for REPLICATION without those that do not affect the state."""
+    table = headers.table
+    if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
+        table = table[leaving_a_trace(headers)]
+    batches = [_Batch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # faster than field by field
+    return [batch for batch in batches if batch.producer_id > NO_PRODUCER_ID]
+
+
+def leaving_a_trace(headers: BatchHeaders) -> Int64s:
+    """The rows, ascending, that suffice for a replay: they lead to the same state and the same ended transactions.
+
+    For each producer: markers, batches that begin a transaction or an epoch, and the last batches with data. A log may
+    hold millions of others.
+    """
+    table = headers.table
+    rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
+    order = np.argsort(table["producer_id"][rows], kind="stable")
+    told = table[rows[order]]
+    kinds = told["attributes"] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    begins = np.zeros(len(rows), dtype=np.bool_)
+    begins[:1] = True
+    for values in (told["producer_id"], told["producer_epoch"], kinds):
+        begins[1:] |= values[1:] != values[:-1]
+    has_data = (kinds & CONTROL_MASK) == 0
+    is_kept = begins | ~has_data
+    is_kept[has_data] |= _are_last(told["producer_id"][has_data], BATCHES_CACHED)
+    return np.sort(rows[order[is_kept]])
+
+
+def _are_last(producer_ids: Int64s, count: int) -> npt.NDArray[np.bool_]:
+    """Of ascending producer ids, whether each is among the last ``count`` equal ones; shape (n,) -> (n,)."""
+    are_last = np.ones(len(producer_ids), dtype=np.bool_)
+    are_last[:-count] = producer_ids[count:] != producer_ids[:-count]
+    return are_last
+
+
+def _txn_first_offset(state: ProducerState) -> int:
+    return state.current_txn_first_offset
