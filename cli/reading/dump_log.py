@@ -13,9 +13,10 @@ STRING_DECODERS = ("string", "org.apache.kafka.tools.api.StringDecoder", "kafka.
 
 
 class Format(StrEnum):
-    """Output layouts; ``3.0`` is that of Kafka 3.0 to 3.2, ``legacy`` that of releases up to 2.7."""
+    """Output layouts; ``kafka`` is that of 3.9, ``3.0`` that of 3.0 to 3.2, ``legacy`` that of releases up to 2.7."""
 
     KAFKA = "kafka"
+    V4_0 = "4.0"
     V3_0 = "3.0"
     V2_8 = "2.8"
     LEGACY = "legacy"
@@ -104,7 +105,7 @@ def dump_log(  # the flags are those of kafka-dump-log
 def _print(paths: list[str], options: storage.DumpOptions) -> bool:
     """Prints the files, then the findings and errors. Returns whether all files could be read to the end."""
     output = typer.get_binary_stream("stdout")
-    findings = storage.DumpFindings()
+    findings = storage.DumpFindings(in_words_of_4=options.format == "4.0")
     failures = []
     for path in paths:
         try:

@@ -1,12 +1,14 @@
-"""Records that brokers write for themselves, as Kafka's tool prints them: those of controllers and remote storage."""
+"""Records of controllers and of remote storage, and control records, as Kafka's tool prints them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..errors import InvalidRecordError
+from ..format.internal.control_records import ControlType, parse
 from ..format.internal.messages import Message, Messages
 from .jackson import json_text
 
@@ -19,7 +21,34 @@ _SEGMENT_STATES = (
 )
 _PARTITION_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
+TXN_INDEX = "txnIdxEmpty"  # printed from 4.0 on
+_KRAFT = Messages("control")
+KRAFT_LABELS = {  # what Kafka's tool prints before the content
+    ControlType.LEADER_CHANGE: "LeaderChange",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+
 Fields = Mapping[str, Any]
+
+
+def control_fields(key: bytes, value: bytes) -> dict[str, object]:
+    """The content of a control record, by the names that Kafka's tool prints.
+
+    Contains ``endTxnMarker`` and ``coordinatorEpoch`` for a marker, else ``controlType``; for KRaft's records also
+    their label with the decoded value, unless that does not decode. Raises InvalidRecordError for a bad key or marker.
+    """
+    kind, coordinator_epoch = parse(key, value)
+    if coordinator_epoch is not None:
+        return {"endTxnMarker": kind.name, "coordinatorEpoch": coordinator_epoch}
+    number = int.from_bytes(key[2:4], "big", signed=True)
+    found: dict[str, object] = {"controlType": f"{kind.name}({number})"}
+    if kind in KRAFT_LABELS:
+        with suppress(InvalidRecordError):
+            found[KRAFT_LABELS[kind]] = _KRAFT.control(number, value).fields
+    return found
 
 
 def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
@@ -32,20 +61,23 @@ def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) ->
     return None, json_text({"type": type_, "version": message.version, "data": message.fields})
 
 
-def parse_remote_log_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
-    """A record of ``__remote_log_metadata``, as written by Kafka's own implementation."""
+def parse_remote_log_metadata(
+    offset: int, _: bytes | None, value: bytes | None, *, hidden: Collection[str] = (TXN_INDEX,)
+) -> tuple[None, str]:
+    """A record of ``__remote_log_metadata``, as written by Kafka's own implementation; ``hidden``: fields left out."""
     try:
         message = Messages("remote_log").framed(value or b"")
-        return None, _remote(message)
+        return None, _remote(message, hidden)
     except InvalidRecordError as error:
         return None, f"Error at offset {offset}, skipping. {error}"
 
 
-def _remote(message: Message) -> str:
+def _remote(message: Message, hidden: Collection[str]) -> str:
     if message.name not in _SHOWN:
         raise InvalidRecordError(f"{message.name} is not expected in this topic", position=0)
     name, parts = _SHOWN[message.name]
-    return f"{name}{{{', '.join(f'{label}={text(message.fields)}' for label, text in parts.items())}}}"
+    shown = (f"{label}={text(message.fields)}" for label, text in parts.items() if label not in hidden)
+    return f"{name}{{{', '.join(shown)}}}"
 
 
 def _topic_partition(entry: Fields) -> str:
@@ -96,6 +128,7 @@ _SHOWN: Mapping[str, tuple[str, Mapping[str, Callable[[Fields], str]]]] = {  # b
             "segmentSizeInBytes": _as_is("segmentSizeInBytes"),
             "customMetadata": _custom,
             "state": _SEGMENT_STATE,
+            TXN_INDEX: lambda fields: str(fields.get("txnIndexEmpty", False)).lower(),
         },
     ),
     "RemoteLogSegmentMetadataUpdateRecord": (

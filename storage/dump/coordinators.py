@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` and ``__share_group_state`` as Kafka's tool prints them: JSON, by their schemas.
+"""Records of coordinators' topics as Kafka's tool prints them: JSON, by their schemas.
 
 Kinds that Kafka 3.9.1 knows are printed as it does; later kinds have the layout of 4.3.1, which is the same.
 """

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from .brokers import KRAFT_LABELS
+from .jackson import json_text
+
 Columns = Mapping[str, Sequence[Any]]
 Text = Callable[[Any], str]
 
@@ -38,8 +41,19 @@ def _payload(value: str | None) -> str:
     return "" if value is None else " payload: " + value
 
 
-def _control(fields: Mapping[str, object] | None) -> str:
-    return "".join(f" {name}: {value}" for name, value in fields.items()) if fields else ""
+def _control_with(labels: Mapping[str, str]) -> Text:
+    """The text of control records; ``labels``: of those whose content is shown, not only their type."""
+
+    def text(fields: Mapping[str, object] | None) -> str:
+        for name in labels.keys() & (fields or {}).keys():
+            return f" {labels[name]}{json_text((fields or {})[name])}"
+        return "".join(f" {name}: {value}" for name, value in (fields or {}).items() if name in _CONTROL_NAMES)
+
+    return text
+
+
+_CONTROL_NAMES = frozenset(("endTxnMarker", "coordinatorEpoch", "controlType"))
+_LABELS_3_9 = {name: f"{name} " for name in KRAFT_LABELS.values() if name != "LeaderChange"}
 
 
 class Part(NamedTuple):
@@ -122,8 +136,17 @@ _RECORD_LOWER_CASE = _parts(
 _SEQUENCE = _parts((" sequence: %d", "sequence"), (" headerKeys: [%s]", "headerKeys", ",".join))
 # The unmatched brace is part of Kafka's text.
 _RECORD_CHECKSUM = _parts((" isValid: %s", "isValid", _BOOL), (" crc: %d}", "crc"))
+_RECORD_CHECKSUM_4 = _parts((" isValid: %s", "isValid", _BOOL), (" crc: %d", "crc"))
 _RECORD_CHECKSUM_LAST = _parts((" crc: %d", "crc"), (" isvalid: %s", "isValid", _BOOL))
-_CONTENTS = _parts(("%s", "control", _control), ("%s", "key", _key), ("%s", "payload", _payload))
+
+
+def _contents(control: Text) -> tuple[Part, ...]:
+    return _parts(("%s", "control", control), ("%s", "key", _key), ("%s", "payload", _payload))
+
+
+_CONTENTS = _contents(_control_with({}))
+_CONTENTS_3_9 = _contents(_control_with(_LABELS_3_9))
+_CONTENTS_4 = _contents(_control_with({"LeaderChange": "LeaderChange: ", **_LABELS_3_9}))
 
 # 2.8 repeats much of the batch in each record.
 _RECORD_2_8 = _parts(
@@ -152,6 +175,7 @@ _PRODUCER = _parts(
     (" coordinatorEpoch: %d", "coordinatorEpoch"),
 )
 _LAST_TIMESTAMP = _parts((" lastTimestamp: %d ", "lastTimestamp"))
+_LAST_TIMESTAMP_4 = _parts((" lastTimestamp: %d", "lastTimestamp"))  # 4.0 on: no blank behind it
 _LAST_BATCH = _parts(
     ("firstSequence: %d", "firstSequence"),
     (" lastSequence: %d", "lastSequence"),
@@ -179,6 +203,10 @@ _MODERN_PRODUCERS = {
     "producer": Line(*_PRODUCER, *_OPEN_TXN, *_LAST_TIMESTAMP, *_LAST_BATCH),
     "producer without batch": Line(*_PRODUCER, *_OPEN_TXN, *_LAST_TIMESTAMP),
 }
+_PRODUCERS_4 = {
+    **_MODERN_PRODUCERS,
+    "producer without batch": Line(*_PRODUCER, *_OPEN_TXN, *_LAST_TIMESTAMP_4),
+}
 _OLD_PRODUCERS = {
     "producer": Line(*_PRODUCER, *_OPEN_TXN_OPTION, *_LAST_BATCH),
     "producer without batch": Line(*_PRODUCER, *_OPEN_TXN_OPTION),
@@ -192,6 +220,8 @@ class TextLayout:
     starting_offset: str
     kinds: Mapping[str, Line]
     repeats_batch: bool = False  # record lines show columns of their batch, named "batch.<column>"
+    counts_from_zero: bool = False  # reports a gap before the first record unless its offset is 0
+    bars_payloads: bool = False  # without metadata, a payload without a key begins with a bar
 
     def lines(self, kind: str, columns: Columns) -> list[str]:
         """One line per row of ``columns``."""
@@ -203,8 +233,11 @@ class TextLayout:
 
     def contents_only(self, columns: Columns) -> list[str]:
         """Only key and payload of records, without their metadata, for ``--skip-record-metadata``."""
-        keys = ["" if key is None else f"| key: {key}" for key in columns["key"]]
-        return [key + payload for key, payload in zip(keys, map(_payload, columns["payload"]), strict=True)]
+        return [self._content(*pair) for pair in zip(columns["key"], columns["payload"], strict=True)]
+
+    def _content(self, key: str | None, payload: str | None) -> str:
+        bar = "|" if key is not None or (self.bars_payloads and payload is not None) else ""
+        return bar + _key(key) + _payload(payload)
 
 
 class JsonLayout:
@@ -212,6 +245,7 @@ class JsonLayout:
 
     starting_offset = "Log starting offset: %d"
     repeats_batch = False
+    counts_from_zero = False
 
     def lines(self, kind: str, columns: Columns) -> list[str]:
         names = [name for name in columns if "." not in name]
@@ -247,10 +281,16 @@ def _batches(horizon: tuple[Part, ...], codec: tuple[Part, ...]) -> dict[str, Li
     }
 
 
-_MODERN_RECORDS = {
-    "record": Line(*_RECORD, *_SEQUENCE, *_CONTENTS),
-    "legacy record": Line(*_RECORD, *_RECORD_CHECKSUM, *_CONTENTS),
-}
+def _records(checksum: tuple[Part, ...], contents: tuple[Part, ...]) -> dict[str, Line]:
+    return {
+        "record": Line(*_RECORD, *_SEQUENCE, *contents),
+        "legacy record": Line(*_RECORD, *checksum, *contents),
+    }
+
+
+_RECORDS_3_0 = _records(_RECORD_CHECKSUM, _CONTENTS)
+_RECORDS_3_9 = _records(_RECORD_CHECKSUM, _CONTENTS_3_9)
+_RECORDS_4 = _records(_RECORD_CHECKSUM_4, _CONTENTS_4)
 _RECORDS_2_8 = {
     "record": Line(*_RECORD_2_8, *_SEQUENCE, *_CONTENTS),
     "legacy record": Line(*_RECORD_2_8, *_RECORD_CHECKSUM_LAST, *_CONTENTS),
@@ -262,8 +302,14 @@ _OLD_RECORDS = {
 _START, _OLD_START = "Log starting offset: %d", "Starting offset: %d"
 
 LAYOUTS: Mapping[str, Layout] = {
-    "kafka": TextLayout(_START, {**_batches(_HORIZON, _CODEC), **_MODERN_RECORDS, **_MODERN_PRODUCERS, **_SIDECARS}),
-    "3.0": TextLayout(_OLD_START, {**_batches((), _CODEC), **_MODERN_RECORDS, **_MODERN_PRODUCERS, **_SIDECARS}),
+    "kafka": TextLayout(_START, {**_batches(_HORIZON, _CODEC), **_RECORDS_3_9, **_MODERN_PRODUCERS, **_SIDECARS}),
+    "4.0": TextLayout(
+        _START,
+        {**_batches(_HORIZON, _CODEC), **_RECORDS_4, **_PRODUCERS_4, **_SIDECARS},
+        counts_from_zero=True,
+        bars_payloads=True,
+    ),
+    "3.0": TextLayout(_OLD_START, {**_batches((), _CODEC), **_RECORDS_3_0, **_MODERN_PRODUCERS, **_SIDECARS}),
     "2.8": TextLayout(
         _OLD_START, {**_batches((), _CODEC_UPPER), **_RECORDS_2_8, **_OLD_PRODUCERS, **_SIDECARS}, repeats_batch=True
     ),

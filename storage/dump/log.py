@@ -18,16 +18,16 @@ from .. import format as formats
 from ..errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
 from ..filesystem import FileSystem
 from ..format.constants import INT32_MAX, NO_SEQUENCE, Codec
-from ..format.internal.control_records import parse
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records
 from ..prefetch import one_ahead
 from . import files
+from .brokers import control_fields
 from .damaged_batches import message_checksums, salvage
 from .files import Window, base_offset_of, end_of, opened, windows
 from .layouts import Layout
 from .options import DumpFindings, DumpOptions
-from .payloads import DECODERS, Contents, as_text
+from .payloads import Contents, as_text, decoder_for
 
 COMPRESSED_BYTES_MAX = 1 << 17  # of batches decompressed together: decompressed, they may be a hundred times as large
 
@@ -45,7 +45,7 @@ class LogDump:
         self.options = options
         self.layout = layout
         self.findings = findings
-        self.last_offset: int | None = None  # of the last record shown
+        self.last_offset = -1 if layout.counts_from_zero else None  # of the last record shown
         self.valid_bytes = 0  # bytes before the first that belongs to no batch
 
     def lines(self, filesystem: FileSystem) -> Iterator[list[str]]:
@@ -139,7 +139,7 @@ class LogDump:
         """Keys and payloads as text; None for control records, and for all records if they are not asked for."""
         if not self.options.prints_contents:
             return Contents([None] * len(records), [None] * len(records))
-        return DECODERS[self.options.decoder](records, control)
+        return decoder_for(self.options)(records, control)
 
 
 def _at(error: LogStoreError, path: str, position: int) -> LogStoreError:
@@ -250,18 +250,10 @@ def _control(records: Records, control: Bools) -> list[dict[str, object] | None]
     found: list[dict[str, object] | None] = [None] * len(records)
     for row in np.flatnonzero(control).tolist():
         try:
-            found[row] = _control_fields(_bytes_at(records.keys, row), _bytes_at(records.values, row))
+            found[row] = control_fields(_bytes_at(records.keys, row), _bytes_at(records.values, row))
         except InvalidRecordError as error:
             raise InvalidRecordError(f"the record at offset {records.offsets[row]}: {error.reason}") from error
     return found
-
-
-def _control_fields(key: bytes, value: bytes) -> dict[str, object]:
-    kind, coordinator_epoch = parse(key, value)
-    if coordinator_epoch is not None:
-        return {"endTxnMarker": kind.name, "coordinatorEpoch": coordinator_epoch}
-    number = int.from_bytes(key[2:4], "big", signed=True)
-    return {"controlType": f"{kind.name}({number})"}
 
 
 def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:

@@ -14,7 +14,7 @@ from ..format.tables import Int64s
 PayloadDecoder = Literal[
     "string", "offsets", "transaction-log", "share-group-state", "cluster-metadata", "remote-log-metadata"
 ]
-DumpFormat = Literal["kafka", "3.0", "2.8", "legacy", "json"]
+DumpFormat = Literal["kafka", "4.0", "3.0", "2.8", "legacy", "json"]
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 
@@ -58,9 +58,10 @@ class DumpFindings:
     times_out_of_order: Pairs = field(default_factory=dict)  # (indexed, indexed before it)
     offsets_not_found: Pairs = field(default_factory=dict)  # (indexed offset, last offset of the batch; -1 none)
     gaps: dict[str, list[Int64s]] = field(default_factory=dict)  # runs of (offset, the next one), shape (n, 2)
+    in_words_of_4: bool = False  # else those of 3.9
 
     def lines(self) -> Iterator[str]:
-        """The report, in the order of ``DumpLogSegments``: within a file the last mismatch or gap comes first."""
+        """The report, in the order of ``DumpLogSegments``: of a file, the last mismatch first; so gaps before 4.0."""
         yield from self.remarks
         for path, pairs in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
@@ -71,13 +72,14 @@ class DumpFindings:
         for path, pairs in self.times_out_of_order.items():
             yield f"Found out of order timestamp in :{path}"
             yield from (f"  Index timestamp: {now}, Previously indexed timestamp: {before}" for now, before in pairs)
-        for pairs in self.offsets_not_found.values():
-            yield "The following indexed offsets are not found in the log."
+        for path, pairs in self.offsets_not_found.items():
+            yield f"The following indexed offsets are not found in {f':{path}' if self.in_words_of_4 else 'the log.'}"
             yield from (f"Indexed offset: {index}, found log offset: {log}" for index, log in pairs)
         for path, runs in self.gaps.items():
             yield f"Non-consecutive offsets in {path}"
-            for run in reversed(runs):
-                yield from (f"  {first} is followed by {second}" for first, second in run[::-1].tolist())
+            found = np.concatenate(runs)
+            in_order = found if self.in_words_of_4 else found[::-1]
+            yield from (f"  {first} is followed by {second}" for first, second in in_order.tolist())
 
     def add_gaps(self, path: str, before: int | None, offsets: Int64s) -> None:
         """Note the gaps in ``offsets``; ``before`` is the offset before them."""

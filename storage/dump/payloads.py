@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ..format.internal.internal_topics import TransactionLogValue, TransactionSt
 from ..format.tables import BinaryColumn, Bools, Records
 from .brokers import parse_cluster_metadata, parse_remote_log_metadata
 from .coordinators import DELETED, CoordinatorRecords, version_of
+from .options import DumpOptions
 
 Texts = Sequence[str | None]
 
@@ -151,11 +153,20 @@ def _signed(value: int) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
-DECODERS: dict[str, Decoder] = {
+def decoder_for(options: DumpOptions) -> Decoder:
+    """The decoder that the options ask for."""
+    return (_DECODERS_4 if options.format == "4.0" else _DECODERS)[options.decoder]
+
+
+_DECODERS: dict[str, Decoder] = {
     "string": _strings,
     "offsets": _each(CoordinatorRecords("groups")),
     "transaction-log": _each(_parse_transactions),
     "share-group-state": _each(CoordinatorRecords("share_state")),
     "cluster-metadata": _each(parse_cluster_metadata),
     "remote-log-metadata": _each(parse_remote_log_metadata),
+}
+_DECODERS_4 = _DECODERS | {
+    "transaction-log": _each(CoordinatorRecords("transactions")),
+    "remote-log-metadata": _each(partial(parse_remote_log_metadata, hidden=())),
 }

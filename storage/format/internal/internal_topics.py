@@ -244,6 +244,7 @@ class TransactionLogValue:
     transaction_start_timestamp_ms: int = NO_TIMESTAMP
     previous_producer_id: int = field(default=NO_PRODUCER_ID, kw_only=True)  # this and below: version 1
     next_producer_id: int = field(default=NO_PRODUCER_ID, kw_only=True)
+    next_producer_epoch: int = field(default=-1, kw_only=True)
     client_transaction_version: int = field(default=0, kw_only=True)
 
     @classmethod
@@ -267,6 +268,7 @@ _TRANSACTION_LOG_VALUE = Schema(
             Field("previous_producer_id", INT64, tag=0),
             Field("next_producer_id", INT64, tag=1),
             Field("producer_epoch", INT16),
+            Field("next_producer_epoch", INT16, tag=3),
             Field("transaction_timeout_ms", INT32),
             Field("transaction_status", _State()),
             Field("transaction_partitions", Array(_TOPIC_PARTITIONS, nullable=True)),

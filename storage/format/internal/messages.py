@@ -1,7 +1,8 @@
 """Kafka's published message schemas, and records decoded by them into plain dictionaries.
 
-``message_schemas/*.json`` holds the schemas of Kafka 4.3.1's coordinators, controllers and remote storage, and those of
-3.9.1 that 4.3.1 no longer has; one message per line, without Kafka's comments. Fields have the names of Kafka's JSON;
+``message_schemas/*.json`` holds the schemas of Kafka 4.3.1's coordinators, controllers, control records and remote
+storage, and those of 3.9.1 that 4.3.1 no longer has; one message per line, without Kafka's comments. Control records
+have no ``apiKey`` in Kafka: here it is the number of their type. Fields have the names of Kafka's JSON;
 ids are in the text form that Kafka prints. A tagged field with its default value is omitted, as in Kafka's JSON.
 
 Malformed bytes raise InvalidRecordError with the position in the given bytes.
@@ -73,7 +74,7 @@ class Messages:
     """The messages of one file, by type and ``apiKey``."""
 
     def __init__(self, name: str) -> None:
-        """``name``: groups, share_state, metadata or remote_log."""
+        """``name``: groups, transactions, share_state, metadata, remote_log or control."""
         self._name = name
 
     def key(self, data: Buffer) -> tuple[int, Message] | None:
@@ -96,6 +97,11 @@ class Messages:
         if frame != FRAME_VERSION or ("metadata", kind) not in _schemas(self._name):
             raise reader.bad(f"unknown record type {kind} in a frame of version {frame}")
         return self._decoded("metadata", kind, version, reader)
+
+    def control(self, kind: int, data: Buffer) -> Message:
+        """The decoded value of a control record of KRaft; its first field is its version. Raises InvalidRecordError."""
+        version = Reader(data, flexible=False).fixed("h")
+        return self._decoded("control", kind, version, Reader(data, flexible=False))
 
     def _decoded(self, what: str, kind: int, version: int, reader: Reader) -> Message:
         schema = _schemas(self._name)[what, kind]
@@ -142,7 +148,12 @@ def _struct(name: str, what: str, kind: int, version: int) -> Struct:
 
 
 def _fields(schema: _Schema, fields: list[dict[str, Any]], version: int) -> list[Field]:
-    return [_field(schema, field, version) for field in fields if version in _range(field.get("versions", "0+"))]
+    return [_field(schema, field, version) for field in fields if version in _versions_with(field)]
+
+
+def _versions_with(field: Mapping[str, Any]) -> range:
+    """As in Kafka's generator, the versions that have a field are by default those in which it is tagged."""
+    return _range(field.get("versions") or field.get("taggedVersions") or "0+")
 
 
 def _field(schema: _Schema, field: Mapping[str, Any], version: int) -> Field:

@@ -42,6 +42,30 @@ def test_every_kind_of_group_record_up_to_kafka_4_is_known_by_key_and_value(last
     assert sum(each["apiKey"] == last for each in FILES["groups"]) == (0 if last == 18 else 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "fields"),
+    [
+        (
+            2,
+            b"\0\1" + b"\0\0\0\3" + b"\2" + b"\0\0\0\3" + bytes(15) + b"\1" + b"\0" + b"\1" + b"\0",
+            {
+                "version": 1,
+                "leaderId": 3,
+                "voters": ({"voterId": 3, "voterDirectoryId": "AAAAAAAAAAAAAAAAAAAAAQ"},),
+                "grantingVoters": (),
+            },
+        ),
+        (3, b"\0\0" + b"\0" * 7 + b"\5" + b"\0", {"version": 0, "lastContainedLogTimestamp": 5}),
+        (4, b"\0\0\0", {"version": 0}),
+        (5, b"\0\0\0\1\0", {"version": 0, "kRaftVersion": 1}),
+    ],
+)
+def test_a_control_record_of_kraft_is_decoded_in_the_version_it_begins_with(
+    kind: int, value: bytes, fields: dict[str, Any]
+) -> None:
+    assert Messages("control").control(kind, value).fields == fields
+
+
 MEMBER = b"\0\0" + b"\0" + b"\0" + b"\2c" + b"\2h" + b"\1" + b"\0" + b"\0\0\0\1" + b"\0"  # of kind 5, without tags
 
 
@@ -131,17 +155,19 @@ BY_ARCHIVE = {
     "kafka-4-offsets-0": "groups",
     "kafka-4-offsets-1": "groups",
     "kafka-4-share-group-state": "share_state",
-    "kafka-4-cluster-metadata": "metadata",
+    "4.0-cluster-metadata": "metadata",
     "remote-log-metadata": "remote_log",
+    "transaction-state": "transactions",
 }
 
 
 def records_of(archive: str) -> list[PlainRecord]:
     with tarfile.open(DUMPS / f"{archive}.tar.xz") as packed:
-        [name] = [each for each in packed.getnames() if each.endswith(".log")]
-        member = packed.extractfile(name)
-        assert member is not None
-        return [each for each in records(member.read()) if each.value]
+        logs = [each for each in packed.getnames() if each.startswith("__") and each.endswith(".log")]
+        members = [packed.extractfile(name) for name in logs]
+        found = [each for member in members if member for each in records(member.read()) if each.value]
+    assert found
+    return found
 
 
 def decoded(schemas: Messages, key: bytes | None, value: bytes) -> object:
