@@ -1,7 +1,7 @@
 """Writing from Spark: the foreachBatch sink and ``df.write``, each write one transaction.
 
-``targets`` says which topics are written, ``task`` is what a worker does, ``kept_writers`` are the driver's;
-``exactly_once/`` remembers how far a query got.
+``targets`` has the topics that are written, ``task`` what a worker does, ``kept_writers`` the driver's writers, and
+``exactly_once/`` the progress of queries, compared with their checkpoints.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sends short rows to the sink's tasks as Arrow messages, which saves a step that ``mapInArrow`` takes.
 
-Spark limits a message only by its number of rows. So each column of bytes or text is cut just after the length allowed
-for a short row; a task that finds a cut one gives up, and all rows are sent again by ``mapInArrow``
-(docs/decisions/handing_over_rows.md). Only for a classic session, like ``classic``.
+Spark limits a message only by its number of rows. So each string (bytes or text) is truncated just after the length
+that a short row may have. A task that finds a truncated string gives up, and all rows are sent again by ``mapInArrow``
+(docs/decisions/handing_over_rows.md). Works only in a classic session, because it calls the JVM.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ Limits = Mapping[str, int]  # bytes, by column
 
 
 def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
-    """Returns the limits for strings of a row sent by :func:`collect_over_messages`; other columns have no limit.
+    """Returns the most bytes, by column of strings, that a row sent by :func:`collect_over_messages` may have.
 
-    None: rows with ``schema`` cannot be sent that way. Callbacks from the JVM must arrive in the calling thread, as
-    they do by default (PYSPARK_PIN_THREAD), because Spark associates a query with its thread.
+    Returns None if rows with ``schema`` cannot be sent that way. An empty mapping means that there is no limit.
+    Callbacks from the JVM must arrive in the calling thread, as they do by default (PYSPARK_PIN_THREAD), because Spark
+    associates a query with its thread.
     """
     if not isinstance(session.sparkContext._gateway, ClientServer):
         return None
@@ -52,7 +53,7 @@ def limits_for(session: SparkSession, schema: StructType) -> Limits | None:
 
 
 def _limits_within(row_bytes: int, schema: StructType) -> Limits | None:
-    """Divides the bytes of a row among its columns; None if there are too few."""
+    """Divides ``row_bytes`` among the columns of strings; returns None if fewer than 256 bytes remain for a value."""
     strings = [field.name for field in schema.fields if isinstance(field.dataType, BinaryType | StringType)]
     limits = dict.fromkeys(strings, SHORT_BYTES)
     limits["value"] = row_bytes - SHORT_BYTES * (len(strings) - 1)
@@ -62,11 +63,12 @@ def _limits_within(row_bytes: int, schema: StructType) -> Limits | None:
 def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterable[T]], limits: Limits) -> list[T]:
     """Applies ``function`` to the Arrow batches of each task, as ``mapInArrow`` would, and returns all results.
 
-    For ``mapInArrow``, Spark wraps each row in a struct and adds up bytes row by row. It does neither for its own
-    messages (``Dataset.toArrowBatchRdd``). This is one SQL execution, like any query: the session's settings reach its
-    tasks, and listeners are notified.
+    For ``mapInArrow``, Spark wraps each row in a struct and adds up bytes row by row. It does neither for the messages
+    used here (``Dataset.toArrowBatchRdd``). The call is one SQL execution, like any query: the session's settings reach
+    the tasks, and listeners are notified.
 
-    Raises LongRowError if a row has more bytes than ``limits``; then discard what ``function`` did in the tasks.
+    Raises LongRowError if a row has more bytes than ``limits`` allow; the caller must then undo what ``function`` did
+    in the tasks.
     """
     session, cut = rows.sparkSession, _cut(rows, limits)
     zone, large = session.conf.get("spark.sql.session.timeZone"), session.conf.get(_LARGE_TYPES) == "true"
@@ -84,7 +86,7 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
 
 
 def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
-    """Cuts strings after the first byte (for text: character) above the limit, which shows that they were cut."""
+    """Truncates each string one byte (for text: one character) after its limit, so that tasks see it was too long."""
 
     def expression(name: str) -> str:
         if name not in limits:
@@ -96,7 +98,7 @@ def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T]:
-    """Calls ``collect`` in this thread, recorded by Spark as an execution of ``rows``."""
+    """Returns the result of ``collect``, called in this thread and recorded by Spark as an execution of ``rows``."""
     gateway = rows.sparkSession.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
@@ -113,13 +115,13 @@ def _as_one_execution(rows: DataFrame, collect: Callable[[], list[T]]) -> list[T
 
 @lru_cache(maxsize=1)
 def _executions(gateway: ClientServer) -> tuple[Any, Any]:
-    """Returns Spark's recorder of executions and the name of ours; cached, as the JVM takes 6 ms to look them up."""
+    """Returns Spark's SQLExecution and the name for our executions; cached, as the JVM takes 6 ms to look them up."""
     jvm = gateway.jvm
     return jvm.org.apache.spark.sql.execution.SQLExecution, jvm.scala.Option.apply("collect")
 
 
 class _Body(Generic[T]):
-    """A function for the JVM to call; keeps what it returned or raised."""
+    """A Python function that the JVM calls; stores its result, or the error that it raised."""
 
     result: T
 

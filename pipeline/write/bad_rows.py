@@ -1,9 +1,9 @@
 """Rows that cannot be written: why, and the records they become in a topic for bad records.
 
-Such a record has the row's key, value and headers unchanged, the time of the write, and more headers with text values:
-:data:`REASON`; :data:`TOPIC` and :data:`PARTITION` that the row was meant for, if known; :data:`TIMESTAMP` (in
-milliseconds) if it had one; and its origin: :data:`APP_ID` and :data:`VERSION` of the write (for a query, its id and
-the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
+Such a record has the row's key, value and headers unchanged, and the time of the write. More headers, with text values,
+have the :data:`REASON`; the :data:`TOPIC` and :data:`PARTITION` that the row was meant for, if known; the row's
+:data:`TIMESTAMP` in milliseconds, if it had one; and the row's origin: :data:`APP_ID` and :data:`VERSION` of the write
+(for a query, the query's id and the batch id), :data:`TASK` and :data:`ROW`, counted from 0.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class BadRow(NamedTuple):
 
     row: int  # its index in the table
     topic: str | None
-    partition: int | None  # the one it names or was assigned; None: not assigned yet
+    partition: int | None  # named by the row or assigned to it; None: not assigned yet
     reason: str
 
     def message(self, number: int, task: int) -> str:
-        """Returns the error message; ``number`` is the row's number within the task."""
+        """Returns the error message for this row, which is row ``number`` of the task, counted from 0."""
         partition = "" if self.partition is None else f", partition {self.partition}"
         return f"row {number} of task {task} cannot be written to topic {self.topic}{partition}: {self.reason}"
 
@@ -72,7 +72,7 @@ def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now
 
 
 def keyless_headers(batch: pa.RecordBatch) -> list[int]:
-    """Returns the rows with a header that has no key."""
+    """Returns the indexes of rows that have a header without a key."""
     if "headers" not in batch.schema.names:
         return []
     column = batch.column("headers")

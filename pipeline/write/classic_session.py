@@ -1,7 +1,7 @@
-"""What the sink can do only in a classic session, through its JVM: notice the end of a query, name jobs, see failures.
+"""What the sink does through the JVM of a classic session: notice the end of a query, describe jobs, find checkpoints.
 
 Imported only in a classic session, since a client of Spark Connect has no py4j. With Connect, a foreachBatch function
-runs in its own process, and all that it holds is released when that ends.
+runs in a process of its own, whose end releases all locks and files.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .exactly_once.checkpoint import DIGEST_LETTERS, NO_PLAN, Checkpoint, LocalC
 from .kept_writers import release_run
 
 DESCRIPTION = "spark.job.description"
-JobFailedError = Py4JJavaError  # PySpark raises it if Spark's error has no Python class: a worker was killed
+JobFailedError = Py4JJavaError  # raised by PySpark if Spark's error has no Python class, as when a worker was killed
 
 
 class _EndOfQueries:
-    """A listener in its Java form: the Python one would parse the progress of every micro-batch."""
+    """Closes the writers of queries that end. A Java listener: a Python one would parse each micro-batch's progress."""
 
     def onQueryStarted(self, _event: Any) -> None:  # noqa: N802  Spark's name, and so below
         """Nothing to do."""
@@ -47,11 +47,11 @@ _checkpoints: dict[str, Checkpoint] = {}  # of running queries, by run: later mi
 
 
 def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
-    """Returns the checkpoint of a query, and sees to it that the query's writers are closed when it ends.
+    """Returns the checkpoint of a query, and makes the end of the query close the query's writers.
 
-    ``session`` is that of a micro-batch, a copy of the session that started the query. Only listeners of the latter are
-    notified of the query's end; one is added per session. If a thread writes after its query has ended, its writer is
-    closed with the sink.
+    ``session`` is the session of a micro-batch, a copy of the one that started the query. Spark notifies only the
+    listeners of the original session when the query ends; this function adds one listener to each such session. If the
+    query has ended already, returns an unknown checkpoint, and closing the sink closes the writer.
     """
     if run_id in _checkpoints:
         return _checkpoints[run_id]
@@ -74,7 +74,7 @@ def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
 
 
 def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
-    """Returns the checkpoint at ``root``, a path of Hadoop's, which is not quoted as a URI is."""
+    """Returns the checkpoint at ``root``, the text of a Hadoop ``Path``, in which nothing is percent-encoded."""
     scheme, _, path = root.partition(":")
     if scheme == "file" and path.startswith("/"):
         return LocalCheckpoint("/" + path.lstrip("/"))
@@ -82,7 +82,7 @@ def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
 
 
 class RemoteCheckpoint(Checkpoint):
-    """A checkpoint on a file system of Hadoop's, which stores writes durably by itself, so plans are only read."""
+    """A checkpoint on a Hadoop file system. Only plans are read: such a file system stores writes durably by itself."""
 
     def __init__(self, root: str, session: Any, jvm: Any) -> None:
         """``session`` and ``jvm`` are objects of the JVM."""
@@ -105,7 +105,7 @@ class RemoteCheckpoint(Checkpoint):
 
 @contextmanager
 def described(session: SparkSession, text: str) -> Iterator[None]:
-    """Appends ``text`` to the description, in Spark's UI, of the jobs started inside."""
+    """Appends ``text`` to the description, in Spark's UI, of jobs that are started in the block."""
     context = session.sparkContext
     before = context.getLocalProperty(DESCRIPTION)
     context.setJobDescription(text if before is None else f"{before}<br/>{text}")

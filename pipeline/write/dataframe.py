@@ -1,9 +1,9 @@
 """``df.write.format("commitlog").mode("append")``: writes a DataFrame to topics in one Kafka transaction.
 
-Spark plans a write and commits it in different processes, so no lock can cover both: planning begins the transaction,
-and the commit decides it by compare-and-set. If a second write under the same ``txnAppId`` begins in between, it ends
-the first, as a second producer with the same ``transactional.id`` does in Kafka; so does the retention job after
-``transaction.timeout.ms``. The first write then fails, and none of its rows are ever visible.
+Spark plans a write and commits it in different processes, so no lock can cover both: the plan begins the transaction,
+and the commit succeeds only if nobody has ended the transaction since. A second write under the same ``txnAppId`` that
+begins in between ends it, as a second producer with the same ``transactional.id`` does in Kafka; the retention job does
+the same after ``transaction.timeout.ms``. The first write then fails, and none of its rows ever become visible.
 """
 
 from __future__ import annotations
@@ -38,16 +38,20 @@ class WriteOptions:
 
     These are ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) of a new topic, ``badRecords``,
     ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names, with or without the prefix
-    ``kafka.`` (``topics.ProducerSettings``).
+    ``kafka.`` (:class:`ProducerSettings`).
     """
 
     targets: Targets
-    app_id: str | None  # None: a new name, so that nothing is ever skipped
+    app_id: str | None  # None: the write gets a name of its own, so it is never skipped
     version: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
+        """Parses options, ignoring the case of names.
+
+        Raises InvalidConfigError for an unknown option, which it names with the most similar known one, and for an
+        invalid value.
+        """
         check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK)
         given = {name.lower(): value for name, value in options.items()}
         if "path" not in given:
@@ -63,17 +67,23 @@ class WriteOptions:
         )
         app_id, version = given.get("txnappid"), Given(given).whole("txnVersion", VERSION_MAX, least=0)
         if (app_id is None) != (version is None):
-            raise InvalidConfigError("txnAppId and txnVersion need each other: the name of a writer and of its write")
+            raise InvalidConfigError(
+                "options txnAppId (the writer's name) and txnVersion (the number of its write) must be given together"
+            )
         if app_id is not None and version is not None:
             check_app_id(app_id)
         return cls(targets, app_id, version or 0)
 
 
 class BatchWrite(DataSourceArrowWriter):
-    """A write. Begins its transaction when Spark plans it, and is pickled to the tasks and to the commit."""
+    """One write of a DataFrame: begins its transaction when Spark plans the write.
+
+    Spark pickles it and sends it to the tasks, which call :meth:`write`, and to the process that calls :meth:`commit`
+    or :meth:`abort`.
+    """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Raises as :func:`sink.commitlog_sink` does, before anything is written."""
+        """Begins the transaction. Raises the errors of ``commitlog_sink``'s function, before anything is written."""
         targets = options.targets
         WriteColumns.of(schema, str(targets), by_topic=targets.by_column)
         self._version = options.version
@@ -84,7 +94,7 @@ class BatchWrite(DataSourceArrowWriter):
             self._plan = self._begin(manager, targets)
 
     def _begin(self, manager: LogManager, targets: Targets) -> WritePlan | None:
-        """Begins the transaction; returns None if this version was written before."""
+        """Begins the transaction. Returns the plan for the tasks, or None if this version was written before."""
         topics = targets.prepare(manager)
         timeout_ms = targets.producer.transaction_timeout_ms
         with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
@@ -110,7 +120,11 @@ class BatchWrite(DataSourceArrowWriter):
         return Report(TaskWriter(self._plan).answers(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commits. Raises TransactionAbortedError if a task ran twice, TransactionRefusedError if others ended it."""
+        """Commits the transaction.
+
+        Raises TransactionAbortedError if a task ran twice, and TransactionRefusedError if another write or the
+        retention job ended the transaction.
+        """
         if self._plan is None:
             return
         written = written_by_tasks(
@@ -123,7 +137,7 @@ class BatchWrite(DataSourceArrowWriter):
             coordinator.commit(self._plan.transaction, parts, offsets if self._is_named else {})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Aborts, unless the transaction is decided: Spark also calls this after a commit that failed."""
+        """Aborts the transaction unless it is decided already: Spark also calls this after a failed commit."""
         if self._plan is not None:
             with LogManager.open(self._directory) as manager, suppress(TransactionRefusedError):
                 TransactionCoordinator.resume(manager, self._plan.transaction).abort(self._plan.transaction)
@@ -131,7 +145,7 @@ class BatchWrite(DataSourceArrowWriter):
 
 @dataclass
 class Report(WriterCommitMessage):
-    """The message of a task to the commit."""
+    """What a task reports to :meth:`BatchWrite.commit`."""
 
     answers: Sequence[Answer]
 

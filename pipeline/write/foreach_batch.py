@@ -1,7 +1,7 @@
 """The foreachBatch writer: each micro-batch of a streaming query is one Kafka transaction.
 
-The query's progress (``progress``) is a consumer offset that is committed in the transaction; a batch below it is
-skipped. The guarantees, and how they were tested, are in docs/exactly_once.md.
+The query's progress (``exactly_once.progress``) is a consumer offset that is committed in the transaction; a batch
+below this offset is skipped. docs/exactly_once.md lists what is guaranteed, and how it was tested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .targets import Targets
 from .task import ANSWER, Answer, TaskWriter, WritePlan, Written
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
-ATTEMPTS = 3  # at a micro-batch, before the query fails
+ATTEMPTS = 3  # to write a micro-batch, before the query fails
 _CANCELLED = "cancelled"  # in Spark's errors about a job that was stopped on purpose
 
 logger = logging.getLogger(__name__)
@@ -48,20 +48,20 @@ def commitlog_sink(
     Rows have a column ``value`` (binary or string) and may have ``key``, ``timestamp``, ``partition`` (int) and
     ``headers``; other columns are ignored. They are written to ``topic``; with ``topics`` (names, or one string with
     commas), each is written to the topic that its column ``topic`` names. A missing topic is created with
-    ``partitions`` (1) and ``configs``, Kafka's topic settings by name; an existing one must have them. ``producer``:
-    ``topics.ProducerSettings``.
+    ``partitions`` (default 1) and ``configs``, Kafka's topic settings by name; an existing topic must have these
+    already. ``producer`` has settings of Kafka's producer by name (:meth:`ProducerSettings.parse`).
 
-    A row that its topic refuses fails the query before any row of the micro-batch is visible; with ``badRecords``, a
-    topic, it is written there in the same transaction (``bad_records``).
+    A row that its topic refuses fails the query before any row of the micro-batch is visible. With ``badRecords``, the
+    name of another topic, such a row is written to that topic instead, in the same transaction (``bad_rows``).
 
     ``txnAppId`` names the writer, by default the query's id; the batch id is the version of a write (Delta's
-    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share one. A name
-    has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
+    ``txnVersion``). Two queries need two names; several sinks of one query, to different topics, may share a name. A
+    name has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
 
-    Raises InvalidConfigError at once for settings that are wrong in themselves. The function itself raises, before
-    anything is written, InvalidConfigError for columns, speculation or a ``txnAppId`` of another query,
-    TopicExistsError for a topic with other settings, and LogDirLockedError where a broker runs on the directory or
-    another process writes under the same name.
+    Raises InvalidConfigError for invalid arguments. The returned function raises, before anything is written,
+    InvalidConfigError for columns that cannot be written, for ``spark.speculation``, and for a ``txnAppId`` of another
+    query; TopicExistsError for a topic with other settings; ProgressMismatchError if checkpoint and log do not belong
+    together; and LogDirLockedError if a broker runs on the directory, or another process writes under the same name.
     """
     targets = Targets.parse(
         log_dir,
@@ -114,10 +114,10 @@ class CommitLogSink:
                 return batch.write(rows, secured)
 
     def close(self) -> None:
-        """Leaves the topics as after a clean stop, and lets others write under the same ``txnAppId``.
+        """Closes the topics' logs cleanly, and releases the lock on the ``txnAppId``.
 
-        Call it after the query has ended; its end does the same a moment later. Without either, nothing is lost, but
-        the next start, or a broker, reads more of the log.
+        Call it after the query has ended; a listener does the same a moment after the end. If neither happens, nothing
+        is lost, but the next start, or a broker, has to read more of the log.
         """
         for app_id in self._written_as:
             release(self._targets.directory, app_id)
@@ -125,7 +125,7 @@ class CommitLogSink:
 
 
 class _MicroBatch:
-    """Writes one version of a writer to its topics."""
+    """Writes the rows of one micro-batch to the topics that lack them."""
 
     def __init__(
         self, writer: KeptWriter, targets: Targets, topics: Mapping[str, TopicDescription], progress: Progress
@@ -138,9 +138,10 @@ class _MicroBatch:
         self.wanted = [name for name in targets.names if name not in self._done]  # topics that lack this version
 
     def write(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """Writes the rows, in a few attempts: a killed worker or a lost executor need not end the query.
+        """Writes the rows and returns what each task wrote; returns [] if all topics have the rows already.
 
-        Commits nothing before the checkpoint is ``secured``; only waits for that if there is nothing to write.
+        Makes up to three attempts, because a killed worker or a lost executor need not end the query. Commits nothing
+        before ``secured``, the sync of the checkpoint, is done.
         """
         if not self.wanted:
             secured.result()
@@ -159,7 +160,10 @@ class _MicroBatch:
                 attempt += 1
 
     def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """Runs one transaction: begins it, writes with one Spark job, and commits with the offsets, or aborts."""
+        """Runs one transaction: begins it, writes with one Spark job, and commits it with the offsets, or aborts it.
+
+        Returns what each task wrote.
+        """
         coordinator = self._writer.coordinator
         partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
         began_s = time.monotonic()
@@ -180,7 +184,7 @@ class _MicroBatch:
         return written
 
     def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
-        """Runs the tasks; returns their answers. If they use this machine's page cache, syncs while they write."""
+        """Runs the tasks and returns their answers. If they run on this machine, syncs for them while they write."""
         syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
         if _tasks_run_here(rows.sparkSession):
             syncing = self._writer.coordinator.syncing(transaction)
@@ -199,9 +203,10 @@ class _MicroBatch:
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
-    """Returns the checkpoint of the query and the plan of its micro-batch, if they are known.
+    """Returns the query's checkpoint and the plan of its micro-batch; outside a query, an unknown one and NO_PLAN.
 
-    A foreachBatch function may number its writes as it likes; Spark's own batch id is a property of the thread.
+    Spark's own batch id is a property of the thread: ``version`` may differ from it, because a foreachBatch function
+    may number its writes as it likes.
     """
     if not run.query_id:
         return Checkpoint(), NO_PLAN
@@ -212,7 +217,7 @@ def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint,
 
 
 def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:
-    """Returns what the checkpoint and this process remember about the log."""
+    """Returns the notes about the target's topics that are in the checkpoint and in this process."""
     here = remembered_here(target.directory, target.app_id)
     return [*checkpoint.remembered(target), *(each for each in here if each.topic in target.topics)]
 
@@ -223,7 +228,10 @@ def _tasks_run_here(session: SparkSession) -> bool:
 
 
 def _run(task: TaskWriter, rows: DataFrame, *, may_be_long: bool) -> list[Answer]:
-    """Writes all rows with one Spark job; returns its tasks' answers. LongRowError unless rows ``may_be_long``."""
+    """Writes all rows with one Spark job and returns the answers of its tasks.
+
+    Raises LongRowError for a row that is too long for Arrow messages, unless rows ``may_be_long``.
+    """
     if not is_remote() and not may_be_long:
         from . import arrow_messages  # noqa: PLC0415  as above
 
@@ -243,7 +251,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 class AbortOnError:
-    """Aborts a transaction if the block ends with any exception before ``is_told`` is set."""
+    """Aborts a transaction if the block ends with any exception while ``is_armed`` is set."""
 
     def __init__(self, writer: KeptWriter, transaction: Transaction) -> None:
         self._writer = writer

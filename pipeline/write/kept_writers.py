@@ -1,7 +1,7 @@
-"""A driver's writers, kept between micro-batches: the log directory stays open, the transactional id locked.
+"""The driver's writers, kept between micro-batches: logs stay open, and the transactional id stays locked.
 
-Opening and locking them again for each micro-batch would cost more than a small one does, and a second driver could get
-in between. A writer is closed when its query ends or its sink is closed; all locks end with the process.
+Opening and locking again for each micro-batch would cost more than writing a small one does, and a second driver could
+take the lock in between. A writer is closed when its query ends or its sink is closed; all locks end with the process.
 """
 
 from __future__ import annotations
@@ -27,21 +27,27 @@ class SinkBatch(NamedTuple):
     log_dir: str
     app_id: str
     written: list[Written]
-    seconds: float  # since its transaction began
-    commit_seconds: float  # the part of it that the commit took
+    seconds: float  # from the start of its transaction to the end of the commit
+    commit_seconds: float  # the part of ``seconds`` that the commit took
 
 
 class KeptWriter:
-    """A transactional id that this process holds. For one thread at a time, which :func:`writing` ensures."""
+    """The driver's writer under one transactional id, which it keeps locked until :meth:`close`.
+
+    For one thread at a time, which :func:`writing` ensures.
+    """
 
     def __init__(self, directory: str, app_id: str) -> None:
-        """Brings the transactional id to a Complete state. Raises LogDirLockedError while another process holds it."""
+        """Locks the transactional id, and ends a transaction that its last holder did not end.
+
+        Raises LogDirLockedError while another process holds the transactional id.
+        """
         self.manager = LogManager.open(directory)
         self._topics: dict[str, TopicDescription] = {}
         self._inodes: dict[str, int | None] = {}
         self._checked: set[str] = set()  # topics
         self.newest: SinkBatch | None = None
-        self.has_long_rows = False  # the query had some, which cannot be sent to tasks as Arrow messages
+        self.has_long_rows = False  # whether the query had rows that are too long for Arrow messages
         try:
             self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
         except BaseException:
@@ -51,12 +57,12 @@ class KeptWriter:
         self._app_id = app_id
 
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
-        """Whether the open logs are still those of the directory and the topics, with the same settings."""
+        """Whether the directories and settings of the open logs are unchanged, compared with :meth:`note`."""
         are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
         return are_same and self._inodes_of(self._inodes) == self._inodes
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Stores the topics as they are when their logs are opened, for :meth:`is_current`."""
+        """Stores the settings of topics and the inodes of their directories, for :meth:`is_current` to compare."""
         self._topics.update(topics)
         partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         partitions += [self.groups.partition_of(self._app_id)]
@@ -68,12 +74,15 @@ class KeptWriter:
         return {path: None if status is None else status.inode for path, status in found.items()}
 
     def check_partitions(self, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
-        """Checks each topic once, as open logs notice changed files themselves. Raises ProgressMismatchError."""
+        """Raises ProgressMismatchError if a partition was set back, or belongs to another topic.
+
+        Checks each topic only once, because logs that are open notice changed files themselves.
+        """
         check_partitions(self.manager, {name: ends[name] for name in ends.keys() - self._checked}, topics)
         self._checked |= topics.keys()
 
     def progress(self) -> dict[str, Note]:
-        """Returns this writer's current progress in the log, by topic."""
+        """Returns the newest batch that is committed in the log for this writer, by topic."""
         offsets = self.groups.fetch(self._app_id)
         taken = {name: offsets.get(progress_key(name)) for name in self._topics}
         return {
@@ -83,7 +92,7 @@ class KeptWriter:
         }
 
     def close(self) -> None:
-        """Closes everything, and leaves the topics as after a clean stop."""
+        """Closes the logs cleanly and releases the transactional id."""
         try:
             self.coordinator.close(keep_lock_file=True)
         finally:
@@ -91,7 +100,7 @@ class KeptWriter:
 
 
 class _Slot:
-    """An entry in the table of writers; ``turn`` is held while the writer is used or dropped."""
+    """One writer and what it wrote last. Hold ``turn`` while using or closing the writer."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
@@ -101,7 +110,10 @@ class _Slot:
         self.calls: dict[str, tuple[str, int]] = {}  # the run and version written last, by topic
 
     def checkpoint_later(self) -> None:
-        """Starts a checkpoint in a thread while Spark records the end of the micro-batch; the next one waits for it."""
+        """Writes the logs' checkpoints in a thread, while Spark records the end of the micro-batch.
+
+        The next micro-batch waits for the thread.
+        """
         threading.Thread(target=self._checkpoint, name="commitlog checkpoint").start()
 
     def _checkpoint(self) -> None:
@@ -110,12 +122,15 @@ class _Slot:
                 self.writer.coordinator.checkpoint()
 
     def remembered(self) -> list[Remembered]:
-        """Returns the progress that this process saw last in the log."""
+        """Returns the newest batch of each topic that this process saw in the log."""
         way_out = "start the query again, or close the sink"
         return [Remembered(topic, note, "this process remembers", way_out) for topic, note in self.notes.items()]
 
     def check_not_set_back(self, app_id: str) -> None:
-        """Raises if the log has less than before: a running query never repeats a batch, so it would lose rows."""
+        """Raises ProgressMismatchError if the log has fewer batches than this process has seen in it.
+
+        A running query never repeats a batch, so continuing would lose rows.
+        """
         assert self.writer is not None
         found = self.writer.progress()
         for each in self.remembered():
@@ -124,13 +139,13 @@ class _Slot:
                 raise set_back(each, app_id, self.writer.manager.directory, has)
 
     def forget(self) -> None:
-        """Closes the writer and forgets what it wrote."""
+        """Closes the writer and discards what this process knows of its batches."""
         self.drop()
         self.notes.clear()
         self.calls.clear()
 
     def drop(self) -> None:
-        """Closes the writer; only logs an error of the disk, which the next writer will raise."""
+        """Closes the writer. Only logs an error of the disk: the next writer will meet and raise it."""
         writer, self.writer = self.writer, None
         if writer is not None:
             try:
@@ -145,10 +160,10 @@ _slots_turn = threading.Lock()
 
 @contextmanager
 def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) -> Iterator[KeptWriter]:
-    """Yields the writer for ``run``, new or kept from before.
+    """Yields the writer for ``run``: the one kept from the last micro-batch, or a new one.
 
-    Drops it if the block fails; the next one then reads from disk what became of the transaction. ``topics`` are the
-    topics to write to, as they are in the directory.
+    If the block fails, closes the writer; the next writer then reads from disk whether the transaction was committed.
+    ``topics`` are the topics to write to, with the settings that they have in the directory.
 
     Raises LogDirLockedError, without waiting, while another process writes under the same ``txnAppId``.
     """
@@ -172,15 +187,16 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
 
 
 def remembered_here(directory: str, app_id: str) -> list[Remembered]:
-    """Returns the progress that this process saw last in a log."""
+    """Returns the newest batch of each topic that this process saw in the log at ``directory``, for ``app_id``."""
     return _slot_of(directory, app_id).remembered()
 
 
 @contextmanager
 def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> Iterator[None]:
-    """Surrounds a write of a version to topics. Raises InvalidConfigError if the same run of a query wrote it before.
+    """Stores, after the block, that ``run`` wrote this version to ``topics``.
 
-    A run that replays the version would find the rows of the first call, and skip those of the second for good.
+    Raises InvalidConfigError if the same run of a query has written the version to one of the topics before: a run that
+    replays the batch would find the rows of the first write in the log, and skip those of the second.
     """
     slot, call = _slot_of(directory, run.app_id), (run.run_id, version)
     names = list(topics) if run.is_of_query else []
@@ -192,14 +208,14 @@ def calling(directory: str, run: Run, version: int, topics: Iterable[str]) -> It
 
 
 def release(directory: str, app_id: str) -> None:
-    """Closes a writer once nobody uses it."""
+    """Waits until the writer is not in use, and closes it."""
     slot = _slot_of(directory, app_id)
     with slot.turn:
         slot.forget()
 
 
 def release_run(run_id: str) -> None:
-    """Closes the writers that a run of a query used last."""
+    """Closes the writers whose last user was this run of a query."""
     with _slots_turn:
         slots = list(_slots.values())
     for slot in slots:

@@ -14,7 +14,7 @@ _warned: set[tuple[str, str]] = set()  # directories and topics that this proces
 
 
 def warn_if_old(manager: LogManager, what: str, written: Iterable[Written]) -> None:
-    """Warns once per topic that retention may delete the records that ``what`` wrote."""
+    """Logs a warning, once per topic, if the records that ``what`` wrote are already older than retention.ms."""
     newest: dict[str, int] = {}
     for each in written:
         newest[each.topic] = max(newest.get(each.topic, -1), each.newest_ms)

@@ -1,4 +1,4 @@
-"""Assigns rows to partitions."""
+"""Assigns rows to partitions, as Kafka's producer does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ UNKNOWN = -1  # returned by partitions_of for a null key; also stands for a row 
 class Chooser:
     """Chooses the partitions of one topic for rows that arrive in batches.
 
-    A row's column ``partition`` has precedence over any partitioner; other rows are assigned by the ``Partitioner``.
-    Tasks begin at different partitions, so that round robin spreads rows evenly.
+    A row with a value in the column ``partition`` goes to that partition; other rows are assigned by the
+    ``Partitioner``. ``first`` is the partition at which round robin begins: a different one for each task, so that rows
+    are spread evenly.
     """
 
     def __init__(self, partitioner: Partitioner, count: int, *, first: int) -> None:
@@ -26,7 +27,11 @@ class Chooser:
         self._turn = first
 
     def choose(self, keys: BinaryColumn, asked: pa.Array | None) -> Partitions:
-        """Returns the partition of each row; a row to be :meth:`refused` has one outside the topic's range."""
+        """Returns the partition of each row, shape (rows,).
+
+        ``asked`` is the column ``partition``, or None. A partition may be outside the topic's range: :meth:`refused`
+        returns these rows.
+        """
         rows = len(keys)
         if asked is not None and asked.null_count == 0:
             named: Partitions = asked.to_numpy()
@@ -37,14 +42,14 @@ class Chooser:
         return np.where(asked.is_valid().to_numpy(zero_copy_only=False), asked.fill_null(UNKNOWN).to_numpy(), chosen)
 
     def refused(self, chosen: Partitions) -> list[Refused]:
-        """Returns the rows whose partition the topic does not have."""
+        """Returns the rows whose partition the topic does not have, each with the reason for the error message."""
         if not len(chosen) or 0 <= chosen.min() <= chosen.max() < self._count:  # the usual case
             return []
         wrong = np.flatnonzero((chosen < 0) | (chosen >= self._count)).tolist()
         return [Refused(row, self._reason(int(chosen[row]))) for row in wrong]
 
     def move_on(self) -> None:
-        """Moves to the next partition for rows without a key, which share one per batch, as in Kafka's producer."""
+        """Sends further rows without a key to the next partition: one partition per batch, as Kafka's producer does."""
         if self._partitioner is Partitioner.DEFAULT:
             self._turn += 1
 
@@ -62,5 +67,5 @@ class Chooser:
 
     def _reason(self, partition: int) -> str:
         if partition == UNKNOWN and self._partitioner is Partitioner.COLUMN:
-            return "column partition is null, but partitioner.class = column needs it"
+            return "column partition is null, but partitioner.class = column requires a value"
         return f"column partition is {partition}, but the topic has partitions 0 to {self._count - 1}"

@@ -25,10 +25,11 @@ from ...storage import (
 from ..read import local_directory
 from ..rows import KAFKAS, log_once, notice_of
 
-# The bytes of records in a batch (a producer's batch.size), unless the topic accepts less; by default, it accepts as
-# much. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive. Other writers have to
-# read the header of each batch: with batches of 256 KiB, writing 2,000,000 rows of 116 bytes took 50 ms more of about
-# 1,000 ms. The price of larger batches: finding ten records by offset takes 2.2 ms instead of 1.7 ms.
+# The bytes of records in a batch (a producer's batch.size), unless the topic accepts only smaller batches; a topic with
+# defaults accepts this size. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive.
+# Other writers have to read the header of each batch: with batches of 256 KiB, writing 2,000,000 rows of 116 bytes took
+# 50 ms more of about 1,000 ms. Larger batches cost readers time: finding ten records by offset takes 2.2 ms instead of
+# 1.7 ms.
 BATCH_SIZE_BYTES = 1 << 20
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
@@ -37,7 +38,7 @@ _IGNORE_KEYS = "partitioner.ignore.keys"
 PRODUCER_SETTINGS = (
     *("batch.size", "compression.type", *_LEVELS, "partitioner.class", _IGNORE_KEYS, "transaction.timeout.ms"),
 )
-# Settings of a producer that would change what is written, and have no effect here.
+# Settings that would change what Kafka's producer writes, and that writers here do not have.
 _REFUSED = {
     "key.serializer": "keys are written as bytes; cast the column key",  # Spark's Kafka sink rejects it too
     "value.serializer": "values are written as bytes; cast the column value",
@@ -51,14 +52,14 @@ logger = logging.getLogger(__name__)
 class Partitioner(Enum):
     """How to choose a partition for a row that names none: the values of ``partitioner.class``."""
 
-    DEFAULT = "default"  # by murmur2 of the key; all rows of a table without a key get the same one
+    DEFAULT = "default"  # by murmur2 of the key; rows without a key that are encoded together get the same partition
     ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key
-    COLUMN = "column"  # not at all: each row must name its partition
+    COLUMN = "column"  # no partition is chosen: each row must name its own
 
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """How rows become batches: some of the settings of Kafka's producer, by its names."""
+    """How rows become record batches: some of the settings of Kafka's producer."""
 
     batch_bytes: int
     compression: Compression
@@ -67,13 +68,13 @@ class ProducerSettings:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Self:
-        """Parses the settings of a producer.
+        """Parses settings by the names of Kafka's producer.
 
-        These are, with defaults, ``batch.size`` (1048576), ``compression.type`` (``none``) and its levels,
+        They are, with defaults, ``batch.size`` (1048576), ``compression.type`` (``none``) and its levels,
         ``partitioner.class`` (``default``), ``partitioner.ignore.keys`` (``false``) and ``transaction.timeout.ms``
-        (900000). Names may begin with ``kafka.``, as in Spark's Kafka sink; then other settings of a producer are
-        accepted, with one notice that they change nothing. Raises InvalidConfigError naming an unknown or invalid
-        setting.
+        (900000). Names may begin with ``kafka.``, as in Spark's Kafka sink. With this prefix, other settings of a
+        producer are accepted too, and a single notice says that they change nothing. Raises InvalidConfigError naming
+        an unknown or invalid setting.
         """
         settings = _by_kafkas_names(given)
         return cls(
@@ -94,13 +95,13 @@ class ProducerSettings:
 class Targets:
     """The topics that a sink writes to, and their settings."""
 
-    directory: str
+    directory: str  # absolute
     names: tuple[str, ...]
     by_column: bool  # the column topic names each row's topic; otherwise there is only one topic
-    partitions: int | None  # None: the existing ones, or one for a new topic
+    partitions: int | None  # of each topic; None: as many as it has, or 1 for a new topic
     configs: dict[str, str]  # Kafka's topic settings by name
     producer: ProducerSettings
-    bad_records: str | None  # the topic for rows that the others refuse; None: such a row fails the write
+    bad_records: str | None  # the topic for rows that the other topics refuse; None: such a row fails the write
 
     @classmethod
     def parse(
@@ -127,11 +128,11 @@ class Targets:
                 raise InvalidConfigError(f"{name} is a setting of the producer, not of a topic: give it in producer")
         LogConfig.from_mapping(own)
         if partitions is not None and partitions < 1:
-            raise InvalidConfigError(f"topic {names[0]}: a topic has at least one partition, not {partitions}")
+            raise InvalidConfigError(f"partitions is {partitions}; it must be 1 or more")
         if bad_records in names:
             raise InvalidConfigError(
-                f"badRecords = {bad_records!r} is a topic of the write itself, and would refuse the rows again: name "
-                "another one"
+                f"badRecords = {bad_records!r} is a topic that the rows are written to, and would refuse them again: "
+                "name another topic"
             )
         settings = ProducerSettings.parse(producer or {})
         return cls(local_directory(log_dir), names, topics is not None, partitions, own, settings, bad_records)
@@ -140,11 +141,11 @@ class Targets:
         return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
 
     def prepare(self, manager: LogManager) -> dict[str, TopicDescription]:
-        """Returns the topics, including the one for bad records; creates missing ones.
+        """Returns the topics by name, including the topic for bad records; creates those that are missing.
 
-        Raises TopicExistsError if one has other settings than requested, LogDirLockedError if a broker runs on the
-        directory, InvalidConfigError if the topic for bad records is compacted, and UnknownTopicOrPartitionError if a
-        broker has partitions of a topic elsewhere.
+        Raises TopicExistsError if a topic has other settings than requested, LogDirLockedError if a broker runs on the
+        directory, InvalidConfigError if the topic for bad records is compacted, and UnknownTopicOrPartitionError if
+        partitions of a topic are missing in the directory.
         """
         manager.check_writable()
         found = {
@@ -154,7 +155,8 @@ class Targets:
             bad = manager.ensure_topic(self.bad_records)
             if LogConfig.from_mapping(bad.configs).compact:
                 raise InvalidConfigError(
-                    f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them"
+                    f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them: name a "
+                    "topic without compaction"
                 )
             found[bad.name] = bad
         for each in found.values():
@@ -163,10 +165,10 @@ class Targets:
 
 
 def manager_for(directory: str, topics: Mapping[str, TopicDescription]) -> LogManager:
-    """Returns the manager that this process keeps for ``directory``, for tasks, which a worker runs one by one.
+    """Returns a manager for tasks, opened once per process: a worker runs its tasks one after the other.
 
-    Opening a log for writing means reading its tail, so logs stay open as long as the process; but a topic that was
-    deleted and created again, or has other settings now, is opened again.
+    Opening a log for writing means reading its tail, so logs stay open as long as the process. A topic that was deleted
+    and created again, or has other settings now, gets a new manager.
     """
     return _shared_manager(directory, tuple((each.topic_id, *sorted(each.configs.items())) for each in topics.values()))
 
@@ -178,16 +180,16 @@ def _shared_manager(directory: str, _topics: tuple[object, ...]) -> LogManager:
 
 def _names(topic: str | None, topics: str | list[str] | tuple[str, ...] | None) -> tuple[str, ...]:
     if (topic is None) == (topics is None):
-        raise InvalidConfigError("exactly one of topic (for all rows) and topics (rows name theirs) must be given")
+        raise InvalidConfigError("give either topic, for all rows, or topics, if a column topic names each row's topic")
     listed = topics.split(",") if isinstance(topics, str) else topics or [topic or ""]
     names = tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
     if not names:
-        raise InvalidConfigError("topics names no topic" if topic is None else "topic is empty")
+        raise InvalidConfigError("topics names no topic" if topic is None else "topic is empty: name a topic")
     return names
 
 
 def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
-    """Returns the given settings that are in ``PRODUCER_SETTINGS``, without prefix."""
+    """Returns those settings of ``given`` that have an effect (``PRODUCER_SETTINGS``), without prefix."""
     found: dict[str, object] = {}
     unused = []
     for name, value in given.items():
@@ -217,7 +219,7 @@ def _whole(given: Mapping[str, object], name: str, default: int) -> int:
 
 
 def _compression(given: Mapping[str, object]) -> Compression:
-    """Parses codec and levels; a level means the same as in a topic, so the topic's rules check it."""
+    """Parses ``compression.type`` and the levels of codecs, which have the same bounds as those of a topic."""
     name = str(given.get("compression.type", "none")).lower()
     if name not in _CODECS:
         raise InvalidConfigError(f"compression.type = {name!r}: must be one of {', '.join(_CODECS)}")
@@ -226,7 +228,7 @@ def _compression(given: Mapping[str, object]) -> Compression:
 
 
 def _partitioner(given: Mapping[str, object]) -> Partitioner:
-    """Parses the name of one of Kafka's classes, with or without package; its older ones are the default here."""
+    """Parses the name of a partitioner class of Kafka, with or without package; two older classes mean DEFAULT."""
     text = str(given.get("partitioner.class", Partitioner.DEFAULT.value))
     known = {each.value.lower(): each for each in Partitioner} | {
         "defaultpartitioner": Partitioner.DEFAULT,

@@ -1,4 +1,4 @@
-"""The part of a write in tasks: appends Arrow batches as record batches, and returns one row per partition."""
+"""What a task of a write does: appends Arrow batches as record batches, and returns one answer per partition."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Written(NamedTuple):
     topic: str
     partition: int
     first_offset: int
-    last_offset: int  # other tasks' records may be in between
+    last_offset: int  # other tasks may have written some of the offsets in between
     records: int
     bytes: int
     newest_ms: int  # the largest time of the records; -1 if none has one
@@ -61,7 +61,7 @@ class Written(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A row that a task returns: what it wrote to a partition, or why its writes do not count."""
+    """A row that a task returns: what the task wrote to a partition, or why nothing that it wrote may be committed."""
 
     topic: str | None = None
     partition: int | None = None
@@ -71,7 +71,7 @@ class Answer(NamedTuple):
     bytes: int | None = None
     newest_ms: int | None = None
     refused: str | None = None  # the task must not write: it is late, or a second attempt
-    unwritable: str | None = None  # a row of its input that no topic accepts
+    unwritable: str | None = None  # names a row of the task's input that no topic accepts, with the reason
 
 
 ANSWER = StructType(
@@ -98,27 +98,27 @@ _ARROW_ANSWER = pa.schema(
 )
 
 # The bytes of rows that a task encodes and appends at once. Nearly half the time of an append of some megabytes does
-# not depend on its size, so a task with many rows appends many at once. But rows that are not appended yet are not on
-# their way to disk either, and everybody waits for that after the last row.
+# not depend on its size, so a task with many rows appends many at once. But only appended rows are on their way to
+# disk, and the end of the task waits for the rest.
 TABLE_BYTES_MIN = 16 * 2**20
 TABLE_BYTES_MAX = 24 * 2**20  # the most to wait for; half as much again may arrive, and one more Arrow batch
-PART_BYTES_MIN = 2**15  # wait for at least this much per partition on average, or record batches get small; but
-PARTS_BYTES_MAX = 32 * 2**20  # for no more than this in all partitions
+PART_BYTES_MIN = 2**15  # wait for at least this many bytes per partition on average, so that record batches are large,
+PARTS_BYTES_MAX = 32 * 2**20  # but for no more than this in all partitions
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]  # of an Arrow batch, by their indexes
-NOWHERE = -1  # instead of a partition: the row is not written
+Rows = npt.NDArray[np.int64]  # indexes of rows in an Arrow batch
+NOWHERE = -1  # in place of a partition: the row is not written
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """All that a task has to know; sent to the workers."""
+    """What a task needs to know about the write; pickled and sent to the workers."""
 
     directory: str
     topics: dict[str, TopicDescription]  # by name; including the one for bad records
     only: str | None  # the topic of all rows; None: the column topic names it
-    done: frozenset[str]  # topics that have their rows of this version already, which are skipped
+    done: frozenset[str]  # topics that already have this version; their rows are skipped
     bad_records: str | None
     producer: ProducerSettings
     transaction: Transaction
@@ -135,7 +135,10 @@ class WritePlan:
         version: int,
         unsynced: Mapping[tuple[str, int], int],
     ) -> Self:
-        """``topics``: those of the targets that are not done, and the one for bad records."""
+        """Returns the plan for a transaction.
+
+        ``topics`` are those of the targets that are not done, and the topic for bad records.
+        """
         return cls(
             directory=targets.directory,
             topics=dict(topics),
@@ -158,9 +161,9 @@ class WritePlan:
         return frozenset(self.topics) - {self.bad_records}
 
     def settings_for(self, topic: str) -> ProducerSettings:
-        """Returns the settings for a topic; bad records always get the default partitioner.
+        """Returns the settings for a topic; the topic for bad records always has the default partitioner.
 
-        A partition that a row names is one of the topic it was meant for.
+        The partition that a bad row names is a partition of the topic that refused the row.
         """
         if topic == self.bad_records:
             return replace(self.producer, partitioner=Partitioner.DEFAULT)
@@ -173,13 +176,14 @@ class UnwritableRowError(InvalidRecordError):
 
 @dataclass(frozen=True)
 class TaskWriter:
-    """The function for ``mapInArrow``; other ways into a task call :meth:`answers`. Sent to the workers.
+    """Writes the rows of one task. A function for ``mapInArrow``; :meth:`answers` is for Arrow messages.
 
     Appends whenever enough rows have arrived, which limits the memory of a task. Before it returns, syncs all
-    partitions it wrote to, except segments that the plan leaves to the driver: all that the answer reports is on disk.
+    partitions that it wrote to, except the segments that the driver syncs (``plan.unsynced``).
 
-    Only the first attempt of a task writes. A later one cannot know what an earlier one wrote, or is still writing, so
-    it refuses, and the driver starts again; the same happens if the transaction is over.
+    Only the first attempt of a task writes. A later attempt cannot know what an earlier one wrote, or is still writing,
+    so it answers with a refusal, and the driver aborts the transaction and begins another one. It also refuses if the
+    transaction has ended.
     """
 
     plan: WritePlan
@@ -188,7 +192,7 @@ class TaskWriter:
         yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=_ARROW_ANSWER)
 
     def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
-        """Writes all rows. Returns one answer per partition, or a single one that says why they do not count."""
+        """Writes all rows. Returns one answer per partition, or a single answer that says why none may be committed."""
         context = TaskContext.get()
         task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
         if attempt:
@@ -211,13 +215,13 @@ class TaskWriter:
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> None:
-    """Reads the remaining input: Spark does not reuse a worker that leaves input unread."""
+    """Reads the remaining input: Spark does not reuse a worker that has not read all input."""
     for _ in batches:
         pass
 
 
 def table_bytes(partitions: int) -> tuple[int, int]:
-    """Returns the least and the most bytes that a task collects before it appends to this many partitions."""
+    """Returns the fewest and the most bytes that a task collects before it appends to this many partitions."""
     parts = min(partitions * PART_BYTES_MIN, PARTS_BYTES_MAX)
     return max(TABLE_BYTES_MIN, parts), max(TABLE_BYTES_MAX, parts)
 
@@ -226,7 +230,10 @@ _kept = threading.local()
 
 
 def _kept_memory(size: int) -> Bytes:
-    """Returns memory that a thread reuses for all topics and tasks: new memory costs as much as writing to it."""
+    """Returns a buffer of ``size`` bytes that the thread reuses for all topics and tasks.
+
+    Getting new memory from the system takes as long as writing to it.
+    """
     if not hasattr(_kept, "memory") or len(_kept.memory) < size:
         _kept.memory = np.empty(size, dtype=np.uint8)
     return _kept.memory[:size]  # type: ignore[no-any-return]
@@ -248,9 +255,10 @@ class _Task:
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
-        """Appends every row, in order. Raises UnwritableRowError.
+        """Appends every row, in order, and returns what was written to each partition. Raises UnwritableRowError.
 
-        Another thread reads rows while this one encodes and appends, because Spark waits while nobody reads.
+        A second thread reads rows while this one encodes and appends, because Spark produces no rows while nobody reads
+        them.
         """
         rows, size = filter(len, batches), attrgetter("nbytes")
         with closing(gathered(rows, size, least=self._least, most=self._most)) as tables:
@@ -261,8 +269,8 @@ class _Task:
     def _write_table(self, table: list[pa.RecordBatch]) -> None:
         """Writes the rows of some Arrow batches with one append per partition.
 
-        Divides all before it encodes any, and encodes all of a topic before it appends any: a step whose code is in the
-        processor's caches takes half the time.
+        Divides all batches before it encodes any, and encodes all rows of a topic before it appends any: a step takes
+        half the time if its code is still in the processor's caches.
         """
         divided = defaultdict[str, list[Divided]](list)
         now_ms = time.time_ns() // 1_000_000
@@ -275,7 +283,7 @@ class _Task:
                 self._append_to(topic, partition, batches)
 
     def _divided(self, batch: pa.RecordBatch, now_ms: int) -> Iterator[tuple[str, Divided]]:
-        """Yields the rows of an Arrow batch by topic, including bad rows for their topic."""
+        """Yields the rows of an Arrow batch by topic, and bad rows as records of the topic for bad records."""
         bad: list[BadRow] = []
         keyless = keyless_headers(batch)
         if keyless:
@@ -298,7 +306,7 @@ class _Task:
             yield topic, table
 
     def _by_topic(self, batch: pa.RecordBatch, bad: list[BadRow]) -> Iterator[tuple[str, Rows | None]]:
-        """Yields the rows of each topic, None for all rows; adds rows that name none of the topics to ``bad``."""
+        """Yields each topic with its rows, None for all rows; adds rows that name no topic of the write to ``bad``."""
         plan = self._plan
         if plan.only is not None:
             yield plan.only, None
@@ -331,7 +339,10 @@ class _Task:
     # Rows that cannot be written
 
     def _to_bad_topic(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> tuple[str, Divided]:
-        """Converts bad rows for their topic. Raises UnwritableRowError if there is none, or it refuses one too."""
+        """Returns bad rows as records of the topic for bad records, and that topic.
+
+        Raises UnwritableRowError if there is no such topic, or if it refuses one of the rows too.
+        """
         topic = self._plan.bad_records
         if topic is None:
             raise self._unwritable(bad[0])
@@ -362,7 +373,7 @@ class _TopicEncoder:
     def divide(
         self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
     ) -> tuple[Divided, list[BadRow]]:
-        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those it refuses."""
+        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those that it refuses."""
         assert records.keys is not None  # a missing column is one of nulls
         chosen = self._chooser.choose(records.keys, asked)
         reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
@@ -381,6 +392,9 @@ class _TopicEncoder:
         return Divided(records, taken), bad
 
     def encode(self, tables: list[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
-        """Encodes the results of :meth:`divide`, by partition; append each before encoding the next topic's."""
+        """Yields partitions with their record batches, encoded from results of :meth:`divide`.
+
+        All topics of a task share one buffer, so append each result before you encode the next topic's rows.
+        """
         self._chooser.move_on()
         return self._encoder.encode(tables)

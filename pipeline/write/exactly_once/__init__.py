@@ -1,1 +1,1 @@
-"""What a query has committed: its progress in the log, beside Spark's checkpoint, and in the running driver."""
+"""How far a query has written: in the log, in notes in Spark's checkpoint, and in the memory of the driver."""

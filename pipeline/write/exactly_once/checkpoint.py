@@ -1,11 +1,12 @@
-"""A query's checkpoint as used by a sink: what the sink syncs, reads and notes there.
+"""A query's checkpoint: a sink syncs it, reads its plans, and writes notes into it.
 
-Spark stores the input of batch N in ``offsets/N``, and never syncs it. This matters for a log that has batch N:
+Spark stores the plan of batch N, which is its input, in ``offsets/N``, and never syncs this file. Checkpoint and log
+may therefore disagree about batch N in two ways:
 
-- After a power cut, or after a backup of the checkpoint was restored, Spark may plan another batch N. So a sink syncs
-  the checkpoint before it commits, and stores a digest of ``offsets/N`` with the progress that it commits.
-- The log may be restored from a backup that is older than the checkpoint. So a sink notes in the checkpoint which batch
-  it wrote to a log: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
+- After a power cut, or after a backup of the checkpoint was restored, Spark may plan a different batch N, although the
+  log has one. So a sink syncs the checkpoint before it commits, and stores a digest of ``offsets/N`` with its progress.
+- The log may be restored from a backup that is older than the checkpoint. So a sink writes a note into the checkpoint
+  that names the newest batch: ``commitlog/<digest of txnAppId and directory>.json``, which Spark never reads.
 
 Only a checkpoint on a local file system is synced and gets notes. The state of stateful operators is not synced: if it
 is lost, Spark refuses to continue.
@@ -41,31 +42,31 @@ OPEN_MAX = 64  # files at once
 DIGEST_LETTERS = 32  # 128 bits
 COMPACTED = ".compact"  # marks a source's entry that includes earlier ones
 TEMPORARY = ".tmp"  # marks files that Spark is going to rename
-UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # the batch may be committed nevertheless
+UNDECIDED = (OutcomeUnknownError, TransactionRefusedError, StorageError)  # after these, the batch may be committed
 
 
 class Note(NamedTuple):
-    """A note about a writer and a topic: the newest batch for the log, noted before it is committed."""
+    """A note about a writer and a topic: the newest batch, written down before the batch is committed to the log."""
 
     batch: int
-    before: int  # the first batch that the log lacked at that time; it had all batches below
+    before: int  # the first batch that the log lacked when the note was written; the log had all batches below
     topic_id: str | None
 
     def required(self, version: int) -> int:
         """Returns the first batch that a log may lack when ``version`` is about to be written.
 
-        A batch above the newest is planned only after that was done. The newest itself, and those before it, may be
-        replayed or planned again.
+        Spark plans a batch above ``batch`` only after ``batch`` was committed. It may replay or plan again ``batch``
+        itself and those before it.
         """
         return self.batch + 1 if version > self.batch else min(version, self.before)
 
     def reached(self) -> tuple[int, int]:
-        """Returns the sort key of notes: the greater one is newer."""
+        """Returns a sort key: of two notes, the one with the greater key is newer."""
         return self.batch, self.before
 
 
 class Remembered(NamedTuple):
-    """A note, its source, and how to discard it on purpose."""
+    """A note, the source that it comes from, and how a user discards it on purpose; both are texts for errors."""
 
     topic: str
     note: Note
@@ -77,14 +78,14 @@ class Plan(NamedTuple):
     """The input of a micro-batch, as stored in the checkpoint."""
 
     path: str
-    digest: str  # of the file's content, which includes the time of planning, so that no two plans are the same
+    digest: str  # of the file's content, which includes the time of planning, so that no two plans have the same
 
 
 NO_PLAN = Plan("", "")  # not known
 
 
 class Target(NamedTuple):
-    """A writer and where it writes: the subject of a note."""
+    """A writer, its log directory and its topics: what a note is about."""
 
     app_id: str
     directory: str  # absolute
@@ -92,16 +93,17 @@ class Target(NamedTuple):
 
 
 class Checkpoint:
-    """An unknown checkpoint, as under Spark Connect: it has no plans and stores no notes."""
+    """A checkpoint. This class is that of an unknown one, as under Spark Connect: it has no plans and no notes."""
 
     def plan(self, batch: int) -> Plan:
+        """Returns the plan of a batch, or NO_PLAN."""
         return NO_PLAN
 
     def remembered(self, target: Target) -> list[Remembered]:
         """Returns the checkpoint's notes about the target's topics.
 
-        A note applies to its directory, even if that was replaced by a copy, and to its topic, even if that was moved.
-        Raises ProgressMismatchError for a note that cannot be read.
+        A note is found by the log directory, even if a copy has replaced the log there, and by the topic's id, even if
+        the log was moved. Raises ProgressMismatchError for a note that cannot be read.
         """
         return []
 
@@ -109,7 +111,8 @@ class Checkpoint:
     def secured(self, target: Target, notes: Mapping[str, Note]) -> Iterator[Future[None]]:
         """Syncs the checkpoint and adds ``notes``, by topic, while the block runs.
 
-        The future is done when all of it is on disk, or raises StorageError. If the block fails, restores the notes.
+        Yields a future that is done when checkpoint and notes are on disk, or raises StorageError. If the block fails,
+        and the batch cannot have been committed, restores the previous notes.
         """
         done = Future[None]()
         done.set_result(None)
@@ -120,7 +123,7 @@ class LocalCheckpoint(Checkpoint):
     """A checkpoint on a file system of this machine."""
 
     def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
-        """Reads nothing yet."""
+        """``directory`` is an absolute path. Reads nothing yet."""
         self.directory = directory.rstrip("/")
         self.filesystem = filesystem or LocalFileSystem()
         self._synced: set[str] = set()  # paths of files, which Spark never changes
@@ -170,11 +173,12 @@ class LocalCheckpoint(Checkpoint):
                     self._write_notes(target, {**before, **newest})
         except OSError as error:
             raise StorageError(
-                f"{self.directory}: the checkpoint cannot be synced: {error}; nothing was committed"
+                f"{self.directory}: the checkpoint cannot be synced: {error}. Nothing was committed; find out what is "
+                "wrong with the disk, and start the query again"
             ) from error
 
     def _write_notes(self, target: Target, notes: Mapping[str, Note]) -> None:
-        """Writes the notes atomically: a crash leaves the old ones or these."""
+        """Writes the notes atomically: a crash leaves the old notes or the new ones."""
         content = {
             "txnAppId": target.app_id,
             "logDir": target.directory,
@@ -189,7 +193,7 @@ class LocalCheckpoint(Checkpoint):
         write_atomically(self.filesystem, self._note_path(target), json.dumps(content).encode())
 
     def _read_notes(self, path: str) -> tuple[str, str, dict[str, Note]]:
-        """Returns directory, writer, and notes by topic."""
+        """Returns the log directory, the ``txnAppId`` and the notes by topic. Raises ProgressMismatchError."""
         try:
             content = json.loads(read_file(self.filesystem, path, NOTE_BYTES_MAX))
             notes = {
@@ -204,11 +208,11 @@ class LocalCheckpoint(Checkpoint):
             ) from error
 
     def newest_entries(self) -> list[str]:
-        """Returns the paths of the newest entries of each kind."""
+        """Returns the path of ``metadata``, and of the newest entry in each folder of the checkpoint."""
         newest = [self._path("metadata")]
         for folder in self._folders():
             numbers = {name: int(number) for name in self._names(folder) if (number := _number(name)).isdecimal()}
-            if numbers and folder != self._path("sources"):  # which has a folder per source
+            if numbers and folder != self._path("sources"):  # its entries are folders, one per source
                 newest.append(f"{folder}/{max(numbers, key=numbers.__getitem__)}")
         return newest
 
@@ -226,10 +230,10 @@ class LocalCheckpoint(Checkpoint):
 
     @contextmanager
     def _syncing(self) -> Iterator[None]:
-        """Syncs all that Spark wrote here since the last time: first the files, then their names.
+        """Syncs all that Spark wrote here since the last call: first the files, then the folders.
 
-        What is synced in the block takes the files with it if the disk's journal allows: nine syncs then cost as much
-        as two.
+        Starts writing the files, runs the block, and then waits for the files. If the block syncs too, a disk with a
+        journal writes all files at once: nine syncs then cost as much as two.
         """
         listed = {folder: self._listed(folder) for folder in self._folders()}
         names = {path for paths in listed.values() for path in paths}
@@ -254,7 +258,7 @@ class LocalCheckpoint(Checkpoint):
         self._synced = names
 
     def _open(self, path: str) -> File | None:
-        """Opens a file; None for a folder, and for a file that Spark removed in the meantime."""
+        """Returns an open file; None for a folder, and for a file that Spark removed in the meantime."""
         status = self.filesystem.status(path)
         if status is None or status.is_directory:
             return None
@@ -282,20 +286,19 @@ class LocalCheckpoint(Checkpoint):
 
 
 def check_readable(directory: str, filesystem: FileSystem | None = None) -> None:
-    """Checks a local checkpoint, which may be missing, before its query starts.
+    """Raises CorruptionError if a local checkpoint has an entry without bytes, or with only zeros; names its path.
 
-    Raises CorruptionError with the path of an entry that has no bytes, or only zeros. A power cut may leave such
-    entries, because Spark does not sync them, and Spark's own error does not say what to do. Only the newest entries
-    can be affected.
+    Call it before the query starts; the checkpoint may be missing. A power cut may leave such entries, because Spark
+    does not sync them, and Spark's own error does not say what to do. Only the newest entries can be affected.
     """
     known = LocalCheckpoint(directory, filesystem)
     for path in known.newest_entries():
         with suppress(FileNotFoundError):
             if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
                 raise CorruptionError(
-                    "an entry of Spark's checkpoint without content, because of a power cut before it was synced. No "
-                    "batch that needs it was committed: delete what 'Spark's checkpoint' in docs/failures.md says, "
-                    "and start the query again",
+                    "an entry of Spark's checkpoint without content: a power cut came before it was synced. No batch "
+                    "that needs it was committed. Delete the files that docs/failures.md, section 'Spark's "
+                    "checkpoint', lists for it, and start the query again",
                     path=path,
                 )
 

@@ -1,8 +1,8 @@
-"""The progress of writers: who writes, which versions a topic has, and which answers of tasks count.
+"""The progress of writers: which versions (micro-batches) of a writer each topic has.
 
 A writer's progress in a topic is a committed consumer offset: group = ``txnAppId``, topic ``__sink.<topic>`` (no such
 topic exists, so no lag is computed for it), partition 0, offset = version + 1, metadata = JSON with query id, run id,
-records, the digest of the micro-batch's plan if it is known, and where the records end (``ends``).
+number of records, the digest of the micro-batch's plan if it is known, and the ends of the records (``log_ends``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
 
 
 class Run(NamedTuple):
-    """A writer: its name, the query's id and the id of its current run; ids are empty outside a classic query."""
+    """A run of a writer: the writer's name, the query's id, and the run's id; ids are empty outside a classic query."""
 
     app_id: str
     query_id: str
@@ -42,29 +42,34 @@ class Run(NamedTuple):
 
     @classmethod
     def of(cls, session: SparkSession, app_id: str | None) -> Run:
-        """Gets the ids from Spark. Raises InvalidConfigError if there is no name to write under."""
+        """Returns the run that calls this; the query's id is its name if ``app_id`` is None.
+
+        Raises InvalidConfigError if ``app_id`` is None outside a classic streaming query.
+        """
         query_id = run_id = ""
         if not is_remote():
             # StreamExecution sets both on the thread that calls foreachBatch.
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             run_id = session.sparkContext.getLocalProperty("spark.jobGroup.id") or "" if query_id else ""
         if app_id is None and not query_id:
-            raise InvalidConfigError("txnAppId must be given: outside a streaming query there is no query id to use")
+            raise InvalidConfigError(
+                "txnAppId must be given: outside a streaming query there is no query id to take its place"
+            )
         return cls(app_id or query_id, query_id, run_id)
 
     @property
     def is_of_query(self) -> bool:
-        """Whether a query writes. With Spark Connect, ids are not known, but a foreachBatch process is of one run."""
+        """Whether a streaming query writes. True with Spark Connect, where each run has a foreachBatch process."""
         return bool(self.run_id) or is_remote()
 
 
 class Progress:
-    """A writer's progress in each topic, from its committed offsets."""
+    """The progress of a writer in its topics, compared with the version that it is about to write."""
 
     def __init__(
         self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset], plan: Plan = NO_PLAN
     ) -> None:
-        """``offsets``: the group's committed offsets; ``plan``: the micro-batch's plan in its checkpoint."""
+        """``offsets`` are the committed offsets of the writer's group, ``plan`` is the micro-batch's plan, if known."""
         self.run = run
         self.version = version
         self._offsets = offsets
@@ -76,10 +81,10 @@ class Progress:
         return 0 if found is None else found.offset
 
     def is_done(self, topic: str) -> bool:
-        """Returns whether the topic has this version.
+        """Whether the topic has this version.
 
-        Raises InvalidConfigError if another query wrote under this name, or this run wrote the batch already;
-        ProgressMismatchError if the batch was written with another plan.
+        Raises InvalidConfigError if another query wrote under this name, or if this run has written the batch already,
+        and ProgressMismatchError if the batch in the topic had another plan.
         """
         found = self._offsets.get(progress_key(topic))
         if found is None:
@@ -92,23 +97,26 @@ class Progress:
         return is_done
 
     def check_remembered(self, remembered: Iterable[Remembered], directory: str) -> None:
-        """Raises ProgressMismatchError if a topic has fewer batches than are remembered."""
+        """Raises ProgressMismatchError if a topic has fewer batches than the notes ``remembered`` say."""
         for each in remembered:
             has, note = self.reached(each.topic), each.note
             if has < note.required(self.version):
                 raise set_back(each, self.run.app_id, directory, has)
 
     def notes(self, topics: Mapping[str, str | None]) -> dict[str, Note]:
-        """Returns what the checkpoint must note before the version is committed; ``topics``: ids by name."""
+        """Returns the notes, by topic, to write before this version is committed; ``topics`` are ids by name."""
         return {topic: Note(self.version, self.reached(topic), topic_id) for topic, topic_id in topics.items()}
 
     def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
-        """Returns where the writer's records end, for those of ``topics`` that have some."""
+        """Returns where the writer's records end, for those of ``topics`` to which it has written."""
         written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged([json.loads(metadata or "{}") for metadata in written], topics)
 
     def counted(self, topics: Mapping[str, TopicDescription]) -> dict[tuple[str, int], int]:
-        """Returns how far the progress counts the writer's records, for those of ``topics`` that have some."""
+        """Returns the committed end of the writer's records by partition, for ``topics`` to which it has written.
+
+        Records of the writer beyond such an end are not part of its progress.
+        """
         return {
             (name, number): ends.offsets[number] if number < len(ends.offsets) else 0
             for name, ends in self.ends(topics).items()
@@ -118,9 +126,10 @@ class Progress:
     def to_commit(
         self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]
     ) -> tuple[list[TransactionPart], dict[str, dict[tuple[str, int], CommittedOffset]]]:
-        """Returns the parts and the offsets to commit for what tasks wrote to ``topics``; ``wanted``: those that count.
+        """Returns what to commit: the parts that tasks wrote, and the group's offsets with the new progress.
 
-        Raises ProgressMismatchError if a partition has just been set back.
+        ``wanted`` are the topics that make progress: all ``topics`` except the one for bad records. Raises
+        ProgressMismatchError if an older copy replaced a partition while tasks wrote.
         """
         ends = self.ends(topics)
         check_written(ends, written)
@@ -134,7 +143,10 @@ class Progress:
     def offsets(
         self, records: Mapping[str, int], ends: Mapping[str, Ends] = NO_ENDS
     ) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
-        """Returns the offsets to commit in the transaction; ``records`` by topic, ``ends`` as of its commit."""
+        """Returns the offsets to commit in the transaction, by group.
+
+        ``records`` are the numbers of records by topic, ``ends`` the ends after the commit.
+        """
         return {
             self.run.app_id: {
                 progress_key(topic): CommittedOffset(self.version + 1, self._metadata(topic, records, ends))
@@ -143,7 +155,7 @@ class Progress:
         }
 
     def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
-        """Returns the metadata for a topic, including the ends of the topic for bad records, which has no progress."""
+        """Returns the JSON for a topic. The ends of the topic for bad records, which has no progress, are in it too."""
         metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records[topic]}
         if self._plan.digest:
             metadata["plan"] = self._plan.digest
@@ -157,14 +169,14 @@ class Progress:
         if other and run.query_id and other != run.query_id:
             raise InvalidConfigError(
                 f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {other}, but this is query "
-                f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. Use another "
-                f"txnAppId; to start over on purpose, delete the offsets of group {run.app_id!r}"
+                f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat these batches. Use "
+                f"another txnAppId; to start over on purpose, delete the offsets of group {run.app_id!r}"
             )
         if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
             raise written_twice(self.version, topic, run.app_id)
 
     def _check_same_plan(self, wrote: dict[str, str], offset: int, topic: str) -> None:
-        """Raises if the batch was written with another plan, since it then has other rows."""
+        """Raises ProgressMismatchError if the batch was written with another plan, since it then has other rows."""
         group, written_as = self.run.app_id, wrote.get("plan", "")
         if written_as and self._plan.digest and written_as != self._plan.digest:
             raise ProgressMismatchError(
@@ -184,13 +196,13 @@ def check_app_id(app_id: str) -> None:
 
 
 def check_version(version: object, name: str) -> None:
-    """Raises InvalidConfigError, which calls it ``name``, for a version that does not fit a committed offset."""
+    """Raises InvalidConfigError for a version that does not fit a committed offset; ``name`` is for the message."""
     if not isinstance(version, SupportsIndex) or not 0 <= index(version) <= VERSION_MAX:
         raise InvalidConfigError(f"{name} is {version!r}; it must be a whole number from 0 to {VERSION_MAX}")
 
 
 def set_back(remembered: Remembered, app_id: str, directory: str, has: int) -> ProgressMismatchError:
-    """Returns the error for a log that only has the versions below ``has``, although more are remembered."""
+    """Returns the error for a log that has only versions below ``has``, although a note says that it had more."""
     topic, note, source, way_out = remembered
     return ProgressMismatchError(
         f"{source} that batch {note.batch} of txnAppId {app_id!r} was written to topic {topic} of {directory}, which "
@@ -215,9 +227,9 @@ def _batches(reached: int) -> str:
 
 
 def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
-    """Returns what the tasks wrote, if all of it counts.
+    """Returns what each task wrote to each partition, if all of it may be committed.
 
-    Raises UnwritableRowError for a row that no topic accepts, TransactionAbortedError if a task refused to write.
+    Raises UnwritableRowError for a row that no topic accepts, and TransactionAbortedError if a task refused to write.
     """
     for each in answers:
         if each.unwritable is not None:
@@ -229,5 +241,5 @@ def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
 
 
 def progress_key(topic: str) -> tuple[str, int]:
-    """Returns the topic and partition of the committed offset that is a writer's progress in a topic."""
+    """Returns the topic and partition under which a writer's progress in ``topic`` is committed."""
     return SINK_PREFIX + topic, 0

@@ -15,7 +15,7 @@ from pyspark_commitlog.storage import Codec, LogManager
 from tests.support.logs.directories import directory_with_internal_topics
 
 # With Delta's jar, its own error comes first.
-BOTH = "Both txnVersion and txnAppId|txnAppId and txnVersion need each other"
+BOTH = "Both txnVersion and txnAppId|must be given together"
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: Sp
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        pytest.param({"topics": "a"}, "exactly one of topic", id="topic and topics"),
+        pytest.param({"topics": "a"}, "give either topic", id="topic and topics"),
         pytest.param({"tpic": "a"}, "unknown option 'tpic' .did you mean 'topic'", id="unknown"),
         pytest.param({"partitions": "two"}, "option partitions is 'two'", id="partitions"),
         pytest.param({"configs": "[1]"}, "option configs is .* must be a JSON object", id="configs"),
