@@ -17,7 +17,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test lint types prepared unit torture install java python bench docs notebooks wheel clean
+.PHONY: help demo test test-all lint types prepared unit torture install java python bench docs notebooks wheel clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -28,6 +28,9 @@ demo: java install  ## write 336,776 flights to a topic, read them back and comp
 test: java install  ## run everything that CI runs: lint, types, tests
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
 	@$(MAKE) --no-print-directory unit
+
+test-all: java install  ## run that, and the tests with a broker of Kafka 4
+	@$(MAKE) --no-print-directory test PYTEST_ARGS="--all $(PYTEST_ARGS)"
 
 lint: install  ## check rules and format with ruff, and the wording
 	$(BIN)/ruff check .

@@ -16,8 +16,18 @@ settings.load_profile("untimed")
 os.environ.update(spark_jvm.ENVIRONMENT)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also run what only `make test-all` runs")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several processes each gets the modules with slow tests first, or one would be left with them at the end."""
+    """Leaves out what only ``--all`` runs, and gives each of several processes the modules with slow tests first, or
+    one would be left with them at the end.
+    """
+    if not config.getoption("--all"):
+        left_out = [item for item in items if item.get_closest_marker("only_all")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("only_all")]
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: item.path not in slow)

@@ -6,6 +6,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from pyspark_commitlog.storage import INTERNAL_TOPICS
 from tests.cli.in_process import commitlog
 from tests.support.kafka.admin import committed_offsets
@@ -19,7 +21,7 @@ from tests.support.kafka.broker import (
     java_produce,
     mount,
 )
-from tests.support.kafka.kafka_jvm import run_main
+from tests.support.kafka.kafka_jvm import KAFKA_4, run_main
 
 GROUPS = Path(__file__).parents[1] / "golden" / "groups" / "kafka-4.tar.xz"
 
@@ -89,3 +91,34 @@ def test_a_broker_finds_groups_of_the_new_protocol_in_the_state_that_the_command
         "classic-b": "Empty",
         "new-a": "Reconciling",
     }
+
+
+@pytest.mark.only_all
+def test_a_broker_of_kafka_4_finds_its_groups_in_the_state_that_the_command_reports(tmp_path: Path) -> None:
+    with tarfile.open(GROUPS) as packed:
+        packed.extractall(tmp_path, filter="data")
+    source = tmp_path / "final" / "log"
+    log_dir = ("--log-dir", source)
+    assert commitlog("groups", *log_dir, "--delete", "--group", "new-regex", "--group", "share-s").code == 0
+    ours = commitlog("groups", *log_dir, "--list", "--type", "--state").stdout
+    topics = {each.name.rpartition("-")[0] for each in source.iterdir() if each.is_dir()}
+    with Broker(tmp_path / "home", KAFKA_4) as broker:
+        broker.start()
+        mount(broker, source, {name: INTERNAL_TOPICS.get(name, {}) for name in topics})
+        committed_offsets(broker.bootstrap, "new-a")  # waits until both coordinators have loaded
+        committed_offsets(broker.bootstrap, "classic-b")
+        consumers = listed_by(broker, "ConsumerGroupCommand", "--type")
+        shares = listed_by(broker, "ShareGroupCommand")
+    expected = [*consumers, *([name, "Share", state] for name, state in shares)]
+    assert sorted(line.split() for line in ours.splitlines()[2:]) == sorted(expected)
+    assert {name: state for name, _, state in expected} == {
+        **dict.fromkeys(("classic-b", "share-e"), "Empty"),
+        "new-a": "Reconciling",
+    }
+
+
+def listed_by(broker: Broker, tool: str, *flags: str) -> list[list[str]]:
+    """The words of each row."""
+    arguments = ["--bootstrap-server", broker.bootstrap, "--list", "--state", *flags]
+    printed = run_main(f"org.apache.kafka.tools.consumer.group.{tool}", arguments, release=KAFKA_4)
+    return [line.split() for line in printed.splitlines()[1:] if line]

@@ -1,7 +1,7 @@
 """A broker takes over a directory with our transactions, ended or not; then this engine takes it over from the broker.
 
-One broker, one life: ``mounted`` is what it shows after its start, ``went_on`` after its own producers used the same
-transactional ids, ``returned`` what this engine makes of the directory afterwards.
+For each release, one broker and one life: ``mounted`` is what it shows after its start, ``went_on`` after its own
+producers used the same transactional ids, ``returned`` what this engine makes of the directory afterwards.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from tests.support.kafka.broker import (
     java_produce,
     mount,
 )
+from tests.support.kafka.kafka_jvm import KAFKA_4, KAFKA_VERSION
 from tests.support.logs.building import committed
 from tests.support.logs.transactions import TOPIC, encoded
 
@@ -126,13 +127,13 @@ class Life:
     directory: Path
 
 
-@pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+@pytest.fixture(scope="module", params=[KAFKA_VERSION, pytest.param(KAFKA_4, marks=pytest.mark.only_all)])
+def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     directory = tmp_path_factory.mktemp("ours") / "log"
     write_transactions(directory)
     states = dump(directory, TRANSACTION_STATE_TOPIC, "--transaction-log-decoder")
     commits = dump(directory, GROUP_METADATA_TOPIC, "--offsets-decoder")
-    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+    with Broker(tmp_path_factory.mktemp("broker"), request.param) as broker:
         broker.start(props={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
         mount(broker, directory, {TOPIC: {}, **INTERNAL_TOPICS}, clean=False)
         expected = ["batch 1", "second", "batch 2", "second", "decided"]

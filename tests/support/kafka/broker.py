@@ -1,4 +1,6 @@
-"""Real Kafka 3.9.1 for tests: its dump tool, a broker, its Java clients, and our directories mounted into a broker.
+"""Real Kafka for tests: a dump tool, brokers, Java clients, and our directories mounted into a broker.
+
+All of it is 3.9.1; a broker can also be 4.3.1.
 
 Everything binary is ``bytes``; everything that a JVM is told goes through its standard input as JSON, binary in base64.
 Java and the jars: :mod:`tests.support.kafka.kafka_jvm`. Why so: docs/decisions/real_kafka_in_tests.md.
@@ -102,6 +104,16 @@ _PROPERTIES = {
     "broker.session.timeout.ms": "3000",  # a killed broker's next start waits for the end of the old session
 }
 
+_PROPERTIES_OF = {
+    kafka_jvm.KAFKA_VERSION: _PROPERTIES,
+    kafka_jvm.KAFKA_4: {
+        **_PROPERTIES,
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+    },
+}
+
 
 # What prints of the quorum and of heartbeats to it; log entries end with the logger in brackets.
 CONTROLLER_LOGGERS = (
@@ -124,8 +136,9 @@ class Broker:
     thread that started it, so start it from the main one.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, release: str = kafka_jvm.KAFKA_VERSION) -> None:
         self.home = home
+        self.release = release
         self.log_dir = home / "log"
         self.port, self._controller_port = _free_ports()
         self._props: dict[str, str] = {}
@@ -157,7 +170,7 @@ class Broker:
         self._format()
         self._starts += 1
         options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}", *self._jvm_options()]
-        command = [*kafka_jvm.broker_jvm(*options), "kafka.Kafka", str(self._write_config())]
+        command = [*kafka_jvm.broker_jvm(*options, release=self.release), "kafka.Kafka", str(self._write_config())]
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C reaches the tests, and they stop the broker.
             self._process = subprocess.Popen(
@@ -226,7 +239,7 @@ class Broker:
 
     def _format(self) -> None:
         """Put what ``kafka-storage format`` writes into the directories that lack it."""
-        template = _formatted_storage()
+        template = _formatted_storage(self.release)
         for name, directory in (("metadata", self.home / "metadata"), ("log", self.log_dir)):
             directory.mkdir(parents=True, exist_ok=True)
             if not (directory / "meta.properties").exists():
@@ -234,10 +247,10 @@ class Broker:
 
     def _jvm_options(self) -> Sequence[str]:
         """Over those of a JVM that is soon over."""
-        return [f"-XX:SharedArchiveFile={_class_archive()}"]
+        return [f"-XX:SharedArchiveFile={_class_archive(self.release)}"]
 
     def _write_config(self) -> Path:
-        properties = _PROPERTIES | {
+        properties = _PROPERTIES_OF[self.release] | {
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "metadata.log.dir": str(self.home / "metadata"),
@@ -285,7 +298,7 @@ def _java_properties(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 
 
-def _formatted_storage() -> Path:
+def _formatted_storage(release: str = kafka_jvm.KAFKA_VERSION) -> Path:
     """Directories ``metadata`` and ``log`` as ``kafka-storage format`` leaves them; made once a user, then copied."""
 
     def run_format(target: Path) -> None:
@@ -298,9 +311,11 @@ def _formatted_storage() -> Path:
         config.write_text(_java_properties(_PROPERTIES | directories | listeners))
         for directory in directories.values():
             Path(directory).mkdir()
-        kafka_jvm.run_main("kafka.tools.StorageTool", ["format", "-t", _CLUSTER_ID, "-c", str(config)])
+        arguments = ["format", "-t", _CLUSTER_ID, "-c", str(config)]
+        kafka_jvm.run_main("kafka.tools.StorageTool", arguments, release=release)
 
-    return kafka_jvm.cached("formatted", _CLUSTER_ID + _PROPERTIES["node.id"], run_format)
+    name = "formatted" if release == kafka_jvm.KAFKA_VERSION else f"formatted-{release}"
+    return kafka_jvm.cached(name, _CLUSTER_ID + _PROPERTIES["node.id"], run_format)
 
 
 def prepare() -> None:
@@ -317,17 +332,18 @@ class _ArchivedBroker(Broker):
 
 
 @functools.cache
-def _class_archive() -> Path:
+def _class_archive(release: str = kafka_jvm.KAFKA_VERSION) -> Path:
     """The classes of a broker as they lie in memory: to load them is near half of a start. Made once a user."""
 
     def run_once(target: Path) -> None:
-        with tempfile.TemporaryDirectory() as home, _ArchivedBroker(Path(home)) as broker:
+        with tempfile.TemporaryDirectory() as home, _ArchivedBroker(Path(home), release) as broker:
             broker.start()
             broker.stop()
             shutil.copy(broker.home / _ARCHIVE, target)
 
-    recipe = kafka_jvm.java_version() + " ".join(kafka_jvm.broker_jvm()[-2:])
-    return kafka_jvm.cached("archive", recipe, run_once) / _ARCHIVE
+    recipe = kafka_jvm.java_version() + " ".join(kafka_jvm.broker_jvm(release=release)[-2:])
+    name = "archive" if release == kafka_jvm.KAFKA_VERSION else f"archive-{release}"
+    return kafka_jvm.cached(name, recipe, run_once) / _ARCHIVE
 
 
 @dataclass(frozen=True)

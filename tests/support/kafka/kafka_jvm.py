@@ -1,4 +1,4 @@
-"""Kafka 3.9.1's jars, and the JVM that runs them.
+"""Kafka 3.9.1's jars, and the JVM that runs them; also those of 4.3.1, whose broker some tests start.
 
 The jars come from Maven Central through the Ivy that pyspark ships, once per user, into ``spark-commitlog/kafka-3.9.1``
 under ``$XDG_CACHE_HOME`` or ``~/.cache``. Why so: docs/decisions/real_kafka_in_tests.md.
@@ -23,6 +23,7 @@ from pathlib import Path
 import pyspark
 
 KAFKA_VERSION = "3.9.1"
+KAFKA_4 = "4.3.1"
 JAVA_SOURCES = Path(__file__).parent / "java"
 
 # One-shot programs are over before the second compiler pays, and jars that come from Maven need no proof of their
@@ -42,19 +43,24 @@ QUICK = (
 )
 
 # The tools' own dependency on Connect (Jersey, Jetty) doubles the download and serves nothing here.
-_IVY_MODULE = f"""\
+_IVY_MODULE = """\
 <ivy-module version="2.0">
   <info organisation="spark-commitlog" module="kafka-for-tests"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}" conf="default->default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" conf="default->default">
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{release}" conf="default->default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{release}" conf="default->default">
       <exclude org="org.apache.kafka" module="connect-runtime"/>
     </dependency>
-    <dependency org="org.slf4j" name="slf4j-reload4j" rev="1.7.36" conf="default->default"/>
+    <dependency {logging} conf="default->default"/>
   </dependencies>
 </ivy-module>
 """
+
+_LOGGING = {
+    KAFKA_VERSION: 'org="org.slf4j" name="slf4j-reload4j" rev="1.7.36"',
+    KAFKA_4: 'org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4"',
+}
 
 _IVY_OF_JARS = """\
 <ivy-module version="2.0">
@@ -184,14 +190,15 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def jars() -> list[Path]:
-    """Kafka's jars and what they need, sorted; resolved on first use.
+def jars(release: str = KAFKA_VERSION) -> list[Path]:
+    """The jars of a release of Kafka and what they need, sorted; resolved on first use.
 
     Raises:
         JavaError: Ivy could not resolve or download them.
         JavaMissingError: see :func:`java`.
     """
-    return resolved("jars", _IVY_MODULE)
+    name = "jars" if release == KAFKA_VERSION else f"jars-{release}"
+    return resolved(name, _IVY_MODULE.format(release=release, logging=_LOGGING[release]))
 
 
 def resolved(name: str, ivy_module: str) -> list[Path]:
@@ -263,10 +270,14 @@ def jvm(*options: str) -> list[str]:
     return dying_with_us([str(java()), *QUICK, *options, "-cp", classpath()])
 
 
-def broker_jvm(*options: str) -> list[str]:
+def broker_jvm(*options: str, release: str = KAFKA_VERSION) -> list[str]:
     """As :func:`jvm`, without our programs: only a class path of jars alone can have its classes archived."""
-    log4j = f"-Dlog4j.configuration={(JAVA_SOURCES / 'log4j.properties').as_uri()}"
-    return dying_with_us([str(java()), *QUICK, log4j, *options, "-cp", os.pathsep.join(map(str, jars()))])
+    log4j = (
+        f"-Dlog4j.configuration={(JAVA_SOURCES / 'log4j.properties').as_uri()}"
+        if release == KAFKA_VERSION
+        else f"-Dlog4j2.configurationFile={(JAVA_SOURCES / 'log4j2.properties').as_uri()}"
+    )
+    return dying_with_us([str(java()), *QUICK, log4j, *options, "-cp", os.pathsep.join(map(str, jars(release)))])
 
 
 def java_version() -> str:
@@ -274,13 +285,14 @@ def java_version() -> str:
     return subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
 
 
-def run_main(main: str, arguments: Sequence[str], *, timeout_s: float = 120) -> str:
-    """Run a main class to its end; returns what it printed.
+def run_main(main: str, arguments: Sequence[str], *, timeout_s: float = 120, release: str = KAFKA_VERSION) -> str:
+    """Run a main class of a release to its end; returns what it printed.
 
     Raises:
         JavaError: the exit status is not 0, or ``timeout_s`` is over.
     """
-    return _run(main, [*jvm(), main, *arguments], timeout_s=timeout_s)
+    command = jvm() if release == KAFKA_VERSION else broker_jvm(release=release)
+    return _run(main, [*command, main, *arguments], timeout_s=timeout_s)
 
 
 def _run(program: str, command: Sequence[str], *, timeout_s: float) -> str:

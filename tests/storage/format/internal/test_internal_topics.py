@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.format.internal import internal_topics, messages
 from pyspark_commitlog.storage.format.internal.internal_topics import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -26,6 +27,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     decode_transaction_key,
     partition_for,
 )
+from pyspark_commitlog.storage.format.internal.message_schema import Array, Schema, Struct
 from tests.support.logs.plain_batches import PlainRecord, records
 from tests.support.logs.sidecars import SIDECARS, dump_of
 
@@ -124,6 +126,37 @@ def transaction_line(value: TransactionLogValue) -> str:
         f"partitions=[{','.join(partitions)}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={value.transaction_timeout_ms}"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "table"),
+    [
+        ("groups", ("coordinator-value", 1), internal_topics._OFFSET_COMMIT_VALUE),
+        ("groups", ("coordinator-value", 2), internal_topics._GROUP_METADATA_VALUE),
+        ("transactions", ("coordinator-value", 0), internal_topics._TRANSACTION_LOG_VALUE),
+    ],
+)
+def test_records_that_are_written_have_the_fields_of_kafkas_schema(
+    file: str, key: tuple[str, int], table: Schema
+) -> None:
+    schema = messages._schemas(file)[key]
+    assert table.versions == schema.versions
+    assert table.flexible_from == schema.flexible.start
+    for version in table.versions:
+        kafkas = messages._struct(file, *key, version)
+        assert shape(table.struct, version) == shape(kafkas, version)
+
+
+def shape(struct: Struct, version: int) -> list[Any]:
+    """Name, tag, kind, and the fields within, of each field of a version."""
+    found = []
+    for each in struct.fields:
+        if version in each.versions:
+            inner = each.kind.of if isinstance(each.kind, Array) else None
+            within = shape(inner, version) if isinstance(inner, Struct) else None
+            kind = type(each.kind).__name__.replace("_State", "Int")
+            found.append((camel(each.name), each.tag, kind, within))
+    return found
 
 
 def test_an_offset_commit_has_the_bytes_of_the_specification() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
+import zipfile
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +19,7 @@ from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format.internal import messages
 from pyspark_commitlog.storage.format.internal.message_schema import Struct
 from pyspark_commitlog.storage.format.internal.messages import Messages
+from tests.support.kafka import kafka_jvm
 from tests.support.logs.plain_batches import PlainRecord, records
 
 SCHEMAS = files(messages.__package__).joinpath("message_schemas")
@@ -33,6 +36,53 @@ def test_a_message_has_a_table_in_each_of_its_versions(file: str, message: dict[
         assert isinstance(table, Struct)
         names = [field.name for field in table.fields]
         assert len(names) == len(set(names))
+
+
+JARS = {  # the jar of 4.3.1 with the messages of a file
+    "groups": "kafka-group-coordinator",
+    "transactions": "kafka-transaction-coordinator",
+    "share_state": "kafka-share-coordinator",
+    "metadata": "kafka-metadata",
+    "remote_log": "kafka-storage",
+    "control": "kafka-clients",
+}
+COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+
+
+def as_compared(schema: Any) -> Any:
+    """A schema without comments, in one spelling of names, defaults, and of what follows from the rest."""
+    if isinstance(schema, list):
+        return [as_compared(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: as_compared(each) for name, each in schema.items() if name not in ("about", "entityType", "mapKey")}
+    if "name" in kept:
+        kept["name"] = kept["name"][0].lower() + kept["name"][1:]
+    return {
+        name: str(each).lower() if name == "default" else each for name, each in kept.items() if name != "ignorable"
+    }
+
+
+@pytest.mark.only_all
+@pytest.mark.parametrize("file", FILES)
+def test_the_schemas_are_those_in_the_jars_of_kafka_4(file: str) -> None:
+    [jar] = [path for path in kafka_jvm.jars(kafka_jvm.KAFKA_4) if path.name == f"{JARS[file]}-4.3.1.jar"]
+    with zipfile.ZipFile(jar) as packed:
+        texts = [
+            packed.read(name)
+            for name in packed.namelist()
+            if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", name)
+        ]
+    by_name = {each["name"]: each for each in (json.loads(COMMENT.sub("", text.decode())) for text in texts)}
+    ours = {each["name"]: each for each in FILES[file] if each["name"] in by_name}
+    assert ours
+    for name, each in ours.items():
+        its = by_name[name] if file != "control" else {**by_name[name], "type": "control", "apiKey": each["apiKey"]}
+        assert as_compared(each) == as_compared(its), name
+    if file != "control":
+        kinds = {"coordinator-key", "coordinator-value", "metadata"}
+        theirs = {(each["type"], each["apiKey"]) for each in by_name.values() if each["type"] in kinds}
+        assert theirs <= {(each["type"], each["apiKey"]) for each in FILES[file]}
 
 
 @pytest.mark.parametrize("last", range(24))
