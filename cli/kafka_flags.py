@@ -20,7 +20,7 @@ OPTIONAL_VALUES: Mapping[str, frozenset[str]] = {
 
 _NO_SERVER = "there is no server; name the log directory with --log-dir"
 _NO_REPLICAS = "there are no replicas; a log directory has one copy of each partition"
-_ONLY_TOPICS = "only topics have configs here; name one with --topic"
+_ONLY_TOPICS = "only topics have configs here, each (--topic) or all together (--entity-type brokers --entity-default)"
 OF_ALL = {
     **dict.fromkeys(("--bootstrap-server", "--broker-list", "--bootstrap-controller", "--zookeeper"), _NO_SERVER),
     **dict.fromkeys(("--command-config", "--zk-tls-config-file", "--timeout"), _NO_SERVER),
@@ -31,7 +31,7 @@ _REPLICAS = (
     *("--unavailable-partitions", "--replica-assignment"),
 )
 _ENTITIES = (
-    *("--broker", "--broker-defaults", "--broker-logger", "--client", "--client-defaults", "--entity-default"),
+    *("--broker", "--broker-logger", "--client", "--client-defaults"),
     *("--ip", "--ip-defaults", "--user", "--user-defaults", "--client-metrics", "--group"),
 )
 SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {  # the tool's subcommands, and our flags for them

@@ -21,12 +21,14 @@ contains.
 | --- | --- |
 | of a new topic | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
 | of an existing topic | in `topics.json`; change them with `commitlog configs --alter` |
+| of all topics without their own | broker keys in `topics.json`: `commitlog configs --broker-defaults --alter` |
 | of one run of a job | `--config key=value`: topic keys override the topic's own, broker keys are defaults for them |
 | of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
 | of a directory made by a broker | [none](scheduling.md#a-brokers-directory): nothing is deleted because of a default |
 
 A topic's own key takes precedence, then the broker's keys in the last column, in their order, then
-the default. "No limit" is 9223372036854775807, the largest 64-bit number.
+the default. A broker's key given for one run takes the place of the same key of the directory, as a
+dynamic setting of a broker does for a static one. "No limit" is 9223372036854775807, the largest 64-bit number.
 """
 TOPIC_HEAD = """\
 ## Settings of a topic

@@ -27,6 +27,7 @@ DECOMPRESSED_BYTES_MAX = 2**30 + 2**23
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+CHECK_INTERVAL_MS = 5 * MINUTE_MS  # how often Kafka checks: the default of CHECK_INTERVAL
 
 
 class Kind(NamedTuple):
@@ -176,6 +177,9 @@ class Synonym:
 
     def read(self, value: object) -> Any:
         return self.convert(_checked(self.name, value, self.kind, self.bounds))
+
+
+CHECK_INTERVAL = Synonym("log.retention.check.interval.ms", LONG, Between(1))  # a broker's, of no topic
 
 
 @dataclass(frozen=True)
@@ -392,7 +396,7 @@ class LogConfig:
         """The keys of ``mapping``, a topic's or a broker's, that have no effect here, in order; callers should warn."""
         keys = [key for config in (LogConfig, CleanerConfig) for key in keys_of(config).values() if key.has_effect]
         known = {key.name for key in keys} | {synonym.name for key in keys for synonym in key.synonyms}
-        return [given for given in mapping if given not in known]
+        return [given for given in mapping if given not in known and given != CHECK_INTERVAL.name]
 
     @property
     def batch_size_max(self) -> int:

@@ -12,6 +12,7 @@ import typer
 from ... import storage
 from ..flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
 from ..output import Column, fail, is_watched, print_json, print_table
+from .configs_for_all import alter_for_all, describe_for_all
 
 COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING", is_text=True))
 _PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
@@ -19,7 +20,16 @@ _PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 Describe = Annotated[bool, typer.Option("--describe", help="Show the configs set on topics.")]
 Alter = Annotated[bool, typer.Option("--alter", help="Change configs of a topic.")]
 All = Annotated[bool, typer.Option("--all", help="With --describe: also show defaults.")]
-EntityType = Annotated[str, typer.Option(help="Must be topics: nothing else has configs here.")]
+EntityType = Annotated[
+    str, typer.Option(help="topics, or, with --entity-default, brokers: the configs for all topics of the directory.")
+]
+EntityDefault = Annotated[
+    bool,
+    typer.Option("--entity-default", help="With --entity-type brokers: by Kafka's keys, such as log.retention.ms."),
+]
+BrokerDefaults = Annotated[
+    bool, typer.Option("--broker-defaults", help="The same as --entity-type brokers --entity-default.")
+]
 EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
 AddConfig = Annotated[
     str | None,
@@ -37,6 +47,8 @@ def configs(  # the flags are those of kafka-configs
     show_all: All = False,
     entity_type: EntityType = "topics",
     entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    broker_defaults: BrokerDefaults = False,
     topic: OneTopic = None,
     add_config: AddConfig = None,
     add_config_file: AddConfigFile = None,
@@ -46,22 +58,43 @@ def configs(  # the flags are those of kafka-configs
 ) -> None:
     """Show and change the configs of topics, which are stored in topics.json at the root of the log directory.
 
+    With --entity-type brokers --entity-default: the configs for all topics that have none of their own.
+
     A broker stores the configs of topics in its own metadata: it does not see those set here, and its own are not shown
     here. A program that has a log open keeps the settings with which it opened the log.
     """
     action = only(describe=describe, alter=alter)
-    if entity_type != "topics":
-        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here; omit it")
     name = topic if entity_name is None else entity_name
+    of_all = _concerns_all(entity_type, name, is_default=entity_default, is_broker=broker_defaults)
     with storage.LogManager.open(log_dir) as manager:
+        if of_all and action == "--describe":
+            describe_for_all(manager.broker_settings(), as_json=as_json)
+            return
         if action == "--describe":
             found = list(manager.topics().values()) if name is None else [manager.topic(name)]
             _describe(found, show_all=show_all, as_json=as_json)
             return
         changes = _changes(add_config, add_config_file, delete_config)
+        if of_all:
+            alter_for_all(manager, changes, is_dry=dry_run, as_json=as_json)
+            return
         if name is None:
             raise typer.BadParameter("--alter needs --topic")
         _alter(manager, name, changes, is_dry=dry_run, as_json=as_json)
+
+
+def _concerns_all(entity_type: str, name: str | None, *, is_default: bool, is_broker: bool) -> bool:
+    """Returns whether the command is about all topics of the directory; exits if it is about anything else."""
+    if entity_type not in ("topics", "brokers"):
+        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here; omit it")
+    of_brokers = is_broker or entity_type == "brokers"
+    if of_brokers and name is not None:
+        raise typer.BadParameter("brokers have no names here: leave out --entity-name and --topic")
+    if of_brokers and not is_broker and not is_default:
+        raise typer.BadParameter("--entity-type brokers needs --entity-default: there is no single broker here")
+    if is_default and not of_brokers:
+        raise typer.BadParameter("--entity-default needs --entity-type brokers")
+    return of_brokers
 
 
 # Showing
@@ -83,15 +116,19 @@ def _describe(found: Sequence[storage.TopicDescription], *, show_all: bool, as_j
 
 def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[str, Any]]:
     """Yields one row per config, sorted by name."""
+    of_all = storage.LogConfig.from_mapping({}, broker=topic.broker).to_mapping()
     for key in sorted(storage.keys_of(storage.LogConfig).values(), key=lambda key: key.name):
         own = topic.configs.get(key.name)
         if show_all or own is not None:
             default = key.kind.render(key.default)
+            for_all = {each.name: topic.broker[each.name] for each in key.synonyms if each.name in topic.broker}
             yield {
                 "config": key.name,
-                "value": default if own is None else own,
+                "value": of_all[key.name] if own is None else own,
                 "default": default,
-                "is_default": own is None,
+                "is_default": own is None and not for_all,
+                "own": own,
+                "for_all": for_all,
                 "broker_key": key.synonyms[0].name if len(key.synonyms) == 1 else None,
                 "meaning": key.doc,
             }
@@ -99,8 +136,10 @@ def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[
 
 def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
     """Yields the sources of a value as Kafka prints them; the broker's key only if there is exactly one."""
-    if not row["is_default"]:
+    if row["own"] is not None:
         yield f"DYNAMIC_TOPIC_CONFIG:{row['config']}={row['value']}"
+    for name, value in row["for_all"].items():
+        yield f"DYNAMIC_DEFAULT_BROKER_CONFIG:{name}={value}"
     if row["broker_key"] is not None:
         yield f"DEFAULT_CONFIG:{row['broker_key']}={row['default']}"
 

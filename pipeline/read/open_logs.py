@@ -80,9 +80,10 @@ class OpenLogs:
 
     def _configs(self, topic: str) -> Mapping[str, str] | None:
         try:
-            return self.manager.topic(topic).configs
+            found = self.manager.topic(topic)
         except UnknownTopicOrPartitionError:
             return None
+        return {**found.broker, **found.configs}
 
     def _catch_up(self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks) -> LogWatcher | None:
         try:

@@ -153,7 +153,7 @@ class Targets:
         }
         if self.bad_records is not None:
             bad = manager.ensure_topic(self.bad_records)
-            if LogConfig.from_mapping(bad.configs).compact:
+            if LogConfig.from_mapping(bad.configs, broker=bad.broker).compact:
                 raise InvalidConfigError(
                     f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them: name a "
                     "topic without compaction"
@@ -170,7 +170,8 @@ def manager_for(directory: str, topics: Mapping[str, TopicDescription]) -> LogMa
     Opening a log for writing means reading its tail, so logs stay open as long as the process. A topic that was deleted
     and created again, or has other settings now, gets a new manager.
     """
-    return _shared_manager(directory, tuple((each.topic_id, *sorted(each.configs.items())) for each in topics.values()))
+    settings = ((each.topic_id, *sorted({**each.broker, **each.configs}.items())) for each in topics.values())
+    return _shared_manager(directory, tuple(settings))
 
 
 @cache

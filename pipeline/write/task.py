@@ -362,7 +362,7 @@ class _TopicEncoder:
 
     def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
         self._name = topic.name
-        self._config = LogConfig.from_mapping(topic.configs)
+        self._config = LogConfig.from_mapping(topic.configs, broker=topic.broker)
         self._compression = producer.compression_in(self._config)
         room = bytes_in_batch(self._config.batch_size_max, self._compression)
         count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)

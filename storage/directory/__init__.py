@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from .broker_settings.described import parse_described as parse_described
     from .broker_settings.found import FoundSettings as FoundSettings, TopicSettings as TopicSettings
     from .broker_settings.metadata_log import read_metadata_log as read_metadata_log
+    from .directory_settings import (
+        BROKER_KEYS as BROKER_KEYS,
+        alter_broker_settings as alter_broker_settings,
+        check_interval_ms as check_interval_ms,
+    )
     from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
     from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TopicPartition as TopicPartition
@@ -66,6 +71,11 @@ else:
             "broker_settings.described": ["parse_described"],
             "broker_settings.found": ["FoundSettings", "TopicSettings"],
             "broker_settings.metadata_log": ["read_metadata_log"],
+            "directory_settings": [
+                "BROKER_KEYS",
+                "alter_broker_settings",
+                "check_interval_ms",
+            ],
             "fs_check": ["Finding", "Verdict", "check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
             "log_directory": ["ROOT_FILE_BYTES_MAX", "TopicPartition"],

@@ -52,7 +52,7 @@ def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) ->
         raise InvalidConfigError(f"topic {topic.name!r} has no config {', '.join(missing)} of its own to reset")
     merged = {**topic.configs, **changes}
     configs = {key: value for key, value in merged.items() if value is not None}
-    LogConfig.from_mapping(configs)
+    LogConfig.from_mapping(configs, broker=topic.broker)
     return replace(topic, configs=configs)
 
 

@@ -21,7 +21,7 @@ from ..format.files import checkpoints, file_names as names
 from ..paths import local_path
 from ..reading import Marks
 from ..segment import Holes
-from .topics_file import TopicDescription, decode_topics, encode_topics
+from .topics_file import TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 logger = logging.getLogger(__name__)
 
@@ -91,18 +91,29 @@ class LogDirectory:
     # Topics and partitions
 
     def described_topics(self) -> dict[str, TopicDescription]:
-        """The content of ``topics.json``; empty in a broker's directory, which has no such file."""
+        """The topics in ``topics.json``; none in a broker's directory, which has no such file."""
+        return dict(self._topics_file().topics)
+
+    def broker_settings(self) -> dict[str, str]:
+        """The settings for all topics in ``topics.json``, by a broker's keys; none if there is no such file."""
+        return dict(self._topics_file().broker)
+
+    def _topics_file(self) -> TopicsFile:
         path = self.path(TOPICS_FILE)
         try:
-            return decode_topics(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
+            return decode_topics_file(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
         except FileNotFoundError:
-            return {}
+            return TopicsFile({}, {})
         except CorruptionError as error:
             raise error.located(path) from error
 
-    def describe_topics(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Replace ``topics.json``, atomically and durably. The caller holds the root lock."""
-        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values()))
+    def describe_topics(self, topics: Mapping[str, TopicDescription], broker: Mapping[str, str] | None = None) -> None:
+        """Replace ``topics.json``, atomically and durably. The caller holds the root lock.
+
+        ``broker``: the settings for all topics; None keeps them.
+        """
+        settings = self.broker_settings() if broker is None else broker
+        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values(), settings))
 
     def partitions_found(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic according to its directories, whatever ``topics.json`` contains."""

@@ -37,6 +37,8 @@ LOST = (
     f"its line from {names.RECOVERY_POINT_CHECKPOINT}"
 )
 
+_Pairs = tuple[tuple[str, str], ...]
+
 
 class Closeable(Protocol):
     """An object that is closed with the manager that keeps it."""
@@ -49,11 +51,9 @@ KeptT = TypeVar("KeptT", bound=Closeable)
 
 
 @lru_cache
-def _config_of(
-    topic: str, known: Known, configs: tuple[tuple[str, str], ...], overrides: tuple[tuple[str, str], ...]
-) -> LogConfig:
+def _config_of(topic: str, known: Known, configs: _Pairs, overrides: _Pairs, broker: _Pairs) -> LogConfig:
     """A config, shared by all partitions of a topic because it is immutable."""
-    return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), {})
+    return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), dict(broker))
 
 
 class LogManager(LogDirectory):
@@ -68,11 +68,12 @@ class LogManager(LogDirectory):
 
     def topics(self) -> dict[str, TopicDescription]:
         """All topics by name: those of ``topics.json``, and others whose partitions are found."""
-        described = self.described_topics()
+        described, broker = self._topics_file()
+        described = dict(described)
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(lambda topic: topic not in described).items():
             configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
-            described[topic] = TopicDescription(topic, partitions, configs, known=Known.NOTHING)
+            described[topic] = TopicDescription(topic, partitions, configs, known=Known.NOTHING, broker=broker)
         return dict(sorted(described.items()))
 
     def topic(self, name: str) -> TopicDescription:
@@ -93,8 +94,8 @@ class LogManager(LogDirectory):
         return self._config(self.topic(topic))
 
     def _config(self, description: TopicDescription) -> LogConfig:
-        configs, overrides = tuple(description.configs.items()), tuple(self.overrides.items())
-        return _config_of(description.name, description.known, configs, overrides)
+        given = (tuple(each.items()) for each in (description.configs, self.overrides, description.broker))
+        return _config_of(description.name, description.known, *given)
 
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
@@ -107,13 +108,13 @@ class LogManager(LogDirectory):
         Raises TopicExistsError, InvalidTopicError, InvalidConfigError.
         """
         names.check_topic_name(name)
-        configs = dict(configs or INTERNAL_TOPICS.get(name, {}))
-        LogConfig.from_mapping(configs)
+        configs, broker = dict(configs or INTERNAL_TOPICS.get(name, {})), self.broker_settings()
+        LogConfig.from_mapping(configs, broker=broker)
         check_stays_compacted(name, configs)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
         topic_id = topic_id or checkpoints.encode_id(uuid4())
-        topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id)
+        topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
         self._take_broker_lock()
         with self.root_lock():
             topics = self.topics()
@@ -257,7 +258,8 @@ class LogManager(LogDirectory):
 
 def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
     """Raise TopicExistsError if a topic has other settings than ``configs``; ignores settings that are not given."""
-    asked, found = [LogConfig.from_mapping(each).to_mapping() for each in (configs, topic.configs)]
+    asked = LogConfig.from_mapping(configs).to_mapping()
+    found = LogConfig.from_mapping(topic.configs, broker=topic.broker).to_mapping()
     for key in configs:
         if asked[key] != found[key]:
             raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, {asked[key]} was asked for")

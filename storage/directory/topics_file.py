@@ -1,5 +1,7 @@
 """``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it.
 
+Under ``broker``, it has the settings for all topics that have none of their own, by the names of a broker's keys.
+
 The first change to a topic that a broker created adds it to the file. Its other settings are still only with the
 broker, so the file lists it under ``settings_elsewhere``.
 """
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import CorruptionError, InvalidTopicError
 from ..format.files import checkpoints, file_names
@@ -42,10 +44,23 @@ class TopicDescription:
     configs: Mapping[str, str] = field(default_factory=dict)  # differences from the defaults, by Kafka's keys
     topic_id: str | None = None  # as in partition.metadata; None in a directory without topics.json
     known: Known = Known.ALL
+    broker: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the directory's, for what ``configs`` lacks: broker's keys
 
 
-def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
-    """The content of the file: each topic has an id, and partitions from 0 on without a gap."""
+class TopicsFile(NamedTuple):
+    """The content of the file."""
+
+    topics: Mapping[str, TopicDescription]  # by name; each has the settings in ``broker``, too
+    broker: Mapping[str, str]  # settings for all topics, by a broker's keys
+
+
+def encode_topics(topics: Iterable[TopicDescription], broker: Mapping[str, str] | None = None) -> bytes:
+    """The content of the file: each topic has an id, and partitions from 0 on without a gap.
+
+    ``broker``: the settings for all topics; those that the topics carry are not written.
+    """
     topics = list(topics)
     content: dict[str, Any] = {
         "version": TOPICS_VERSION,
@@ -57,28 +72,34 @@ def encode_topics(topics: Iterable[TopicDescription]) -> bytes:
     elsewhere = [topic.name for topic in topics if topic.known is not Known.ALL]
     if elsewhere:
         content["settings_elsewhere"] = elsewhere
+    if broker:
+        content["broker"] = dict(broker)
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def decode_topics(data: bytes) -> dict[str, TopicDescription]:
     """The topics by name. Raises CorruptionError, without the path."""
-    return dict(_decoded(data))
+    return dict(decode_topics_file(data).topics)
 
 
 @lru_cache(maxsize=1)  # opening one partition after the other reads the same file each time
-def _decoded(data: bytes) -> Mapping[str, TopicDescription]:
+def decode_topics_file(data: bytes) -> TopicsFile:
+    """The whole content. Raises CorruptionError, without the path."""
     try:
         content: dict[str, Any] = json.loads(data)
         if content["version"] != TOPICS_VERSION:
             raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
-        found = {name: _description(name, topic) for name, topic in content["topics"].items()}
+        broker = content.get("broker", {})
+        if not all(isinstance(value, str) for value in broker.values()):
+            raise ValueError(f"settings for all topics that are not strings: {broker}")
+        found = {name: _description(name, topic, broker) for name, topic in content["topics"].items()}
         elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
-        return {**found, **elsewhere}
+        return TopicsFile({**found, **elsewhere}, broker)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
         raise CorruptionError(f"not the JSON that was written there: {error}; {_WAY_OUT}") from error
 
 
-def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
+def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str]) -> TopicDescription:
     """A topic from ``topics.json``; raises an error of Python's, or InvalidTopicError, if it is invalid.
 
     The name becomes part of a path, so a damaged name must not lead out of the directory.
@@ -90,4 +111,4 @@ def _description(name: str, topic: Mapping[str, Any]) -> TopicDescription:
     if not all(isinstance(value, str) for value in configs.values()):
         raise ValueError(f"topic {name} has settings that are not strings: {configs}")
     checkpoints.decode_id(topic_id)
-    return TopicDescription(name, tuple(range(partitions)), configs, topic_id)
+    return TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)

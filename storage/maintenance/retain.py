@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ..config import CHECK_INTERVAL_MS
 from ..directory import POLICY_KEY, LogManager, TopicPartition
 from ..groups import GroupOffsets
 from ..retention import (
-    CHECK_INTERVAL_MS,
     RetentionOptions,
     RetentionPolicy,
     RetentionReport,
@@ -58,7 +58,7 @@ def retain_partition(
     ``policy`` takes the place of the log's limits of size and time. A log without anything to delete is only read: it
     is not locked and none of its files is written.
     """
-    options = retention_options(partition, run.overrides.check_interval_ms, policy)
+    options = retention_options(partition, run.check_interval_ms, policy)
     options = replace(options, keep_for_groups=groups.of(partition))
     return outcome_of(partition, lambda: _retain(run, partition, options))
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
 from ..directory import (
+    BROKER_KEYS,
     ROOT_FILE_BYTES_MAX,
     FoundSettings,
     LogManager,
     TopicDescription,
     TopicPartition,
     TopicSettings,
+    check_interval_ms,
     config_of,
     is_internal,
     is_state_of_a_tool,
@@ -27,22 +29,13 @@ from ..filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, thi
 from ..format.files import file_names
 from ..paths import local_path
 from ..reading import KeptInMemory, LogReader
-from ..retention import CHECK_INTERVAL_MS
 from ..segment import Holes, LogContext, always
 from ..text import parse_pairs
 from ..verify import CheckpointedOffsets
 
 logger = logging.getLogger(__name__)
 
-CHECK_INTERVAL_KEY = "log.retention.check.interval.ms"
-
 _TOPIC_KEYS = frozenset(key.name for key in keys_of(LogConfig).values())
-_BROKER_KEYS = frozenset(
-    synonym.name
-    for config in (LogConfig, CleanerConfig)
-    for key in keys_of(config).values()
-    for synonym in key.synonyms
-)
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,6 @@ class ConfigOverrides:
 
     topic: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
-    check_interval_ms: int = CHECK_INTERVAL_MS  # log.retention.check.interval.ms: how often retention runs
     described: FoundSettings = field(default_factory=FoundSettings)  # of a broker's topics, by its tools
 
     @classmethod
@@ -61,7 +53,6 @@ class ConfigOverrides:
         Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
         """
         given = parse_pairs("--config", pairs)
-        check_interval_ms = _check_interval(given.pop(CHECK_INTERVAL_KEY, str(CHECK_INTERVAL_MS)))
         for key in given:
             _check_known(key)
         for key in LogConfig.without_effect(given):
@@ -69,7 +60,12 @@ class ConfigOverrides:
         topic = {key: value for key, value in given.items() if key in _TOPIC_KEYS}
         broker = {key: value for key, value in given.items() if key not in _TOPIC_KEYS}
         CleanerConfig.from_mapping(broker)
-        return cls(topic, broker, check_interval_ms, _described(described_in))
+        check_interval_ms(broker)
+        return cls(topic, broker, _described(described_in))
+
+    def above(self, broker: Mapping[str, str]) -> ConfigOverrides:
+        """The same with other settings of a broker below those of the run."""
+        return replace(self, broker={**broker, **self.broker})
 
     def config_of(self, topic: TopicDescription) -> LogConfig:
         """The effective settings of a topic."""
@@ -89,14 +85,8 @@ def _described(paths: Sequence[str]) -> FoundSettings:
     return FoundSettings(topics)
 
 
-def _check_interval(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidConfigError(f"{CHECK_INTERVAL_KEY} = {text!r}: must be a whole number, at least 1")
-    return int(text)
-
-
 def _check_known(key: str) -> None:
-    known = {*_TOPIC_KEYS, *_BROKER_KEYS, CHECK_INTERVAL_KEY}
+    known = {*_TOPIC_KEYS, *BROKER_KEYS}
     if key not in known:
         raise InvalidConfigError(f"unknown config {key}{did_you_mean(key, sorted(known))}")
 
@@ -135,8 +125,19 @@ class MaintenanceRun:
         return LogManager.open(self.directory, clock=self.clock, filesystem=self.filesystem)
 
     @cached_property
+    def broker_settings(self) -> Mapping[str, str]:
+        """The settings of a broker: those of the run, then the directory's."""
+        with self.manager() as manager:
+            return self.overrides.above(manager.broker_settings()).broker
+
+    @cached_property
     def cleaner_config(self) -> CleanerConfig:
-        return CleanerConfig.from_mapping(self.overrides.broker)
+        return CleanerConfig.from_mapping(self.broker_settings)
+
+    @cached_property
+    def check_interval_ms(self) -> int:
+        """How often retention runs, in ms."""
+        return check_interval_ms(self.broker_settings)
 
 
 def describe_holder(name: str) -> str:

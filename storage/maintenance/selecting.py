@@ -92,9 +92,11 @@ class _Settings:
         if chosen is Chosen.BY_NAME:
             check_stays_compacted(topic.name, overrides.topic)
         topic = completed(topic, overrides.described)
+        found: Mapping[str, str] = {}
         if topic.known is not Known.ALL:
             topic = completed(topic, self._of_broker)
-            overrides = replace(overrides, broker={**self._of_broker.broker, **overrides.broker})
+            found = self._of_broker.broker
+        overrides = overrides.above({**found, **topic.broker})
         missing = ungiven(topic, overrides.topic, overrides.broker)
         return Partition(
             topic.name,

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from .loading import load_policy as load_policy
     from .plan import (
-        CHECK_INTERVAL_MS as CHECK_INTERVAL_MS,
         RetentionOptions as RetentionOptions,
         RetentionPlan as RetentionPlan,
         SegmentFate as SegmentFate,
@@ -71,7 +70,7 @@ else:
         submod_attrs={
             "apply": ["apply_plan", "preview_retention", "remove_deleted_files", "retain"],
             "loading": ["load_policy"],
-            "plan": ["CHECK_INTERVAL_MS", "RetentionOptions", "RetentionPlan", "SegmentFate", "plan_retention"],
+            "plan": ["RetentionOptions", "RetentionPlan", "SegmentFate", "plan_retention"],
             "policies": [
                 "LogStartRetention",
                 "RetentionPolicy",

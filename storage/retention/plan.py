@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..config import LogConfig
+from ..config import CHECK_INTERVAL_MS, LogConfig
 from ..errors import InvalidConfigError
 from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies
 from .survey import LogFacts, SegmentFacts
 from .wording import counted
-
-CHECK_INTERVAL_MS = 300_000  # how often Kafka checks: the default of log.retention.check.interval.ms
 
 
 @dataclass(frozen=True)

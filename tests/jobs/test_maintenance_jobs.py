@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, alter_broker_settings
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import encode_snapshot
 from tests.support.logs.building import records
@@ -83,6 +83,21 @@ def test_a_policy_of_ones_own_deletes_what_it_says(tmp_path: Path) -> None:
     assert done.stdout.count("by below: 2 segments, offsets 0 to 1") == 2
     for topic in ("t", "u"):
         assert [int(path.stem) for path in sorted((directory / f"{topic}-0").glob("*.log"))] == [2, 3, 4]
+
+
+def test_the_settings_for_all_topics_of_a_directory_reach_the_job(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    with LogManager.open(str(directory), create=True) as manager:
+        alter_broker_settings(manager, {"log.retention.ms": "1000"})
+        for topic, configs in (("t", {}), ("own", {"retention.ms": "-1"})):
+            log = manager.open_log(manager.create_topic(topic, partitions=1, configs=configs).name, 0)
+            for n in range(3):
+                log.append_records(records([b"%d" % n]))
+                log.roll()
+    done = submit("retain", "--log-dir", directory)
+    assert done.returncode == 0, done.stderr
+    left = [sorted(int(path.stem) for path in (directory / f"{topic}-0").glob("*.log")) for topic in ("t", "own")]
+    assert left == [[3], [0, 1, 2, 3]]
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,11 @@ def test_on_a_terminal_it_is_a_table_with_the_meaning_of_each(broker: Path) -> N
         pytest.param(["--alter", "--topic", "orders"], "--delete-config", id="nothing to alter"),
         pytest.param(["--alter", "--add-config", "retention.ms=1"], "needs --topic", id="no topic"),
         pytest.param(["--alter", "--topic", "orders", "--add-config", "retention"], "retention.ms=1000", id="no value"),
-        pytest.param(["--describe", "--entity-type", "brokers"], "only topics", id="of a broker"),
+        pytest.param(["--describe", "--entity-type", "brokers"], "needs --entity-default", id="of one broker"),
+        pytest.param(["--describe", "--entity-type", "users"], "only topics", id="of a user"),
+        pytest.param(["--describe", "--entity-default"], "needs --entity-type brokers", id="a default of topics"),
+        pytest.param(["--describe", "--broker-defaults", "--topic", "orders"], "no names here", id="a broker's name"),
+        pytest.param(["--alter", "--broker-defaults"], "--delete-config", id="nothing to alter for all"),
     ],
 )
 def test_wrong_use_ends_with_2_and_says_what_is_right(arguments: list[str], said: str, broker: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from pyspark_commitlog.storage import Codec, LogManager
+from pyspark_commitlog.storage import Codec, LogManager, alter_broker_settings
 from tests.support.logs.directories import directory_with_internal_topics
 
 # With Delta's jar, its own error comes first.
@@ -54,6 +54,36 @@ def test_rows_are_written_with_their_columns_to_a_topic_created_as_requested(spa
     with LogManager.open(log_dir) as manager:
         assert dict(manager.topic("t").configs) == {"retention.ms": "-1", "cleanup.policy": "delete"}
         assert len(manager.topic("t").partitions) == 3
+
+
+def test_the_settings_for_all_topics_of_a_directory_reach_a_topic_that_has_none_of_its_own(
+    spark: SparkSession, log_dir: str
+) -> None:
+    with LogManager.open(log_dir) as manager:
+        sizes = {"log.segment.bytes": "1000", "message.max.bytes": "1000", "compression.type": "zstd"}
+        alter_broker_settings(manager, sizes)
+        manager.create_topic("own", partitions=1, configs={"segment.bytes": "1000000", "compression.type": "lz4"})
+    for topic in ("t", "own"):
+        for start in (0, 100, 200):
+            write(numbers(spark, start, start + 100), log_dir, topic=topic, partitions=1)
+        with pytest.raises(PySparkException, match=r"max\.message\.bytes allows 1000"):
+            write(spark.sql("select string(uuid()) as value from range(1)").select(random_text()), log_dir, topic=topic)
+    assert len(list(Path(log_dir, "t-0").glob("*.log"))) > 1
+    assert len(list(Path(log_dir, "own-0").glob("*.log"))) == 1
+    with LogManager.open(log_dir) as manager:
+        codecs = {topic: codecs_in(manager, topic) for topic in ("t", "own")}
+    assert codecs == {"t": {Codec.ZSTD}, "own": {Codec.LZ4}}
+
+
+def codecs_in(manager: LogManager, topic: str) -> set[int]:
+    """The codecs of a partition's batches of rows."""
+    headers = [window.headers for segment in manager.open_reader(topic, 0).segments for window in segment.batches()]
+    return {int(codec) for each in headers for codec in each.codec[~each.is_control]}
+
+
+def random_text() -> Column:
+    """A value of 4,000 characters that no codec makes much smaller."""
+    return F.concat_ws("", *[F.sha2(F.rand(n).cast("string"), 256) for n in range(63)]).alias("value")
 
 
 def test_write_with_a_version_is_skipped_when_repeated_and_one_without_is_done_again(

@@ -1,0 +1,86 @@
+"""The settings for all topics of a directory, by the names of a broker's keys (Kafka's dynamic cluster-wide defaults).
+
+They are in ``topics.json`` under ``broker``, and rank as Kafka's ``kafka-configs --entity-type brokers
+--entity-default``: below those of a topic, above the defaults. A directory without ``topics.json`` has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..config import CHECK_INTERVAL, CHECK_INTERVAL_MS, CleanerConfig, LogConfig, keys_of
+from ..errors import InvalidConfigError, did_you_mean
+from .given_settings import config_of
+from .manager import LogManager
+
+BROKER_KEYS = frozenset(
+    [
+        CHECK_INTERVAL.name,
+        *(
+            synonym.name
+            for config in (LogConfig, CleanerConfig)
+            for key in keys_of(config).values()
+            for synonym in key.synonyms
+        ),
+    ]
+)
+_OF_TOPICS = {key.name: key for key in keys_of(LogConfig).values()}
+
+
+def check_broker_settings(settings: Mapping[str, str]) -> None:
+    """Raise InvalidConfigError for an unknown key, with the one that may be meant, or a bad value."""
+    for name in settings:
+        if name not in BROKER_KEYS:
+            raise InvalidConfigError(f"unknown broker config {name}{_meant(name)}")
+    LogConfig.from_mapping({}, broker=settings)
+    CleanerConfig.from_mapping(settings)
+    check_interval_ms(settings)
+
+
+def check_interval_ms(broker: Mapping[str, str]) -> int:
+    """How often retention runs, or is expected to: ``log.retention.check.interval.ms``. Raises InvalidConfigError."""
+    if CHECK_INTERVAL.name not in broker:
+        return CHECK_INTERVAL_MS
+    found: int = CHECK_INTERVAL.read(broker[CHECK_INTERVAL.name])
+    return found
+
+
+def alter_broker_settings(
+    manager: LogManager, changes: Mapping[str, str | None], *, dry_run: bool = False
+) -> dict[str, str]:
+    """Change the settings for all topics of a directory, by a broker's keys; None resets one. Returns all of them.
+
+    Durable on return; with ``dry_run``, changes nothing. A process that has logs open keeps the settings with which it
+    opened them. Raises InvalidConfigError, also for resetting what is not set and if a topic's own settings contradict,
+    and LogDirLockedError while a broker runs here.
+    """
+    if dry_run:
+        return _altered(manager, changes)
+    manager.check_writable()
+    with manager.root_lock():
+        settings = _altered(manager, changes)
+        manager.describe_topics(manager.described_topics(), settings)
+        return settings
+
+
+def _altered(manager: LogManager, changes: Mapping[str, str | None]) -> dict[str, str]:
+    before = manager.broker_settings()
+    missing = [key for key, value in changes.items() if value is None and key not in before]
+    if missing:
+        raise InvalidConfigError(f"the directory has no config {', '.join(missing)} for all topics to reset")
+    merged = {**before, **changes}
+    settings = {key: value for key, value in merged.items() if value is not None}
+    check_broker_settings(settings)
+    for topic in manager.described_topics().values():
+        try:
+            config_of(topic, {}, settings)
+        except InvalidConfigError as error:
+            raise InvalidConfigError(f"beside the settings of topic {topic.name!r}: {error}") from None
+    return settings
+
+
+def _meant(name: str) -> str:
+    key = _OF_TOPICS.get(name)
+    if key is not None and key.synonyms:
+        return f": that is a topic's key; for a broker it is {key.synonyms[0].name}"
+    return did_you_mean(name, sorted(BROKER_KEYS))
