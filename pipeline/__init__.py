@@ -1,1 +1,1 @@
-"""Logs in Spark: the data source, the sink, and their parts."""
+"""Logs in Spark: the data source, the sinks, and the jobs."""

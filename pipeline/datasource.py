@@ -17,13 +17,13 @@ from .workers import freeze_worker_imports
 
 
 class CommitLogDataSource(DataSource):
-    """The data source ``commitlog``.
+    """The data source ``commitlog``: reads topics in batches and streams, and writes DataFrames to topics.
 
-    Options: ``path`` (the log directory), one of ``subscribe`` (``a,b``), ``assign`` (``{"a": [0, 1]}``) and
-    ``subscribePattern``, and those of Spark's Kafka source (``options.ReadOptions``).
-    A schema given with ``spark.read.schema`` may omit columns: omitted keys and values are not even built. The option
-    ``columns`` does the same if no schema can be given. A schema may also say NOT NULL, so that Spark checks no value
-    for null; a null key or value then raises InvalidRecordError.
+    Options of a read: ``path`` (the log directory), one of ``subscribe`` (``a,b``), ``assign`` (``{"a": [0, 1]}``) and
+    ``subscribePattern``, and the options of Spark's Kafka source (``read.options``). A schema given with
+    ``spark.read.schema`` may omit columns: omitted keys and values are not even built. The option ``columns`` does the
+    same if no schema can be given. A schema may also say NOT NULL, so that Spark checks no value for null; a null key
+    or value then raises InvalidRecordError.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The batch reader: topics of a log directory as a table, planned by offsets."""
+"""``spark.read.format("commitlog")``: reads topics of a log directory, in tasks that are planned by offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .task_ranges import OffsetRange, plan
 
 
 class BatchReader(DataSourceReader):
-    """Plans offset ranges as tasks, and reads each range batch by batch."""
+    """Reads topics for one batch query: plans ranges of offsets as tasks, and yields each range as Arrow batches."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -27,7 +27,7 @@ class BatchReader(DataSourceReader):
         self._wanted = Wanted()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Returns the tasks of ``planning.plan``. If there are none, Spark creates an empty one itself."""
+        """Returns one OffsetRange per task (``task_ranges.plan``). If there are none, Spark creates an empty task."""
         open_logs = open_logs_of_this_process(self._options.directory, self._options.overrides)
         try:
             planned = plan(
@@ -41,12 +41,12 @@ class BatchReader(DataSourceReader):
         return planned
 
     def _ranges(self, open_logs: OpenLogs) -> list[OffsetRange]:
-        """Returns the range of each partition that the options ask for, narrowed by the filters."""
+        """Returns the range of offsets to read from each partition, by the options and then by the filters."""
         options = self._options
         logs = open_logs.catch_up(options.subscription.partitions(open_logs.manager))
         ends = {each: Ends(log.log_start_offset, readable_end(log, options)) for each, log in logs.items()}
 
-        @cache  # the start, the end and a filter may ask for the same time
+        @cache  # the start, the end and a filter may need the offset of the same time
         def at(source: TopicPartition, timestamp_ms: int) -> int | None:
             return offset_at(open_logs.get(source), timestamp_ms, options)
 
@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)
-        # A damaged log that is read anyway may be unable to find a time; its batches are then checked one by one.
+        # In a damaged log that is read nevertheless, a time may not be found; tasks then check batches one by one.
         ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else at
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
@@ -71,17 +71,18 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """A reader that gets the filters of a query's ``where`` from Spark (option ``pushFilters``).
+    """A BatchReader that Spark gives the filters of a query's ``where`` (option ``pushFilters``).
 
-    A session without spark.sql.python.filterPushdown.enabled rejects any reader with this method, filters or not.
+    A session without spark.sql.python.filterPushdown.enabled rejects any reader that has the method ``pushFilters``,
+    even for a query without filters.
 
-    Load a new DataFrame for each query with filters. Spark 4.2 keeps the tasks of the last filters with the DataFrame
-    that ``load`` returned, and a later query without filters on it reads only those tasks. This cannot be detected
-    here, so the option is off by default.
+    Load a new DataFrame for each query with filters. Spark 4.2 keeps the tasks that it planned for these filters with
+    the DataFrame that ``load`` returned, so a later query on the same DataFrame reads only those tasks. This cannot be
+    detected here, so the option is off by default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  Spark's name
-        """Returns the filters that Spark must apply: all, if an internal topic is decoded, which has other columns."""
+        """Returns the filters that Spark must still apply: all if ``decode`` is set, which has other columns."""
         if self._options.columns.decode is not None:
             return filters
         self._wanted, remaining = push(filters)
@@ -89,5 +90,5 @@ class FilteringBatchReader(BatchReader):
 
 
 def batch_reader(options: ReadOptions, schema: pa.Schema) -> BatchReader:
-    """Returns the reader that the options ask for."""
+    """Returns a BatchReader, or with option ``pushFilters`` a FilteringBatchReader."""
     return (FilteringBatchReader if options.push_filters else BatchReader)(options, schema)

@@ -1,10 +1,11 @@
 """Kafka's internal topics as columns: the option ``decode``.
 
-``offsets``: a row per commit in ``__consumer_offsets``; for a deleted offset, the columns after its key are null.
-``transactions``: a row per state in ``__transaction_state``. Columns are named as in Kafka's message schemas
-(OffsetCommitValue, TransactionLogValue); times are timestamps. ``recordPartition``, ``recordOffset`` and
-``recordTimestamp`` say where and when a row was written. Records of other kinds, such as those of group members, are
-skipped.
+``offsets``: a row per commit in ``__consumer_offsets``. If the commit deleted an offset, only ``group``, ``topic``,
+``partition`` and the ``record…`` columns are not null. ``transactions``: a row per state in ``__transaction_state``.
+
+Columns are named as in Kafka's message schemas (OffsetCommitValue, TransactionLogValue); times are timestamps.
+``recordPartition``, ``recordOffset`` and ``recordTimestamp`` are those of the record in the internal topic. Records of
+other kinds, such as those of group members, are skipped.
 """
 
 from __future__ import annotations
@@ -60,23 +61,24 @@ _TRANSACTIONS = {
 
 
 class Decode(Enum):
-    """The internal topic to decode, the values of option ``decode``."""
+    """The internal topic whose records are decoded: the values of option ``decode``."""
 
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """All columns, in order."""
+        """The Arrow type of each column, in order."""
         return _COLUMNS[self]
 
     def to_batch(
         self, records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
     ) -> pa.RecordBatch:
-        """Returns the rows with the columns of ``schema``, a selection of :attr:`columns`; needs keys and values.
+        """Returns the decoded ``records``, which must have keys and values, with the columns of ``schema``.
 
-        Raises, naming partition and offset, CorruptionError for a record that does not have Kafka's format, and
-        TimeBeyondSparkError for a time that a column cannot hold; with ``null_times`` it becomes null.
+        ``schema`` is a selection of :attr:`columns`. Raises CorruptionError for a record that does not have Kafka's
+        format, and TimeBeyondSparkError for a time that a column cannot hold; with ``null_times``, such a time is null.
+        Both errors name partition and offset.
         """
         rows = list(_rows(records, source, _ROWS[self]))
         for row in rows:
@@ -148,7 +150,7 @@ def _transaction_row(key_bytes: bytes, value_bytes: bytes | None) -> Row | None:
 
 
 def _known(number: int) -> int | None:
-    """Returns the number, or None for -1, with which Kafka marks a missing value."""
+    """Returns ``number``, or None if it is negative: Kafka writes -1 for a missing value."""
     return None if number < 0 else number
 
 

@@ -17,7 +17,7 @@ Overrides = tuple[tuple[str, str], ...]
 
 
 class _Known(NamedTuple):
-    """A log, and the directory and settings it was opened with; if these change, it is another log."""
+    """A log with the inode of its directory and its settings; if one of these changes, the log is opened again."""
 
     watcher: LogWatcher
     inode: int
@@ -25,10 +25,13 @@ class _Known(NamedTuple):
 
 
 class OpenLogs:
-    """Logs of one directory, for reading. For one thread only."""
+    """The logs of a directory that one thread reads repeatedly; keeps what is known of each log between reads."""
 
     def __init__(self, directory: str, overrides: Overrides = (), kept: int = KEPT) -> None:
-        """Opens nothing, and can be pickled until it is first used. ``overrides``: as for ``LogManager.open``."""
+        """Opens nothing, and can be pickled until it is first used.
+
+        ``overrides`` are settings as for ``LogManager.open``; the files of at most ``kept`` logs stay open.
+        """
         self._directory = directory
         self._overrides = overrides
         self._kept = kept
@@ -41,9 +44,10 @@ class OpenLogs:
         return LogManager.open(self._directory, overrides=dict(self._overrides))
 
     def catch_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
-        """Returns the existing logs of ``partitions``, updated. Read them until the next call, but do not close them.
+        """Returns the logs of ``partitions`` up to their current ends; a partition that does not exist is missing.
 
-        Reads the files at the root once for all of them. A partition that is deleted during the call is left out.
+        Do not close the logs, and do not use them after the next call. Reads the checkpoint files at the root only
+        once for all logs.
         """
         marks, configs, found = self.manager.all_marks(), dict[str, Mapping[str, str] | None](), {}
         for partition in partitions:
@@ -56,15 +60,15 @@ class OpenLogs:
         return found
 
     def get(self, partition: TopicPartition) -> LogWatcher:
-        """Returns a log as of the last :meth:`look`."""
+        """Returns the log of a partition as the last :meth:`catch_up` returned it."""
         self._use(partition)
         return self._known[partition].watcher
 
     def close_files(self) -> None:
         """Closes all files, but keeps what is known of the logs.
 
-        The next look checks, like the first one, that the directory exists, and of each log that is still the same it
-        reads what was appended.
+        The next :meth:`catch_up` checks again that the directory exists. Of each log that is still the same, it reads
+        only what was appended.
         """
         for partition in self._with_files:
             self._known[partition].watcher.close()
@@ -74,7 +78,7 @@ class OpenLogs:
             manager.close()
 
     def close(self) -> None:
-        """Closes everything; the next look opens it again."""
+        """Closes all files and discards what is known of the logs; the next :meth:`catch_up` opens them again."""
         self.close_files()
         self._known.clear()
 
@@ -112,7 +116,10 @@ class OpenLogs:
         return watcher
 
     def _inode(self, partition: TopicPartition) -> int | None:
-        """Returns the inode of the directory, or None: a topic's partitions are deleted one by one."""
+        """Returns the inode of the partition's directory, or None if it is missing.
+
+        A topic may be listed although some of its partitions are deleted already, one after the other.
+        """
         status = self.manager.filesystem.status(self.manager.path(str(partition)))
         return None if status is None else status.inode
 
@@ -133,10 +140,11 @@ _of_this_process: dict[tuple[str, Overrides, int], OpenLogs] = {}  # in order of
 
 
 def open_logs_of_this_process(directory: str, overrides: Overrides, kept: int = KEPT) -> OpenLogs:
-    """Returns the watchers of this process, for what Spark repeats in one process: planning queries, tasks of a stream.
+    """Returns the OpenLogs that this process keeps for a directory; creates it on the first call.
 
-    What is known of a log makes the next look cheap. Keeps only a few directories, so that a process that uses many
-    does not grow. For one thread, as in Spark's workers.
+    Spark plans many queries in one process, and runs many tasks of a stream in one worker, so what is known of a log
+    makes the next read cheap. Keeps the logs of only a few directories, so that the memory of a process that reads many
+    directories does not grow. For one thread, as in Spark's workers.
     """
     asked = (directory, overrides, kept)
     open_logs = _of_this_process.pop(asked, None) or OpenLogs(*asked)

@@ -1,4 +1,4 @@
-"""The options of the data source, checked in one place.
+"""The options of the data source: parsed and checked before anything is read.
 
 Names, defaults, JSON formats, precedence and rejections are those of Spark's Kafka source (KafkaSourceProvider), except
 the isolation level: the default is ``read_committed``, which is safe; Spark's source reads uncommitted records.
@@ -100,14 +100,14 @@ _UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6
 
 
 class Use(Enum):
-    """The use of the options, on which defaults and rejected options depend."""
+    """What the options are for; defaults, and which options are rejected, depend on it."""
 
     BATCH = "batch"
     STREAM = "streaming"
 
 
 class Mode(Enum):
-    """What to do with a corrupt batch, or a time that no column can hold: ``mode``, with Spark's usual names."""
+    """What to do with a corrupt batch, or a time that does not fit Spark's timestamps: values of option ``mode``."""
 
     FAIL_FAST = "failfast"  # raise for both
     DROP_MALFORMED = "dropmalformed"  # skip corrupt batches; raise for a time
@@ -115,7 +115,7 @@ class Mode(Enum):
 
 
 class Columns(NamedTuple):
-    """The columns of a read."""
+    """The columns of a read, by the options ``includeHeaders``, ``columns`` and ``decode``."""
 
     include_headers: bool
     names: tuple[str, ...] | None  # None: all of them
@@ -123,7 +123,10 @@ class Columns(NamedTuple):
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Columns:
-        """Parses the options that a DataFrame's schema depends on. Raises InvalidConfigError, also for unknown ones."""
+        """Parses the options that the DataFrame's schema depends on.
+
+        Raises InvalidConfigError for an invalid value, and for any option that does not exist.
+        """
         given = Given.of(options)
         text = given.text("columns")
         names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -136,14 +139,17 @@ class Columns(NamedTuple):
         return cls(given.flag("includeHeaders", False), names, decode)
 
     def schema(self) -> StructType:
-        """Returns the schema of the DataFrame."""
+        """Returns the DataFrame's schema, for a user who gives none."""
         if self.decode is not None:
             columns = self.decode.columns
             return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
         return read_schema(self.include_headers) if self.names is None else schema_with(self.names)
 
     def arrow_schema(self, schema: StructType) -> pa.Schema:
-        """Returns the schema of the batches for a DataFrame's ``schema``; InvalidConfigError for an unknown column."""
+        """Returns the schema of Arrow batches for a DataFrame with ``schema``.
+
+        Raises InvalidConfigError for a column that does not exist, or that has another type.
+        """
         if self.decode is None:
             return arrow_schema(schema)
         columns = self.decode.columns
@@ -159,26 +165,30 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read, parsed."""
+    """The parsed options of a read."""
 
     directory: str  # absolute, since workers may have another working directory
     subscription: Subscription
     starting: Bound
-    ending: Bound  # of a batch read; latest for a stream
-    loss: DataLoss  # failOnDataLoss
+    ending: Bound  # for a stream: latest
+    loss: DataLoss  # from option failOnDataLoss
     tasks: TaskLimits
-    limits: TriggerLimits  # of a stream
+    limits: TriggerLimits  # of a stream's micro-batches
     columns: Columns
     isolation: Isolation
-    group_id: str | None  # of kafka.group.id: a stream's progress is committed for it
+    group_id: str | None  # from option kafka.group.id: the group for which a stream commits its progress
     push_filters: bool
     mode: Mode
     overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
-    notices: tuple[str, ...] = ()  # about options that have no effect
+    notices: tuple[str, ...] = ()  # texts about options that have no effect
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
-        """Parses options, ignoring the case of names. Raises InvalidConfigError with the option and the nearest one."""
+        """Parses options, ignoring the case of names.
+
+        Raises InvalidConfigError for an unknown option, which it names with the most similar known one, and for an
+        invalid value.
+        """
         given = Given.of(options)
         path = given.text("path")
         if path is None:
@@ -208,14 +218,14 @@ class ReadOptions:
 
 
 class Given:
-    """Options by their lower-case names."""
+    """The options that a user gave, found by name ignoring case; parses their values."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = values
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Given:
-        """Raises InvalidConfigError for an option that is unknown or rejected."""
+        """Returns the options of a read. Raises InvalidConfigError for an option that is unknown or rejected."""
         check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():
@@ -224,12 +234,15 @@ class Given:
         return cls(values)
 
     def text(self, option: str) -> str | None:
-        """Returns the value without surrounding blanks, or None."""
+        """Returns the value of an option without surrounding blanks; None if it is not given."""
         value = self.values.get(option.lower())
         return None if value is None else value.strip()
 
     def whole(self, option: str, largest: int, least: int = 1) -> int | None:
-        """Returns a whole number, or None; InvalidConfigError unless it is from ``least`` to ``largest``."""
+        """Returns the value of an option as a whole number; None if it is not given.
+
+        Raises InvalidConfigError unless it is from ``least`` to ``largest``.
+        """
         text = self.text(option)
         if text is None:
             return None
@@ -244,7 +257,7 @@ class Given:
         return self.choice(option, default, _FLAG)
 
     def choice(self, option: str, default: T, values: Mapping[str, T]) -> T:
-        """Returns one of ``values``, ignoring case."""
+        """Returns what ``values`` has for the option's value, ignoring case; ``default`` if the option is not given."""
         text = self.text(option)
         if text is None:
             return default
@@ -254,12 +267,18 @@ class Given:
 
 
 def local_directory(path: str) -> str:
-    """Returns ``storage.local_path``, made absolute for the workers. Raises InvalidConfigError as that does."""
+    """Returns ``path`` as an absolute local path, since workers may have another working directory.
+
+    Raises InvalidConfigError for a path on another file system, such as ``s3a://…`` (``storage.local_path``).
+    """
     return os.path.abspath(local_path(path))
 
 
 def time_string_ms(text: str, option: str) -> int:
-    """Parses a time in Spark's format into milliseconds: ``15m``, ``500ms``, ``90`` (ms). Raises InvalidConfigError."""
+    """Returns the milliseconds of a time in Spark's format: ``15m``, ``500ms``, ``90`` (ms).
+
+    Raises InvalidConfigError for any other text.
+    """
     found = _TIME.fullmatch(text.strip().lower())
     unit = found and (found[2] or "ms")
     if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > LONG_MAX:
@@ -281,7 +300,7 @@ def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
     if not is_batch:
         for option in _ENDING:
             if given.text(option) is not None:
-                raise InvalidConfigError(f"option {option} is not valid in a streaming query: it has no end")
+                raise InvalidConfigError(f"option {option} is not valid in a streaming query: it has no end; remove it")
     ending = _bound(given, "ending", refused=EARLIEST, latest_without_match=True)
     ending = ending or AtEnd("endingOffsets", LATEST)
     starting = starting or AtEnd("startingOffsets", EARLIEST if is_batch else LATEST)
@@ -290,7 +309,10 @@ def _bounds(given: Given, use: Use) -> tuple[Bound, Bound]:
 
 
 def _bound(given: Given, side: str, *, refused: int | None, latest_without_match: bool) -> Bound | None:
-    """Returns the bound from the first option given: one time, times per partition, or offsets; None if none is."""
+    """Returns the bound from the first of these options that is given; None if none of them is.
+
+    They are: one time for all partitions, a time per partition, offsets. ``side`` is ``starting`` or ``ending``.
+    """
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     timestamp_ms = given.whole(one, LONG_MAX, least=0)
     if timestamp_ms is not None:
@@ -315,7 +337,8 @@ def _limits(given: Given) -> TriggerLimits:
     )
     if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
         raise InvalidConfigError(
-            f"option minOffsetsPerTrigger is {limits.min_offsets}, above maxOffsetsPerTrigger, {limits.max_offsets}"
+            f"option minOffsetsPerTrigger is {limits.min_offsets}, above maxOffsetsPerTrigger, {limits.max_offsets}: "
+            "lower the first, or raise the second"
         )
     return limits
 
@@ -323,7 +346,9 @@ def _limits(given: Given) -> TriggerLimits:
 def _group_id(given: Given) -> str | None:
     group = given.text("kafka.group.id")
     if group == "":
-        raise InvalidConfigError("option kafka.group.id is empty: it names the group whose offsets are committed")
+        raise InvalidConfigError(
+            "option kafka.group.id is empty: name the group for which offsets are committed, or remove the option"
+        )
     return group
 
 
@@ -339,7 +364,7 @@ def _isolation(given: Given) -> Isolation:
     ours = given.choice("isolation.level", None, _ISOLATION)
     if kafkas and ours and kafkas is not ours:
         raise InvalidConfigError(
-            f"options kafka.isolation.level and isolation.level differ: {kafkas.value} and {ours.value}"
+            f"options kafka.isolation.level and isolation.level differ ({kafkas.value} and {ours.value}): give only one"
         )
     return kafkas or ours or Isolation.READ_COMMITTED
 

@@ -1,8 +1,8 @@
 """Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset and timestamp needs.
 
-Spark passes filters as a list, all of which must hold. Each narrows what is read. A filter that then holds for every
-row is done; Spark applies the others again: those on times, since records are ordered by offset and not by time, and
-those on other columns.
+Spark passes a list of filters, and a row must satisfy all of them. Each filter narrows what is read. If every row that
+is then read satisfies the filter, Spark need not apply it. Spark applies the others: those on timestamps, since records
+are ordered by offset and not by time, and those on other columns.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """The part of the logs that the filters select."""
+    """The part of the logs that the filters need."""
 
-    names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # values of a column, if filters list them
-    bounds: Mapping[str, Interval] = field(default_factory=dict)  # of numbers, and of times in us
+    names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # by column: the values that filters list
+    bounds: Mapping[str, Interval] = field(default_factory=dict)  # by column: of numbers, and of times in microseconds
 
     def narrow(self, part: OffsetRange, offset_at: Callable[[TopicPartition, int], int | None]) -> OffsetRange:
         """Returns the part of a range that is needed, which may be empty.
 
-        ``offset_at`` returns the first offset whose record is at or after a time in ms; all before it are older.
+        ``offset_at`` returns the offset of the first record at or after a time in ms; all records before it are older.
         """
         if not self._includes(part.source):
             return OffsetRange(part.source, part.end, part.end)
@@ -72,7 +72,7 @@ class Wanted:
 
     @property
     def timespan(self) -> Timespan:
-        """The times in whole milliseconds, since records have no fractions of one."""
+        """The wanted times in whole milliseconds, the unit of records' times."""
         first, last = self.bounds.get("timestamp", Interval())
         return Timespan(
             _LEAST if first == _LEAST else -(-first // _US_PER_MS), _MOST if last == _MOST else last // _US_PER_MS
@@ -80,7 +80,7 @@ class Wanted:
 
 
 def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """Returns what the filters select, and the filters that Spark must still apply."""
+    """Returns the part of the logs that the filters need, and the filters that Spark must still apply."""
     wanted, remaining = Wanted(), list[Filter]()
     for each in filters:
         wanted, is_exact = _with(wanted, each)
@@ -90,7 +90,7 @@ def push(filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
 
 
 def _with(wanted: Wanted, each: Filter) -> tuple[Wanted, bool]:
-    """Returns ``wanted`` narrowed by a filter, and whether all its rows then satisfy the filter."""
+    """Returns ``wanted`` narrowed by a filter, and whether all rows in the narrowed part satisfy the filter."""
     column = _column(each)
     if isinstance(each, IsNotNull):
         return wanted, column in _NEVER_NULL
@@ -114,7 +114,7 @@ def _column(each: Filter) -> str:
 
 
 def _values(each: Filter, column: str) -> list[Any]:
-    """Returns the values the filter compares with; empty if one does not have the column's type."""
+    """Returns the values that the filter compares with; [] if one of them does not have the column's type."""
     value = getattr(each, "value", None)
     # A null in a list matches nothing.
     given = [one for one in value if one is not None] if isinstance(each, In) and value is not None else [value]

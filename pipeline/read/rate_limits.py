@@ -1,4 +1,4 @@
-"""The size of micro-batches: the limits of Spark's Kafka source, divided among partitions by their lag."""
+"""Limits the size of micro-batches, as Spark's Kafka source does, and divides a limit among partitions by their lag."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class TriggerLimits:
 
 
 def lags(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
-    """Returns the number of offsets from begin to end, for partitions that have any."""
+    """Returns the number of offsets from begin to end, without partitions that have none."""
     return {partition: end - begins[partition] for partition, end in ends.items() if end > begins[partition]}
 
 
 def shares(limit: int, sizes: Mapping[TopicPartition, int]) -> Offsets:
-    """Divides ``limit`` in proportion to ``sizes``, all above 0. Each share is at least 1: no partition is starved.
+    """Divides ``limit`` among partitions in proportion to ``sizes``, which are above 0. Each share is at least 1.
 
     Computes in floating point, as Spark's KafkaMicroBatchStream.rateLimit does: the sum may be a little below
     ``limit``, or above it if there are more partitions than ``limit``.
@@ -37,7 +37,7 @@ def shares(limit: int, sizes: Mapping[TopicPartition, int]) -> Offsets:
 
 
 class TriggerDelay:
-    """Makes a micro-batch wait for ``min_offsets``, but at most until ``max_delay_ms`` after the one before.
+    """Makes a micro-batch wait for ``min_offsets``, until ``max_delay_ms`` after the previous micro-batch at most.
 
     Keeps nothing between runs of a query: as with Spark's Kafka source, the first micro-batch of a run does not wait,
     and the delay counts from there.
@@ -47,7 +47,7 @@ class TriggerDelay:
         self._last_ms: int | None = None
 
     def must_wait(self, waiting: int, limits: TriggerLimits, now_ms: int) -> bool:
-        """Whether ``waiting`` offsets are still too few. If not, the delay starts again."""
+        """Whether to wait, because ``waiting`` offsets are too few; if not, the delay starts again at ``now_ms``."""
         if limits.min_offsets is None:
             return False
         is_overdue = self._last_ms is None or now_ms - self._last_ms >= limits.max_delay_ms

@@ -40,23 +40,23 @@ KEPT_BY_TASKS = 64  # logs whose files a worker keeps open between its tasks
 
 
 class PartitionState(NamedTuple):
-    """The state of a partition when it was last read."""
+    """The offsets of a partition when its log was last read."""
 
     first: int  # the log start offset
     next: int  # the log end offset
-    end: int  # up to where a micro-batch may read
+    end: int  # the offset before which a micro-batch must end
 
     def begin(self, start: int | None) -> int:
-        """Returns where to continue from ``start``: at the first record if that is None, deleted, or above the end."""
+        """Returns the offset to begin at: ``start``, or ``first`` if that is None, deleted, or above the log's end."""
         return self.first if start is None or start > self.next else max(start, self.first)
 
     def latest(self, start: int | None) -> int:
-        """Returns the offset up to which to read from ``start``: never below it, unless the log ends below."""
+        """Returns the offset before which to end a read from ``start``: not below it, unless the log ends below it."""
         return self.end if start is None or start > self.next else max(start, self.end)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one streaming query; lives as long as the query, in a process beside the driver."""
+    """Reads topics for one streaming query. Lives as long as the query, in a Python process that Spark starts."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, now_ms: Callable[[], int] | None = None) -> None:
         self._options = options
@@ -72,11 +72,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Where a query and its micro-batches begin and end
 
     def initialOffset(self) -> Nested:  # noqa: N802  Spark's name
-        """Returns the offset where a query without a checkpoint begins; raises as the options' bounds do.
+        """Returns the offsets at which a query without a checkpoint begins. Raises the errors of :meth:`Bound.resolve`.
 
-        Spark does not store the initial offset, and asks for it again if the first micro-batch failed. If the log has
-        grown by then, another offset would skip or repeat records. So an offset that may change is UNDECIDED, and is
-        resolved as the end of a first micro-batch without records.
+        Spark does not store the initial offsets, and asks for them again if the first micro-batch failed. If the log
+        has grown by then, other offsets would skip or repeat records. So if the offsets may change, returns UNDECIDED,
+        and the first micro-batch has no records and ends at the offsets, which Spark then stores.
         """
         self._begin()
         return UNDECIDED if self._options.starting.drifts else offsets_to_nested(self._initial_offsets())
@@ -94,9 +94,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._read_states()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells Spark that there is a limit; if Spark then asks for all records (Trigger.Once), none applies.
+        """Returns one of the options' limits, from which Spark sees that there are some, or no limit.
 
-        Spark's limits for Python cannot be combined and have no delay; :meth:`latestOffset` applies the options' own.
+        Spark's limits for Python cannot be combined and have no delay, so :meth:`latestOffset` applies all limits of
+        the options, unless Spark asks it for all records (Trigger.Once).
         """
         limits = self._options.limits
         if limits.max_offsets is not None:
@@ -127,14 +128,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_nested(self._latest) if self._latest else None
 
     def _read_states(self) -> dict[TopicPartition, PartitionState]:
-        """Reads the state of all existing partitions of the subscription."""
+        """Returns the current offsets of all existing partitions of the subscription."""
         return self._states(self._options.subscription.partitions_there(self._open_logs.manager))
 
     def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         return {each: self._state(log) for each, log in self._open_logs.catch_up(partitions).items()}
 
     def _state(self, log: LogWatcher) -> PartitionState:
-        """Reads the state of a log. Raises CorruptionError if damage hides its end, unless damage is to be skipped."""
+        """Returns the offsets of a log. Raises CorruptionError if damage hides its end, unless ``mode`` skips it."""
         first, end_offset, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
         if self._options.mode is not Mode.DROP_MALFORMED:
             log.check_readable_to(end_offset)
@@ -153,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_at(self._open_logs.get(partition), timestamp_ms, self._options)
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
-        """Returns where a micro-batch ends, by all limits, in the partitions that have new offsets."""
+        """Returns the offsets at which a micro-batch ends, by all limits, for partitions with new offsets."""
         ends = {each: begins[each] + lag for each, lag in waiting.items()}
         if limits.max_offsets is not None:
             most = shares(limits.max_offsets, waiting)
@@ -173,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # A micro-batch
 
     def partitions(self, start: Nested, end: Nested) -> Sequence[InputPartition]:
-        """Returns the tasks; reports lost records (``failOnDataLoss``)."""
+        """Returns one OffsetRange per task of a micro-batch; reports lost records (``failOnDataLoss``)."""
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
@@ -185,10 +186,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(ranges, self._options.tasks, self._bytes_of)
 
     def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
-        """Returns partitions that are not in the plan of a first micro-batch which is repeated after a failure.
+        """Returns partitions that were created after this micro-batch was planned; the next one reads them.
 
-        They were created after it was planned, and are in its start because Spark asks for the initial offset again.
-        The next micro-batch reads them, as new ones.
+        They occur only if a failed first micro-batch is repeated: Spark asks for the initial offsets again, so the
+        start has the new partitions, but the planned end does not.
         """
         if begun.keys() <= ended.keys():
             return set()
@@ -197,7 +198,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:
         first, end_offset = log.log_start_offset, log.log_end_offset
         if start is not None and end < start:
-            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or is another log")
+            self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or exchanged")
             start = first
         elif start is None and first > 0:
             self._lost(f"{partition} is new and begins at offset {first}: earlier records were not read")
@@ -216,14 +217,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options.loss.report(
             UnknownTopicOrPartitionError,
             f"partitions that were read before no longer exist, or are no longer subscribed: {names}; their unread "
-            "records will not be read",
+            "records are skipped",
         )
 
     def _bytes_of(self, part: OffsetRange) -> int:
         return self._open_logs.get(part.source).bytes_between(part.start, part.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads a task's range in a worker, which keeps logs open between tasks."""
+        """Yields the records of a task's range. Runs in a worker, which keeps logs open between tasks."""
         assert isinstance(partition, OffsetRange)
         open_logs = open_logs_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
         log = open_logs.catch_up([partition.source]).get(partition.source)
@@ -236,14 +237,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Afterwards
 
     def commit(self, end: Nested) -> None:
-        """Called when Spark continues after ``end``, so not for the last micro-batch of a run."""
+        """Commits ``end`` for the group. Spark calls this when it plans the next micro-batch, so not after the last."""
         self._commit(_offsets(end))
 
     def _commit(self, ended: Offsets) -> None:
-        """Commits for the group, so that Kafka's tools show the query's progress; only the checkpoint counts.
+        """Commits offsets for the group, so that Kafka's tools show the query's progress; the query does not use them.
 
-        Also called with the start of the next micro-batch: Spark is done with everything before it, and there may never
-        be a next one.
+        Also called with the start of the next micro-batch, before which Spark has finished everything: there may be
+        no next micro-batch for which Spark would call :meth:`commit`.
         """
         group = self._options.group_id
         if group is not None and ended != self._committed:
@@ -254,9 +255,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed = ended
 
     def _begin(self) -> None:
-        """Logs notices before the first micro-batch, in the process that lives as long as the query.
+        """Logs the notices of the options, before the first micro-batch.
 
-        Raises LogDirLockedError now, rather than after a micro-batch, if nothing can be committed for the group.
+        Raises LogDirLockedError if offsets cannot be committed for the group, which otherwise would fail only after a
+        micro-batch.
         """
         self._options.log_notices()
         if self._options.group_id is not None:
@@ -267,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _with_limit(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
-    """Returns the options' limits, replaced by what Spark asks for."""
+    """Returns the options' limits, with the one that Spark asks for in place of the option's."""
     match limit:
         case ReadMaxRows(max_rows=most):
             return replace(limits, max_offsets=most)

@@ -20,18 +20,18 @@ class Subscription(NamedTuple):
     text: str
 
     def check(self) -> None:
-        """Raises InvalidConfigError if the text itself is invalid, without reading the logs."""
+        """Raises InvalidConfigError if the option's value is invalid. Reads no log."""
         WAYS[self.how].check(self.text)
 
     def partitions(self, manager: LogManager) -> list[TopicPartition]:
-        """Returns the partitions, sorted; none if a pattern matches no topic, since one may be created later.
+        """Returns the partitions, sorted; [] if a pattern matches no topic, since one may be created later.
 
-        Raises UnknownTopicOrPartitionError, with the nearest name.
+        Raises UnknownTopicOrPartitionError for a topic or partition that does not exist, with the most similar name.
         """
         return sorted(WAYS[self.how].find(self.text, manager, True))
 
     def partitions_there(self, manager: LogManager) -> list[TopicPartition]:
-        """Returns the existing partitions, sorted, for a query that runs while topics are created and deleted."""
+        """Returns the partitions that exist, sorted, for a query during which topics are created and deleted."""
         return sorted(WAYS[self.how].find(self.text, manager, False))
 
 
@@ -47,19 +47,21 @@ def _assignment(text: str) -> dict[str, list[int]]:
     wanted = json_object(text, "assign", form)
     for numbers in wanted.values():
         if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
-            raise InvalidConfigError(f"option assign: {text!r} is not {form}")
+            raise InvalidConfigError(f"option assign is {text!r}; it must have the form {form}")
     if not any(wanted.values()):
-        raise InvalidConfigError(f"option assign: {text!r} names no partition")
+        raise InvalidConfigError(f"option assign is {text!r}; it must name at least one partition")
     return wanted
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     if not text:
-        raise InvalidConfigError("option subscribePattern is empty")
+        raise InvalidConfigError("option subscribePattern is empty: give a regular expression")
     try:
         return re.compile(text)
     except re.error as error:
-        raise InvalidConfigError(f"option subscribePattern: {text!r} is not a regular expression: {error}") from None
+        raise InvalidConfigError(
+            f"option subscribePattern is {text!r}; it must be a regular expression of Python: {error}"
+        ) from None
 
 
 def _subscribed(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
@@ -75,7 +77,7 @@ def _assigned(text: str, manager: LogManager, strict: bool) -> list[TopicPartiti
                 wanted.append(TopicPartition(topic, number))
             elif strict:
                 raise UnknownTopicOrPartitionError(
-                    f"option assign: topic {topic} has no partition {number!r}, only {', '.join(map(str, there))}"
+                    f"option assign: topic {topic} has no partition {number!r}; it has {', '.join(map(str, there))}"
                 )
     return wanted
 
@@ -101,7 +103,7 @@ def _partitions_of(topic: str, manager: LogManager, strict: bool) -> tuple[int, 
 
 
 class _Way(NamedTuple):
-    """How an option names partitions: ``check`` parses its text without the logs, ``find`` finds the partitions."""
+    """How an option names partitions: ``check`` parses its value without reading logs, ``find`` returns partitions."""
 
     check: Callable[[str], object]
     find: Callable[[str, LogManager, bool], list[TopicPartition]]  # the flag: whether a missing one is an error

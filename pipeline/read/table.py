@@ -74,7 +74,10 @@ def tail(
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     mode: TimeMode = "failfast",
 ) -> pa.Table:
-    """Returns the last ``n`` records of each partition, or all if it has fewer; otherwise like :func:`read_table`."""
+    """Returns the last ``n`` records of each partition, or all of them if there are fewer, in order.
+
+    Other arguments, errors and the table are those of :func:`read_table`.
+    """
     if n < 0:
         raise InvalidConfigError(f"n is {n}; it must be 0 or more")
     level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
@@ -94,7 +97,10 @@ def _null_times(mode: str) -> bool:
 
 
 def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) -> list[Records]:
-    """Returns the last ``n`` records. Because offsets have gaps, doubles the range of offsets until it has enough."""
+    """Returns the last ``n`` records, in order.
+
+    Offsets have gaps, so this doubles the range of offsets that it reads until there are enough records.
+    """
     end, span = reader.end_offset(isolation), n
     while n:
         start, found = max(end - span, reader.log_start_offset), list[Records]()
@@ -112,7 +118,7 @@ def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) ->
 def _records(
     reader: LogReader, start: int | None, end: int | None, isolation: Isolation, schema: pa.Schema
 ) -> Iterator[Records]:
-    """Yields the records from ``start`` to ``end``; None, or an offset outside the log, means the log's own end."""
+    """Yields the records from ``start`` up to ``end`` that the log has; None stands for the log's start or end."""
     first = max(start or 0, reader.log_start_offset)
     behind = reader.end_offset(isolation) if end is None else end
     asked = [name for name in schema.names if name in IN_RECORDS]
@@ -120,7 +126,7 @@ def _records(
 
 
 def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation) -> int | None:
-    """Returns the offset of the first record at or after a time, or the end; None if no time is given."""
+    """Returns the offset of the first record at or after a time, or the log's end; None if no time is given."""
     if timestamp_ms is None:
         return None
     found = reader.offset_for_timestamp(timestamp_ms, isolation)
@@ -128,7 +134,7 @@ def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation
 
 
 def _bounds(start: Bound, end: Bound, by: str) -> tuple[int | None, int | None]:
-    """Checks the bounds and returns them as offsets or milliseconds."""
+    """Returns start and end as offsets, or as milliseconds since 1970. Raises InvalidConfigError."""
     if by not in ("offset", "timestamp"):
         raise InvalidConfigError(f"by is {by!r}; it must be 'offset' or 'timestamp'")
     first, behind = (_number(name, bound, by) for name, bound in (("start", start), ("end", end)))
@@ -141,7 +147,7 @@ def _number(name: str, bound: Bound, by: str) -> int | None:
     if isinstance(bound, datetime) and by == "timestamp":
         if bound.tzinfo is None:
             raise InvalidConfigError(f"{name} {bound} has no time zone; give it one, such as datetime.UTC")
-        return -((_EPOCH - bound) // timedelta(milliseconds=1))  # rounded up: no record before it
+        return -((_EPOCH - bound) // timedelta(milliseconds=1))  # rounded up, so that no earlier record matches
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0):
         return bound
     wanted = "an offset of 0 or more" if by == "offset" else "milliseconds since 1970 or a datetime"

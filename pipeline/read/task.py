@@ -1,4 +1,4 @@
-"""Reads the range of offsets of one task as the options say, even if the log has changed since planning."""
+"""Reads one task's range of offsets by the options, even if the log has changed since the task was planned."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 def batches_of(
     log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the columns of ``schema``, in batches as they are in the log.
+    """Yields the records of ``part`` that ``options`` select, as Arrow batches with the columns of ``schema``.
 
-    Raises and warns as :func:`records_of`. Also raises InvalidRecordError for a null in a NOT NULL column, and
-    TimeBeyondSparkError for a time that no column can hold (with ``mode`` permissive, it is null).
+    Raises and logs what :func:`records_of` does. Also raises InvalidRecordError for a null in a NOT NULL column, and
+    TimeBeyondSparkError for a time that does not fit Spark's timestamps (with ``mode=permissive``, it is null).
     """
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
@@ -43,8 +43,9 @@ def records_of(
 ) -> Iterator[Records]:
     """Yields the records of ``part`` that ``options`` select, in order; skips batches without times in ``timespan``.
 
-    Retention may delete planned records before or during the read, and a log may be truncated: lost records are
-    reported (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped (``mode``).
+    Retention may delete planned records before or during the read, and a log may be truncated. Lost records raise
+    OffsetOutOfRangeError, or are logged (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped
+    (``mode``).
     """
     start = part.start
     while start < part.end:
@@ -71,7 +72,10 @@ def records_of(
 
 
 def readable_end(log: LogReader, options: ReadOptions) -> int:
-    """Returns the end of what ``options`` select of a log; if damage is to be skipped, as far as damage allows."""
+    """Returns the log end offset, or the last stable offset, by ``isolation.level``.
+
+    With ``mode=dropmalformed``, returns the last such offset that damage does not hide.
+    """
     if options.mode is not Mode.DROP_MALFORMED:
         return log.end_offset(options.isolation)
     with log.despite_damage():
@@ -79,9 +83,9 @@ def readable_end(log: LogReader, options: ReadOptions) -> int:
 
 
 def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:
-    """Returns the offset of the first record at or after a time that ``options`` select, or None.
+    """Returns the offset of the first record, visible by ``options``, at or after a time; None if there is none.
 
-    Raises CorruptionError if the search meets damage; with ``mode=dropmalformed``, finds the first readable record.
+    Raises CorruptionError if the search meets damage; with ``mode=dropmalformed``, searches the readable records.
     """
     try:
         found = log.offset_for_timestamp(timestamp_ms, options.isolation)
@@ -114,7 +118,7 @@ def _pieces(
 def _salvaged(
     log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
 ) -> Iterator[Records]:
-    """Yields the sound records of a damaged log; logs every corrupt batch, and their number at the end."""
+    """Yields the readable records of a damaged log; logs every corrupt batch, and their number at the end."""
     skipped = 0
 
     def skip(damage: CorruptionError) -> None:

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import InputPartition
 
 from ..rows import TopicPartition
 
-# Bytes of log that one task reads by default, the same as spark.sql.files.maxPartitionBytes for tasks that read files.
-# A smaller partition is one task, as with Spark's Kafka source.
+# Bytes of log that one task reads by default, as many as a task that reads files (spark.sql.files.maxPartitionBytes).
+# A partition with fewer bytes is read by one task, as with Spark's Kafka source.
 TASK_BYTES = 128 * 1024 * 1024
 
 
@@ -28,13 +28,13 @@ class OffsetRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """The number of offsets, at least the number of records."""
+        """The number of offsets, which is the number of records or more."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class TaskLimits:
-    """A query's limits for its tasks: the options ``minPartitions`` and ``maxRecordsPerPartition``, both above 0."""
+    """The options ``minPartitions`` and ``maxRecordsPerPartition``, which bound a query's tasks; None or above 0."""
 
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -45,11 +45,12 @@ def plan(
     limits: TaskLimits,
     bytes_of: Callable[[OffsetRange], int] | None = None,
 ) -> list[OffsetRange]:
-    """Returns the ranges of all tasks, in the order of ``ranges``, without empty ones.
+    """Returns one range per task, in the order of ``ranges``, without empty ones.
 
-    First, every range above ``maxRecordsPerPartition`` is split evenly until none is larger. Then, if there are fewer
-    than ``minPartitions``, large ranges are split in proportion to their size to get about that many. If neither limit
-    is given, and ``bytes_of`` returns the size of a range in bytes, no task reads much more than ``TASK_BYTES``.
+    First, splits every range with more than ``maxRecordsPerPartition`` offsets evenly. Then, if there are fewer ranges
+    than ``minPartitions``, splits large ranges in proportion to their size to get about that many. If neither limit is
+    given, splits ranges so that no task reads much more than ``TASK_BYTES``; ``bytes_of`` returns the size of a range
+    in bytes.
     """
     found = [each for each in ranges if each.size > 0]
     if limits.max_records_per_partition is not None:
@@ -63,7 +64,7 @@ def plan(
 
 
 def _at_least(wanted: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Returns about ``wanted`` tasks. Small ranges stay whole, and do not count when the others are split."""
+    """Splits ``ranges`` into about ``wanted`` ranges. Small ranges stay whole; only the others share the splits."""
     total = sum(each.size for each in ranges)
     whole = [each for each in ranges if _share(each.size, total, wanted) == 1]
     stay_whole = {each.source for each in whole}  # by partition, as Spark does, even if its ranges differ

@@ -1,4 +1,4 @@
-"""Rows of Spark as columns of records, and back: schemas, Arrow tables, and offsets as Spark writes them in JSON."""
+"""Rows of Spark as columns of records, and back: schemas, Arrow batches, and offsets in Spark's JSON."""
 
 from __future__ import annotations
 

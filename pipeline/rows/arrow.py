@@ -1,7 +1,7 @@
-"""Converts records to Arrow and back without copying: both sides share buffers.
+"""Converts records to Arrow batches and back without copying keys and values: both sides share their buffers.
 
 Only timestamps (milliseconds in records, microseconds in Spark) and null masks (bytes in records, bits in Arrow) are
-converted.
+copied.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _US_PER_MS = 1000
 _MS_MIN, _MS_MAX = -(2**63 // _US_PER_MS), 2**63 // _US_PER_MS  # years -290,308 to 294,247
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 CREATE_TIME = 0
-_KEPT_ROWS_MAX = 2**17  # twice as many as small records fit into 8 MiB; 32 MB with the longest topic names
+_KEPT_ROWS_MAX = 2**17  # of a cached column: twice the small records in 8 MiB; 32 MB with the longest topic name
 
 
 class TimeBeyondSparkError(LogStoreError):
-    """A record's time does not fit a timestamp in microseconds: Kafka accepts any number of milliseconds."""
+    """A record's time does not fit Spark's timestamps in microseconds: Kafka accepts any number of milliseconds."""
 
 
 def to_batch(
     records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
 ) -> pa.RecordBatch:
-    """Returns the records with the columns of ``schema``, a selection of the source's (``schema.arrow_schema``).
+    """Returns the records with the columns of ``schema``, some of the data source's (``spark_schema.arrow_schema``).
 
-    Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times`` it becomes null.
+    Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times``, it is null.
     """
     arrays = [
         _times(records, source, null_times) if name == "timestamp" else _TO_ARROW[name](records, source)
@@ -51,7 +51,7 @@ def is_beyond_spark(time_ms: int) -> bool:
 
 
 def time_beyond_spark(time_ms: int, what: str, source: TopicPartition, offset: int) -> TimeBeyondSparkError:
-    """Returns the error for a time of the record at ``offset``; ``what`` names the time."""
+    """Returns the error for a time of the record at ``offset``; ``what`` names the time in the message."""
     return TimeBeyondSparkError(
         f"offset {offset} of {source}: {what} is {time_ms} ms, which does not fit a timestamp in "
         f"microseconds ({_MS_MIN} to {_MS_MAX} ms); perhaps the producer used another unit. Skip the record, or set "
@@ -73,10 +73,10 @@ def _times(records: Records, source: TopicPartition, null_times: bool) -> pa.Arr
 
 @dataclass(frozen=True)
 class OverMessages(Generic[T]):
-    """Applies ``function`` to Arrow batches in a task that gets Arrow messages, one batch of ``schema`` each.
+    """Applies ``function``, in a task, to the Arrow batches in messages, each of which has one batch of ``schema``.
 
-    Returns a single None if a row has more bytes than ``limits``. Defined here rather than where it is used, so that it
-    is pickled by name, and workers import nothing they do not have already.
+    Returns what ``function`` returns, or [None] if a string has more bytes than ``limits`` allow for its column. The
+    class is in this module, and not where it is used, because workers have already imported this module.
     """
 
     function: Callable[[Iterator[pa.RecordBatch]], Iterable[T]]
@@ -93,11 +93,11 @@ class OverMessages(Generic[T]):
 
 
 class LongRowError(Exception):
-    """A row has more bytes than Arrow messages to a task may hold."""
+    """A row has more bytes than a row in an Arrow message to a task may have."""
 
 
 def short_only(batches: Iterable[pa.RecordBatch], limits: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches; raises LongRowError if a string is longer than its column's limit in bytes."""
+    """Yields the batches. Raises LongRowError at a batch with a string longer than its column's limit in bytes."""
     for batch in batches:
         for name, limit in limits.items():
             if longest(batch.column(name)) > limit:
@@ -106,7 +106,7 @@ def short_only(batches: Iterable[pa.RecordBatch], limits: Mapping[str, int]) -> 
 
 
 def longest(array: pa.Array) -> int:
-    """Returns the size in bytes of the longest string of a column of bytes or text, 0 if there is none."""
+    """Returns the bytes of the longest string in a column of bytes or text; 0 if the column is empty."""
     if not len(array):
         return 0
     offsets = _offsets(as_binary(array))
@@ -114,9 +114,9 @@ def longest(array: pa.Array) -> int:
 
 
 def check_nulls(batch: pa.RecordBatch, where: str) -> None:
-    """Raises InvalidRecordError for a null in a NOT NULL column, which Spark would not check.
+    """Raises InvalidRecordError for a null in a column that the schema declares NOT NULL; Spark would not notice it.
 
-    ``where`` names the records in the error.
+    ``where`` names the records in the message.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
@@ -127,9 +127,9 @@ def check_nulls(batch: pa.RecordBatch, where: str) -> None:
 
 
 def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
-    """Returns the rows of a batch with the columns of ``schema.WriteColumns`` as records with offsets from 0.
+    """Returns the rows of a batch, which has the columns of ``WriteColumns``, as records with offsets from 0.
 
-    A row without a timestamp gets ``now_ms``. Raises InvalidRecordError for a header without a key.
+    A record without a timestamp gets ``now_ms``. Raises InvalidRecordError for a header without a key.
     """
     rows = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -145,7 +145,7 @@ def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
 
 
 def as_binary(array: pa.Array) -> pa.Array:
-    """Returns a column of bytes or text as bytes, which need not be UTF-8, without copying them.
+    """Returns a column of bytes or text as a binary column with 32-bit offsets; does not copy the bytes.
 
     ``array`` has 64-bit offsets if ``spark.sql.execution.arrow.useLargeVarTypes`` is set.
     """
@@ -166,7 +166,7 @@ def _column_or_nulls(column: BinaryColumn | None, rows: int) -> pa.Array:
 
 
 def _headers(records: Records, _source: TopicPartition) -> pa.Array:
-    """Returns a list per record, null if it has no headers, as in Spark's Kafka source."""
+    """Returns the column ``headers``: a list per record, null if a record has none, as in Spark's Kafka source."""
     kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
     headers = records.headers
     if headers is None:
@@ -179,7 +179,7 @@ def _headers(records: Records, _source: TopicPartition) -> pa.Array:
 
 
 def _topics(topic: str, rows: int) -> pa.Array:
-    """Returns a column that repeats a topic, a slice of a cached longer one unless it is large."""
+    """Returns a column that repeats ``topic``; up to 2**17 rows, it is a slice of a cached column."""
     if rows > _KEPT_ROWS_MAX:
         return pa.repeat(topic, rows)
     return _repeated(topic, 1 << (rows - 1).bit_length()).slice(0, rows)
@@ -236,7 +236,7 @@ def _binary_column(array: pa.Array) -> BinaryColumn:
 
 
 def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Returns where each string of a binary array begins in its data, and where the last ends; shape (rows + 1,)."""
+    """Returns the positions in the data at which each string begins, and the last one ends; shape (rows + 1,)."""
     return np.frombuffer(array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
 
 

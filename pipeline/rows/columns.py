@@ -1,4 +1,4 @@
-"""The columns of the data source as Arrow types, for reading with or without Spark."""
+"""The columns of the data source with their Arrow types, for reading with or without Spark."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ READ_TYPES: dict[str, pa.DataType] = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-# The columns with a record's own bytes, the only ones that cost anything to build.
+# The columns with a record's own bytes; building the other columns costs next to nothing.
 IN_RECORDS = ("key", "value", "headers")
 
 
 def read_names(include_headers: bool) -> list[str]:
-    """Returns the default columns of a read."""
+    """Returns the names of the columns of a read that selects none, in order."""
     return [name for name in READ_TYPES if name != "headers" or include_headers]
 
 
 def schema_of(names: Iterable[str]) -> pa.Schema:
     """Returns the schema of some columns, in the given order.
 
-    Raises InvalidConfigError for an unknown column (with the nearest name), a repeated one, or none at all.
+    Raises InvalidConfigError for an unknown column (with the most similar name), for a column that is named twice, and
+    for no column.
     """
     wanted = list(names)
     if not wanted or len(set(wanted)) < len(wanted):
-        raise InvalidConfigError(f"columns {', '.join(wanted) or '(none)'}: name at least one, and none twice")
+        raise InvalidConfigError(f"columns are {', '.join(wanted) or 'none'}; name at least one, and none twice")
     for name in wanted:
         check_known(name)
     return pa.schema([pa.field(name, READ_TYPES[name]) for name in wanted])
 
 
 def check_known(name: str) -> None:
-    """Raises InvalidConfigError, with the nearest name, for a column the source does not have."""
+    """Raises InvalidConfigError, with the most similar name, for a column that the data source does not have."""
     if name not in READ_TYPES:
         hint = did_you_mean(name, READ_TYPES)
         raise InvalidConfigError(f"the commitlog source has no column {name!r}{hint}; it has {', '.join(READ_TYPES)}")

@@ -1,6 +1,6 @@
-"""Options from Spark's Kafka source and sink that have no effect here, because only a broker needs them.
+"""Options of Spark's Kafka source and sink that have no effect here, because they are for talking to brokers.
 
-They are accepted, with one notice that they change nothing. Names are compared ignoring case, as in Spark.
+They are accepted, and a single notice says that they change nothing. Names are compared ignoring case, as in Spark.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 def check_names(options: Iterable[str], ours: Collection[str], user: str, *passed: str) -> None:
-    """Raises InvalidConfigError for an option that neither we nor Spark know; Kafka's and ``passed`` are accepted.
+    """Raises InvalidConfigError for an option that is neither in ``ours`` or ``passed`` nor one of Kafka or Spark.
 
-    ``user`` names in the message what knows the options ``ours``.
+    ``user`` names, in the message, the part of this package that has the options ``ours``.
     """
     known = {name.lower() for name in (*ours, *BROKERS, *_SPARKS, *passed)}
     for name in options:
@@ -33,7 +33,7 @@ def check_names(options: Iterable[str], ours: Collection[str], user: str, *passe
 
 
 def notice_of(unused: Iterable[str]) -> list[str]:
-    """Returns a notice that these options change nothing; an empty list if there are none."""
+    """Returns a list with one notice that these options change nothing; [] if there are no such options."""
     names = ", ".join(sorted(unused))
     return [f"options that only a broker needs change nothing here: {names}"] if names else []
 

@@ -1,4 +1,4 @@
-"""Offsets of several partitions: their JSON, as in Spark's Kafka source, and the bounds of a read.
+"""Offsets of several partitions in JSON, as in Spark's Kafka source, and the bounds of a read.
 
 ``{"flights": {"0": 23, "1": -2}}`` means offset 23 of partition 0 and the earliest offset of partition 1.
 """
@@ -23,7 +23,7 @@ LONG_MAX = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic; ``str`` gives the name of its directory: ``flights-0``."""
+    """A partition of a topic. ``str`` returns the name of the partition's directory: ``flights-0``."""
 
     topic: str
     partition: int
@@ -37,10 +37,10 @@ Timestamps = dict[TopicPartition, int]  # milliseconds since 1970
 
 
 class Ends(NamedTuple):
-    """The offsets of a partition that this reader may read: from ``first`` up to, not including, ``next``."""
+    """The offsets of a partition that a reader may read: from ``first`` up to, not including, ``next``."""
 
     first: int
-    next: int  # the latest
+    next: int  # the offset that ``latest`` stands for
     most: int | None = None  # the largest offset that an option may name, if that is more than the latest
 
     def holds(self, offset: int) -> bool:
@@ -50,19 +50,19 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class DataLoss:
-    """What to do if records to be read no longer exist: the option ``failOnDataLoss``."""
+    """What to do if records that a query should read no longer exist: the option ``failOnDataLoss``."""
 
     fails: bool = True
 
     def report(self, kind: type[LogStoreError], message: str) -> None:
-        """Raises ``kind``, or logs a warning and returns; the caller then continues with the remaining records."""
+        """Raises ``kind`` if ``fails``; otherwise logs a warning, and the caller goes on with what remains."""
         if self.fails:
             raise kind(f"{message} (set option failOnDataLoss=false to continue with the remaining records)")
         logger.warning("%s; continuing with the remaining records, because failOnDataLoss is false", message)
 
 
 class Logs(NamedTuple):
-    """What a bound needs to know of the partitions of a read."""
+    """The partitions of a read, as :meth:`Bound.resolve` needs them."""
 
     ends: Mapping[TopicPartition, Ends]
     # Returns the offset of the first readable record (never a marker) at or after a time in ms, or None.
@@ -75,26 +75,26 @@ class Bound(Protocol):
 
     @property
     def option(self) -> str:
-        """The option it came from, for messages."""
+        """The name of the option that sets the bound, for messages."""
         ...
 
     @property
     def drifts(self) -> bool:
-        """Whether it resolves to another offset while the log grows."""
+        """Whether :meth:`resolve` may return other offsets when the log has grown."""
         ...
 
     def resolve(self, logs: Logs) -> Offsets:
         """Returns the offset for each partition of ``logs``.
 
-        Raises InvalidConfigError if the option names other partitions than those read, or no record is at or after its
-        time, and OffsetOutOfRangeError for an offset outside a log.
+        Raises InvalidConfigError if the option names other partitions than those that are read, or if no record is at
+        or after its time, and OffsetOutOfRangeError for an offset outside a log.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AtEnd:
-    """``earliest`` or ``latest`` in every partition."""
+    """A bound at ``earliest`` or ``latest`` in every partition."""
 
     option: str
     end: int  # LATEST or EARLIEST
@@ -109,7 +109,7 @@ class AtEnd:
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """An offset for each partition, or one end of it."""
+    """A bound at an offset in each partition, or at ``earliest`` (-2) or ``latest`` (-1)."""
 
     option: str
     offsets: Offsets
@@ -138,11 +138,11 @@ class AtOffsets:
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record at or after a time, the same time in every partition."""
+    """A bound at the first record at or after a time, which is the same for all partitions."""
 
     option: str
     timestamp_ms: int
-    latest_without_match: bool  # else InvalidConfigError
+    latest_without_match: bool  # if no record is at or after the time: the log's end; otherwise InvalidConfigError
 
     @property
     def drifts(self) -> bool:
@@ -156,7 +156,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """The first record at or after a time, with a time for each partition."""
+    """A bound at the first record at or after a time, with a time for each partition."""
 
     option: str
     timestamps: Timestamps
@@ -184,9 +184,9 @@ class AtTimestamps:
 
 
 def bound_at_offsets(option: str, text: str, *, refused: int | None = None) -> Bound:
-    """Parses ``earliest``, ``latest`` or JSON. ``refused`` is the end that makes no sense for ``option``.
+    """Parses ``earliest``, ``latest`` or offsets in JSON. Raises InvalidConfigError.
 
-    Raises InvalidConfigError.
+    ``refused`` is EARLIEST or LATEST, if ``option`` must not have that value.
     """
     word = _WORDS.get(text.strip().lower())
     offsets = {} if word is not None else offsets_from_json(text, option)
@@ -197,9 +197,10 @@ def bound_at_offsets(option: str, text: str, *, refused: int | None = None) -> B
 
 
 def check_order(starting: Bound, ending: Bound) -> None:
-    """Raises InvalidConfigError if two bounds of one kind name different partitions, or a start is after its end.
+    """Raises InvalidConfigError if two bounds name different partitions, or a start is after its end.
 
-    Checks what needs no log; :func:`check_start_before_end` checks bounds of different kinds once they are resolved.
+    Reads no log, so this checks only two bounds at offsets, or two at times; :func:`check_start_before_end` checks all
+    bounds once they are resolved to offsets.
     """
     match starting, ending:
         case AtOffsets(offsets=starts), AtOffsets(offsets=ends):
@@ -226,7 +227,7 @@ def _check_each(starting: Bound, ending: Bound, starts: Mapping[TopicPartition, 
     for partition, start in sorted(starts.items()):
         if start > ends[partition]:
             raise InvalidConfigError(
-                f"{starting.option} is after {ending.option} in {partition}: {start} and {ends[partition]}"
+                f"option {starting.option} is after {ending.option} in {partition}: {start} and {ends[partition]}"
             )
 
 
@@ -240,7 +241,7 @@ def check_same_partitions(option: str, given: Iterable[TopicPartition], read: It
 
 
 def offsets_to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Nests offsets by topic and partition as in the JSON; sorted, so that equal offsets give equal text."""
+    """Returns offsets as ``{topic: {partition: offset}}``, sorted, so that equal offsets become equal JSON."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -260,7 +261,10 @@ def timestamps_from_json(text: str, option: str) -> Timestamps:
 
 
 def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -> dict[TopicPartition, int]:
-    """Converts ``{topic: {partition: number}}`` to numbers by partition; numbers must be ``least`` or more."""
+    """Converts ``{topic: {partition: number}}`` to numbers by partition.
+
+    Raises InvalidConfigError, naming ``option``, for another form, and for a number below ``least``.
+    """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
         if not isinstance(partitions, dict):
@@ -279,7 +283,7 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
 
 
 def json_object(text: str, option: str, form: str) -> dict[str, Any]:
-    """Parses a JSON object; for other text, raises InvalidConfigError that shows ``form``."""
+    """Parses a JSON object. For other text, raises InvalidConfigError, which names ``option`` and shows ``form``."""
     try:
         found = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:

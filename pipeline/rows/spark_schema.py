@@ -1,4 +1,4 @@
-"""The schemas: to read, that of Spark's Kafka source; to write, that of its Kafka sink and a timestamp."""
+"""Spark's schemas: to read, that of Spark's Kafka source; to write, that of its Kafka sink, and a timestamp."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ _WRITE: dict[str, tuple[DataType, ...]] = {
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """Returns the schema of a read."""
+    """Returns the schema of a read that selects no columns."""
     return schema_with(read_names(include_headers))
 
 
 def schema_with(names: Iterable[str]) -> StructType:
-    """Returns the schema of some columns, in the given order; InvalidConfigError as ``columns.schema_of``."""
+    """Returns the schema of some columns, in the given order. Raises the errors of ``columns.schema_of``."""
     return StructType([StructField(name, _READ[name]) for name in schema_of(names).names])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Returns the Arrow schema Spark expects for ``schema``, a selection of the source's columns, NOT NULL or not.
+    """Returns the Arrow schema that Spark expects for ``schema``: some of the data source's columns, NOT NULL or not.
 
-    Raises InvalidConfigError for a column that the source does not have, or has with another type.
+    Raises InvalidConfigError for a column that the data source does not have, or has with another type.
     """
     for field in schema.fields:
         check_known(field.name)
@@ -74,22 +74,22 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def nullable_as(schema: StructType, columns: pa.Schema) -> pa.Schema:
-    """Returns the columns, each NOT NULL if the column of ``schema`` at the same position is."""
+    """Returns ``columns``, each NOT NULL if the column of ``schema`` at the same position is."""
     return pa.schema([each.with_nullable(field.nullable) for each, field in zip(columns, schema.fields, strict=True)])
 
 
 @dataclass(frozen=True)
 class WriteColumns:
-    """The columns of a DataFrame that are written to records, checked."""
+    """The names of a DataFrame's columns that are written to records."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: StructType, target: str, *, by_topic: bool = False) -> WriteColumns:
-        """Checks the columns of ``schema``; ``target`` names the destination in errors.
+        """Returns the columns of ``schema`` to write; ``target`` names the destination in errors.
 
-        ``by_topic``: the column ``topic`` names each row's topic; otherwise it is ignored. Raises InvalidConfigError if
-        ``value`` is missing, or a column has a type that cannot be written.
+        With ``by_topic``, the column ``topic`` is required and names each row's topic; otherwise it is ignored. Raises
+        InvalidConfigError if ``value`` is missing, or a column has a type that cannot be written.
         """
         types = {field.name: field.dataType for field in schema.fields}
         for name in ["value", *["topic"] * by_topic]:
@@ -108,10 +108,10 @@ class WriteColumns:
         return cls(tuple(wanted))
 
     def select(self, frame: DataFrame) -> DataFrame:
-        """Returns ``frame`` with only these columns; unchanged if it has no others, as a new plan takes 5 ms."""
+        """Returns ``frame`` with only these columns; the same object if it has no others, as a new plan takes 5 ms."""
         return frame if len(frame.schema) == len(self.names) else frame.select(*self.names)
 
 
 def _plain(kind: DataType) -> str:
-    """Returns the type without nullability, which does not matter for records."""
+    """Returns the type as text without nullability, to compare types by."""
     return kind.simpleString()

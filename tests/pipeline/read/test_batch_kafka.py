@@ -342,7 +342,7 @@ class TestDifferencesOnPurpose:
         nowhere = {"assign": '{"plain": [7]}'}
         prompt = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
         assert sources.kafka({**nowhere, **prompt}).count() == 0
-        with pytest.raises(UnknownTopicOrPartitionError, match="topic plain has no partition 7, only 0, 1, 2"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic plain has no partition 7; it has 0, 1, 2"):
             sources.plan_commitlog(nowhere)
 
     def test_start_after_the_log_end_reads_nothing_if_data_loss_is_allowed_though_spark_fails(

@@ -321,11 +321,11 @@ def test_subscription_names_partitions(manager: LogManager, option: str, text: s
 @pytest.mark.parametrize(
     ("option", "text", "told"),
     [
-        pytest.param("assign", '{"flights": 0}', "is not", id="not a list"),
-        pytest.param("assign", '{"flights": ["0"]}', "is not", id="not a number"),
-        pytest.param("assign", '{"flights": []}', "names no partition", id="no partition"),
+        pytest.param("assign", '{"flights": 0}', "must have the form", id="not a list"),
+        pytest.param("assign", '{"flights": ["0"]}', "must have the form", id="not a number"),
+        pytest.param("assign", '{"flights": []}', "must name at least one partition", id="no partition"),
         pytest.param("assign", "flights", "is not", id="not JSON"),
-        pytest.param("subscribePattern", "(", "not a regular expression", id="not a pattern"),
+        pytest.param("subscribePattern", "(", "must be a regular expression", id="not a pattern"),
         pytest.param("subscribePattern", "", "is empty", id="an empty pattern"),
     ],
 )
@@ -339,7 +339,7 @@ def test_invalid_subscription_is_refused(option: str, text: str, told: str) -> N
     [
         pytest.param("subscribe", "fligths", "'fligths'.*'flights'", id="a topic, with the nearest name"),
         pytest.param("assign", '{"fligths": [0]}', "'fligths'.*'flights'", id="a topic of an assignment"),
-        pytest.param("assign", '{"flights": [2]}', "flights has no partition 2, only 0, 1", id="a partition"),
+        pytest.param("assign", '{"flights": [2]}', "flights has no partition 2; it has 0, 1", id="a partition"),
     ],
 )
 def test_missing_topics_and_partitions_are_refused(manager: LogManager, how: str, text: str, told: str) -> None:

@@ -727,10 +727,10 @@ class TestRefusals:
             pytest.param({"configs": {"retention.mss": "1"}}, "retention.mss.*retention.ms", id="unknown config"),
             pytest.param({"configs": {"retention.ms": "soon"}}, "retention.ms = 'soon'", id="bad value"),
             pytest.param({"producer": {"batch.size": "0"}}, "batch.size = '0'", id="batch size"),
-            pytest.param({"partitions": 0}, "at least one partition", id="no partition"),
+            pytest.param({"partitions": 0}, "it must be 1 or more", id="no partition"),
             pytest.param({"topics": "a,b"}, "give either topic, .* or topics", id="topic and topics"),
             pytest.param({"topic": None, "topics": " , "}, "topics names no topic", id="no topic"),
-            pytest.param({"badRecords": "t"}, "would refuse the rows again", id="bad records where they came from"),
+            pytest.param({"badRecords": "t"}, "would refuse them again", id="bad records where they came from"),
             pytest.param({"configs": {"batch.size": "7"}}, "is a setting of the producer", id="of the producer"),
         ],
     )
