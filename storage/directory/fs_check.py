@@ -67,7 +67,7 @@ class CheckableFileSystem(FileSystem, Protocol):
         ...
 
 
-class _Place(NamedTuple):
+class _TestDirectory(NamedTuple):
     """A check's own directory."""
 
     filesystem: CheckableFileSystem
@@ -104,24 +104,24 @@ def check_filesystem(
     Raises StorageError if ``directory`` is missing or not writable, so that nothing can be checked.
     """
     filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
-    work = file_names.join(directory, f".fs-check-{uuid4().hex}")
+    parent = file_names.join(directory, f".fs-check-{uuid4().hex}")
     try:
         if filesystem.status(directory) is None:
             raise FileNotFoundError(f"there is no directory {directory}")
-        filesystem.make_directory(work)
+        filesystem.make_directory(parent)
     except OSError as error:
         raise StorageError(f"{directory}: nothing can be checked here: {error}") from error
     try:
-        return [_checked(name, check, filesystem, work, clock or SystemClock()) for name, check in _CHECKS.items()]
+        return [_checked(name, check, filesystem, parent, clock or SystemClock()) for name, check in _CHECKS.items()]
     finally:
-        remove_tree(filesystem, work)
+        remove_tree(filesystem, parent)
 
 
-def _checked(name: str, check: _Check, filesystem: CheckableFileSystem, work: str, clock: Clock) -> Finding:
-    place = _Place(filesystem, file_names.join(work, name.replace(" ", "-")), clock)
+def _checked(name: str, check: _Check, filesystem: CheckableFileSystem, parent: str, clock: Clock) -> Finding:
+    tested = _TestDirectory(filesystem, file_names.join(parent, name.replace(" ", "-")), clock)
     try:
-        filesystem.make_directory(place.directory)
-        verdict, detail = check(place)
+        filesystem.make_directory(tested.directory)
+        verdict, detail = check(tested)
     except (_BrokenError, OSError) as error:
         return Finding(name, Verdict.FAILED, str(error))
     return Finding(name, verdict, detail)
@@ -133,28 +133,28 @@ def _expect(is_so: bool, otherwise: str) -> None:
 
 
 _Answer = tuple[Verdict, str]
-_Check = Callable[[_Place], _Answer]
+_Check = Callable[[_TestDirectory], _Answer]
 
 
-def _check_mount(place: _Place) -> _Answer:
-    mount = place.filesystem.mount(place.directory)
-    told = f"{mount.kind} of {mount.source}"
+def _check_mount(tested: _TestDirectory) -> _Answer:
+    mount = tested.filesystem.mount(tested.directory)
+    described = f"{mount.kind} of {mount.source}"
     if mount.kind in MEMORY_KINDS:
-        return Verdict.WARNING, f"{told}: it is in memory, and a power cut deletes all of it"
+        return Verdict.WARNING, f"{described}: it is in memory, and a power cut deletes all of it"
     unsafe = [f"{option}: {UNSAFE_OPTIONS[option]}" for option in mount.options if option in UNSAFE_OPTIONS]
     if unsafe:
-        return Verdict.WARNING, f"{told}, mounted with {'; '.join(unsafe)}"
+        return Verdict.WARNING, f"{described}, mounted with {'; '.join(unsafe)}"
     if mount.kind in NETWORK_KINDS:
-        return Verdict.WARNING, f"{told}: only a check on two clients shows whether locks work between them"
-    return Verdict.PASSED, told
+        return Verdict.WARNING, f"{described}: only a check on two clients shows whether locks work between them"
+    return Verdict.PASSED, described
 
 
-def _check_bytes(place: _Place) -> _Answer:
+def _check_bytes(tested: _TestDirectory) -> _Answer:
     """An open file sees at once what another one writes, and a hole reads as zeros."""
-    path = place.path("file")
-    with place.filesystem.open(path, "create") as writer, place.filesystem.open(path, "read") as reader:
-        writer.write(5000, b"behind a hole")
-        _expect(bytes(reader.read(4998, 20)) == b"\0\0behind a hole", "a reader does not see what was just written")
+    path = tested.path("file")
+    with tested.filesystem.open(path, "create") as writer, tested.filesystem.open(path, "read") as reader:
+        writer.write(5000, b"after a hole")
+        _expect(bytes(reader.read(4998, 20)) == b"\0\0after a hole", "a reader does not see what was just written")
         writer.write(0, b"beginning")
         _expect(bytes(reader.read(0, 10)) == b"beginning\0", "a hole does not read as zeros")
         writer.truncate(4)
@@ -164,15 +164,15 @@ def _check_bytes(place: _Place) -> _Answer:
     return Verdict.PASSED, "a second open file sees writes and cuts at once, holes are zeros"
 
 
-def _check_rename(place: _Place) -> _Answer:
-    place.put("old", b"old")
-    place.put("new", b"new")
-    wanted = place.filesystem.status(place.path("new"))
-    with place.filesystem.open(place.path("old"), "read") as reader:
-        place.filesystem.rename(place.path("new"), place.path("old"))
-        _expect(place.filesystem.list(place.directory) == ["old"], "a renamed file still has its old name too")
-        _expect(place.get("old") == b"new", "a rename does not replace the file that has the name")
-        now = place.filesystem.status(place.path("old"))
+def _check_rename(tested: _TestDirectory) -> _Answer:
+    tested.put("old", b"old")
+    tested.put("new", b"new")
+    wanted = tested.filesystem.status(tested.path("new"))
+    with tested.filesystem.open(tested.path("old"), "read") as reader:
+        tested.filesystem.rename(tested.path("new"), tested.path("old"))
+        _expect(tested.filesystem.list(tested.directory) == ["old"], "a renamed file still has its old name too")
+        _expect(tested.get("old") == b"new", "a rename does not replace the file that has the name")
+        now = tested.filesystem.status(tested.path("old"))
         _expect(
             now is not None and wanted is not None and now.inode == wanted.inode,
             "a renamed file gets another inode: readers could not distinguish it from the one before",
@@ -181,40 +181,40 @@ def _check_rename(place: _Place) -> _Answer:
     return Verdict.PASSED, "a rename replaces a file at once, and readers of the old one can continue"
 
 
-def _check_removal(place: _Place) -> _Answer:
-    place.put("file", b"still here")
-    with place.filesystem.open(place.path("file"), "read") as reader:
-        place.filesystem.remove(place.path("file"))
-        _expect(place.filesystem.status(place.path("file")) is None, "a file that is open cannot be removed")
+def _check_removal(tested: _TestDirectory) -> _Answer:
+    tested.put("file", b"still here")
+    with tested.filesystem.open(tested.path("file"), "read") as reader:
+        tested.filesystem.remove(tested.path("file"))
+        _expect(tested.filesystem.status(tested.path("file")) is None, "a file that is open cannot be removed")
         _expect(bytes(reader.read(0, 10)) == b"still here", "an open file cannot be read any more once it is removed")
     return Verdict.PASSED, "a process that has a removed file open can still read it"
 
 
-def _check_names(place: _Place) -> _Answer:
+def _check_names(tested: _TestDirectory) -> _Answer:
     longest = file_names.partition_directory("t" * file_names.TOPIC_LENGTH_MAX, 12345)
-    place.filesystem.make_directory(place.path(longest))
-    place.filesystem.make_directory(place.path("Topic-0"))
-    if place.filesystem.status(place.path("topic-0")) is not None:
+    tested.filesystem.make_directory(tested.path(longest))
+    tested.filesystem.make_directory(tested.path("Topic-0"))
+    if tested.filesystem.status(tested.path("topic-0")) is not None:
         return Verdict.WARNING, "upper and lower case are not distinguished: topics that differ only in case clash"
     return Verdict.PASSED, f"names of {len(longest)} characters; upper and lower case are distinguished"
 
 
-def _check_times(place: _Place) -> _Answer:
-    place.put("file", b"")
+def _check_times(tested: _TestDirectory) -> _Answer:
+    tested.put("file", b"")
     wanted_ms = 1_700_000_000_123
-    place.filesystem.set_modified(place.path("file"), wanted_ms)
-    status = place.filesystem.status(place.path("file"))
+    tested.filesystem.set_modified(tested.path("file"), wanted_ms)
+    status = tested.filesystem.status(tested.path("file"))
     _expect(status is not None and abs(status.modified_ms - wanted_ms) < 2000, "modification times are not kept")
     if status is not None and status.modified_ms != wanted_ms:
         return Verdict.WARNING, "modification times are kept only to the second: readers notice changes later"
     return Verdict.PASSED, "modification times are kept to the millisecond"
 
 
-def _check_flock(place: _Place) -> _Answer:
+def _check_flock(tested: _TestDirectory) -> _Answer:
     """Two open files of one process exclude each other by flock like those of two processes."""
 
     def lock(*, exclusive: bool) -> Lock | None:
-        return place.filesystem.lock(place.path("lock"), exclusive=exclusive, wait=False)
+        return tested.filesystem.lock(tested.path("lock"), exclusive=exclusive, wait=False)
 
     with _taken(lock(exclusive=True), "a lock that nobody holds cannot be taken"):
         _expect(lock(exclusive=True) is None, "two writers hold the exclusive lock at once")
@@ -227,13 +227,15 @@ def _check_flock(place: _Place) -> _Answer:
     return Verdict.PASSED, "flock excludes other open files, and admits them when it is released"
 
 
-def _check_broker_locks(place: _Place) -> _Answer:
-    path = place.path(file_names.LOCK_FILE)
-    with _taken(place.filesystem.lock_shared_with_broker(path), "the lock that writers share cannot be taken"):
-        _taken(place.filesystem.lock_shared_with_broker(path), "two writers cannot share a lock").release()
-        _expect(place.filesystem.lock_as_broker(path) is None, "a broker could start while the log is written to")
-    with _taken(place.filesystem.lock_as_broker(path), "a released lock cannot be taken"):
-        _expect(place.filesystem.lock_shared_with_broker(path) is None, "a log could be written to while a broker runs")
+def _check_broker_locks(tested: _TestDirectory) -> _Answer:
+    path = tested.path(file_names.LOCK_FILE)
+    with _taken(tested.filesystem.lock_shared_with_broker(path), "the lock that writers share cannot be taken"):
+        _taken(tested.filesystem.lock_shared_with_broker(path), "two writers cannot share a lock").release()
+        _expect(tested.filesystem.lock_as_broker(path) is None, "a broker could start while the log is written to")
+    with _taken(tested.filesystem.lock_as_broker(path), "a released lock cannot be taken"):
+        _expect(
+            tested.filesystem.lock_shared_with_broker(path) is None, "a log could be written to while a broker runs"
+        )
     return Verdict.PASSED, "a broker's lock and a writer's exclude each other, in both directions"
 
 
@@ -243,12 +245,12 @@ def _taken(lock: Lock | None, otherwise: str) -> Lock:
     return lock
 
 
-def _check_sync(place: _Place) -> _Answer:
-    started_ms = place.clock.now_ms()
+def _check_sync(tested: _TestDirectory) -> _Answer:
+    started_ms = tested.clock.now_ms()
     for n in range(SYNCS):
-        place.put(f"{n}", b"x" * 4096)
-        place.filesystem.sync_directory(place.directory)
-    each_ms = (place.clock.now_ms() - started_ms) / SYNCS
+        tested.put(f"{n}", b"x" * 4096)
+        tested.filesystem.sync_directory(tested.directory)
+    each_ms = (tested.clock.now_ms() - started_ms) / SYNCS
     detail = f"syncing a file of 4 KiB and its directory takes {each_ms:.1f} ms"
     if each_ms < 0.1:
         return Verdict.WARNING, f"{detail}: faster than disks are, so it may not reach the disk"

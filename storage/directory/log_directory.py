@@ -32,7 +32,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
 
-TopicPartition = tuple[str, int]
+TopicPartition = checkpoints.TopicPartition
 
 
 class LogDirectory:
@@ -226,28 +226,28 @@ class LogDirectory:
     def holes_of_all(self) -> Callable[[TopicPartition], Holes]:
         """The same for any partition; reads the files only once."""
         try:
-            noted = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
+            listed = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
         except CorruptionError:
             return lambda _: Holes.ANYWHERE
         described, recovery_points = self.described_topics(), self.offsets(names.RECOVERY_POINT_CHECKPOINT)
 
-        def told(partition: TopicPartition) -> Holes:
-            if partition in (noted or ()):
+        def holes_of(partition: TopicPartition) -> Holes:
+            if partition in (listed or ()):
                 return Holes.ANYWHERE
             if partition[0] in described:
                 return Holes.NOWHERE
             if partition not in recovery_points:
                 return Holes.ANYWHERE
-            return Holes.INSIDE_SEGMENTS if noted is None else Holes.NOWHERE
+            return Holes.INSIDE_SEGMENTS if listed is None else Holes.NOWHERE
 
-        return told
+        return holes_of
 
     def note_holes(self, partition: TopicPartition) -> None:
         """List a partition in the cleaner's checkpoint, durably: from now on, offsets may be missing in it."""
         with self.root_lock():
-            noted = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
-            if partition not in noted:
-                data = checkpoints.encode_offsets({**noted, partition: 0})
+            listed = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
+            if partition not in listed:
+                data = checkpoints.encode_offsets({**listed, partition: 0})
                 write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
 
     def forget_partitions(self, partitions: Container[TopicPartition]) -> None:

@@ -91,9 +91,9 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
     manager.lock_brokers_out()
     with _building(manager.filesystem, target) as building:
         folder = file_names.join(building, LOG_FOLDER)
-        with _standing_still(manager) as places:
+        with _standing_still(manager) as partitions:
             taken_at_ms = manager.clock.now_ms()
-            files = dict(_take_all(manager, places, folder))
+            files = dict(_take_all(manager, partitions, folder))
         _sync(manager.filesystem, folder, files)
         snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
         write_atomically(manager.filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
@@ -156,15 +156,15 @@ def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
     """
     for _ in range(LISTING_ATTEMPTS):
         with ExitStack() as locks:
-            places = _partitions(manager)
+            partitions = _partitions(manager)
             try:
-                for place in places:
-                    locks.enter_context(wait_for_lock(_context(manager, place), APPEND_LOCK_FILE))
+                for partition in partitions:
+                    locks.enter_context(wait_for_lock(_context(manager, partition), APPEND_LOCK_FILE))
             except FileNotFoundError:  # the topic was deleted
                 continue
             locks.enter_context(manager.root_lock())
-            if _partitions(manager) == places:
-                yield places
+            if _partitions(manager) == partitions:
+                yield partitions
                 return
     raise StorageError(f"{manager.directory}: partitions lack directories, or topics keep changing: check its topics")
 
@@ -174,19 +174,19 @@ def _partitions(manager: LogManager) -> list[TopicPartition]:
     return sorted((topic.name, partition) for topic in topics for partition in topic.partitions)
 
 
-def _context(manager: LogManager, place: TopicPartition) -> LogContext:
-    directory = manager.partition_path(*place)
+def _context(manager: LogManager, partition: TopicPartition) -> LogContext:
+    directory = manager.partition_path(*partition)
     return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
 
 
-def _take_all(manager: LogManager, places: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
+def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
     """Link or copy everything to ``folder``; yields the files by their path there."""
     manager.filesystem.make_directory(folder)
     for name in manager.filesystem.list(manager.directory):
         if not name.startswith(".") and not name.endswith(file_names.TMP) and not _is_directory(manager, name):
             yield name, _take(manager.filesystem, manager.path(name), file_names.join(folder, name), may_link=False)
-    for place in places:
-        context, directory = _context(manager, place), file_names.partition_directory(*place)
+    for partition in partitions:
+        context, directory = _context(manager, partition), file_names.partition_directory(*partition)
         manager.filesystem.make_directory(file_names.join(folder, directory))
         found = _segment_files(context)
         newest = max((name for name in found if name.endswith(file_names.LOG)), default=None)

@@ -45,7 +45,7 @@ class LatestByKey(Generic[K, V]):
         """Reads nothing yet. ``decode_key`` returns None for records to skip."""
         self.values: dict[K, V] = {}
         self._manager = manager
-        self._place = (topic, partition)
+        self._topic_partition = (topic, partition)
         self._decode_key = decode_key
         self._decode_value = decode_value
         self._log: LogFollower | None = None
@@ -74,7 +74,7 @@ class LatestByKey(Generic[K, V]):
 
     def _catch_up(self) -> None:
         if self._log is None:
-            with self._manager.open_reader(*self._place) as reader:
+            with self._manager.open_reader(*self._topic_partition) as reader:
                 self._log = LogFollower(reader.context, reader.checkpoints)
             self._read_from(self._log, self._log.log_start_offset)
         if self._log.is_current():  # the usual case

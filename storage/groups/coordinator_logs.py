@@ -81,7 +81,7 @@ class CoordinatorLogs(Generic[K, V]):
     def _partition_of(self, name: str, *, create: bool) -> int | None:
         count = self._described_count()
         if count is None and not self._found():
-            if lost := [each for each in self._noted() if not self.manager.is_here(self.topic, each)]:
+            if lost := [each for each in self._checkpointed() if not self.manager.is_here(self.topic, each)]:
                 was = f"{self.manager.directory} had partitions {_listed(lost)} of it, as the recovery points show"
                 raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {LOST}")
             if not create:
@@ -114,10 +114,12 @@ class CoordinatorLogs(Generic[K, V]):
 
     def latest(self, partition: int) -> LatestByKey[K, V]:
         """The newest values in one partition."""
-        place = (self.topic, partition)
+        topic_partition = (self.topic, partition)
         return self.manager.kept(
-            place,
-            lambda: LatestByKey(self.manager, *place, decode_key=self._decode_key, decode_value=self._decode_value),
+            topic_partition,
+            lambda: LatestByKey(
+                self.manager, *topic_partition, decode_key=self._decode_key, decode_value=self._decode_value
+            ),
         )
 
     def values(self, name: str) -> Mapping[K, V]:
@@ -174,10 +176,10 @@ class CoordinatorLogs(Generic[K, V]):
         """The partitions found here of a topic that ``topics.json`` does not list."""
         return self.manager.partitions_found(self.topic)
 
-    def _noted(self) -> list[int]:
+    def _checkpointed(self) -> list[int]:
         """Partitions that are or were here: recovery points also list those whose directory is lost."""
-        noted = self.manager.offsets(file_names.RECOVERY_POINT_CHECKPOINT)
-        return sorted(partition for topic, partition in noted if topic == self.topic)
+        checkpointed = self.manager.offsets(file_names.RECOVERY_POINT_CHECKPOINT)
+        return sorted(partition for topic, partition in checkpointed if topic == self.topic)
 
     def _count(self) -> int | None:
         """The number of partitions of a topic like that; None if it cannot be determined."""
@@ -188,7 +190,7 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _count_by_names(self) -> int | None:
         by_partition = self._names()
-        least = max((*by_partition, *self._noted()), default=-1) + 1
+        least = max((*by_partition, *self._checkpointed()), default=-1) + 1
         default = max(INTERNAL_PARTITIONS, least)
         if _fitting(range(default, default + 1), by_partition):
             return default

@@ -72,27 +72,29 @@ class LogLooks:
         return there
 
     @contextmanager
-    def look(self, place: TopicPartition) -> Iterator[LogWatcher]:
+    def look(self, topic_partition: TopicPartition) -> Iterator[LogWatcher]:
         """A log as it is now.
 
         Raises UnknownTopicOrPartitionError, StorageError if it vanishes during the access, CorruptionError.
         """
-        log = self._watchers.pop(place, None)
+        log = self._watchers.pop(topic_partition, None)
         if log is None:
-            log = self._manager.open_watcher(*place)
+            log = self._manager.open_watcher(*topic_partition)
         else:
             log.catch_up()
         try:
             yield log
         finally:
             log.close()
-        self._watchers[place] = log
+        self._watchers[topic_partition] = log
 
 
-def log_figures(place: TopicPartition, log: LogReader) -> LogFigures:
+def log_figures(topic_partition: TopicPartition, log: LogReader) -> LogFigures:
     """The figures of an open log."""
     size = log.file_bytes()
-    return LogFigures(*place, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments))
+    return LogFigures(
+        *topic_partition, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments)
+    )
 
 
 def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
@@ -142,20 +144,20 @@ class GroupLags:
 
         Raises as :meth:`LogLooks.look`; with ``failures``, adds the error there, and the partition has no log.
         """
-        members = {place: member for member in group.members for place in member.partitions}
+        members = {topic_partition: member for member in group.members for topic_partition in member.partitions}
         there = {*self.looks.partitions()}
         found = []
-        for place in sorted({*group.offsets, *members}):
-            committed, member = group.offsets.get(place), members.get(place)
-            lag = PartitionLag(group.name, *place, committed, None, None, member)
+        for topic_partition in sorted({*group.offsets, *members}):
+            committed, member = group.offsets.get(topic_partition), members.get(topic_partition)
+            lag = PartitionLag(group.name, *topic_partition, committed, None, None, member)
             with kept_in(failures):
-                lag = self._behind(lag) if place in there else lag
+                lag = self._with_lag(lag) if topic_partition in there else lag
             found.append(lag)
         return found
 
-    def _behind(self, lag: PartitionLag) -> PartitionLag:
-        place = (lag.topic, lag.partition)
-        with self.looks.look(place) as log:
+    def _with_lag(self, lag: PartitionLag) -> PartitionLag:
+        topic_partition = (lag.topic, lag.partition)
+        with self.looks.look(topic_partition) as log:
             now_ms = self.manager.clock.now_ms()
             behind_ms = None if lag.committed is None else lag_ms(log, lag.committed.offset, now_ms)
-            return replace(lag, log=log_figures(place, log), lag_ms=behind_ms)
+            return replace(lag, log=log_figures(topic_partition, log), lag_ms=behind_ms)

@@ -110,7 +110,7 @@ class GroupOffsets:
         keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
-            entries = [(key.encode(), None) for key in sorted(keys, key=_place_of_tombstone)]
+            entries = [(key.encode(), None) for key in sorted(keys, key=_tombstone_rank)]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
@@ -140,7 +140,7 @@ def _decode_value(key: GroupKey, data: bytes) -> GroupValue:
     return GroupMetadataValue.decode(data) if isinstance(key, GroupMetadataKey) else data
 
 
-def _place_of_tombstone(key: GroupKey) -> int:
+def _tombstone_rank(key: GroupKey) -> int:
     return TOMBSTONE_ORDER.index(key.kind) if isinstance(key, GroupRecordKey) else -1
 
 
@@ -160,9 +160,9 @@ def commit_batches(
 ) -> EncodedBatches:
     """The records that commit offsets of groups."""
     entries = [
-        (OffsetCommitKey(group, *place).encode(), _commit_value(each, now_ms).encode())
-        for group, places in offsets.items()
-        for place, each in places.items()
+        (OffsetCommitKey(group, *partition).encode(), _commit_value(each, now_ms).encode())
+        for group, committed in offsets.items()
+        for partition, each in committed.items()
     ]
     return keyed_batches(entries, now_ms, config)
 

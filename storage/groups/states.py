@@ -88,11 +88,11 @@ def classic_group(
 
 def _classic_members(metadata: GroupMetadataValue) -> Iterator[GroupMember]:
     for each in metadata.members:
-        places = tuple(_places_of(each.assignment)) if metadata.protocol_type == CONSUMER else ()
-        yield GroupMember(each.member_id, each.group_instance_id, each.client_host, each.client_id, places)
+        partitions = tuple(_assigned_partitions(each.assignment)) if metadata.protocol_type == CONSUMER else ()
+        yield GroupMember(each.member_id, each.group_instance_id, each.client_host, each.client_id, partitions)
 
 
-def _places_of(assignment: bytes) -> Iterator[TopicPartition]:
+def _assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
     """The assigned partitions; none if a custom client wrote another format, since a broker stores any bytes."""
     with suppress(InvalidRecordError):
         for topic in decode_assignment(assignment).assigned_partitions:
@@ -189,15 +189,15 @@ class _Newer:
             about.get("instanceId"),
             about["clientHost"],
             about["clientId"],
-            self._places(current.get("assignedPartitions", ())),
+            self._partitions(current.get("assignedPartitions", ())),
             current.get("memberEpoch", 0),
-            self._places(target.get("topicPartitions", ())),
+            self._partitions(target.get("topicPartitions", ())),
         )
 
     def _of(self, kind: Kind, name: str | None) -> Mapping[str, Any]:
         return self._fields.get((kind, name), {})
 
-    def _places(self, topics: Collection[Mapping[str, Any]]) -> tuple[TopicPartition, ...]:
+    def _partitions(self, topics: Collection[Mapping[str, Any]]) -> tuple[TopicPartition, ...]:
         named = ((self._topics.get(each["topicId"], each["topicId"]), each["partitions"]) for each in topics)
         return tuple(sorted((topic, number) for topic, numbers in named for number in numbers))
 

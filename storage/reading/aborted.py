@@ -72,26 +72,26 @@ class Outcomes:
         is_open = batches.next_markers == _NONE
         if is_open.any():
             rows, producers = batches.rows[is_open], batches.producers[is_open].tolist()
-            self._look_behind(set(producers), segment, window, log_end_offset)
+            self._find_outcomes(set(producers), segment, window, log_end_offset)
             hidden_from = np.array([self._known[producer_id].hidden_from for producer_id in producers], dtype=np.int64)
             hidden[rows] = headers.table["base_offset"][rows] >= hidden_from
         return hidden
 
-    def _look_behind(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
+    def _find_outcomes(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
         """Find out for each of these producers what its next marker after a window says."""
-        behind = window.headers.next_offset
+        after = window.headers.next_offset
         wanted = {
             producer_id
             for producer_id in producers
-            if producer_id not in self._known or not self._known[producer_id].holds(behind, log_end_offset)
+            if producer_id not in self._known or not self._known[producer_id].holds(after, log_end_offset)
         }
         for marker_offset, producer_id, hidden_from in self._next_markers(wanted, segment, window) if wanted else ():
-            self._known[producer_id] = _Outcome(behind, marker_offset, hidden_from, log_end_offset)
+            self._known[producer_id] = _Outcome(after, marker_offset, hidden_from, log_end_offset)
             wanted.remove(producer_id)
             if not wanted:
                 return
         for producer_id in wanted:
-            self._known[producer_id] = _Outcome(behind, None, self._hidden_from_open(producer_id), log_end_offset)
+            self._known[producer_id] = _Outcome(after, None, self._hidden_from_open(producer_id), log_end_offset)
 
     def _next_markers(
         self, wanted: Container[int], segment: LogSegment, window: Window
@@ -99,7 +99,7 @@ class Outcomes:
         """For each marker after a window whose producer is ``wanted`` at that time: its offset, the producer, and the
         offset from which it hides records.
         """
-        for found in self._windows_behind(segment, window):
+        for found in self._windows_after(segment, window):
             table = found.headers.table
             for row in np.flatnonzero(found.headers.is_control).tolist():
                 producer_id = int(table["producer_id"][row])
@@ -108,7 +108,7 @@ class Outcomes:
                     for offset, marker in markers.items():
                         yield offset, producer_id, _hidden_from(marker)
 
-    def _windows_behind(self, segment: LogSegment, window: Window) -> Iterator[Window]:
+    def _windows_after(self, segment: LogSegment, window: Window) -> Iterator[Window]:
         """All batches after a window; a marker is usually near, so the first windows are small."""
         position, end, before = window.position + window.headers.end, window.headers.next_offset, segment
         for each in self._segments.reaching(segment.base_offset):
@@ -154,11 +154,11 @@ class _Outcome:
     hidden_from: int
     log_end_offset: int  # when this was found: where marker_offset is None, a marker may have been appended since
 
-    def holds(self, behind: int, log_end_offset: int) -> bool:
-        """Whether it also applies to the records below ``behind``."""
+    def holds(self, after: int, log_end_offset: int) -> bool:
+        """Whether it also applies to the records below ``after``."""
         if self.marker_offset is None:
-            return self.from_offset <= behind and self.log_end_offset == log_end_offset
-        return self.from_offset <= behind <= self.marker_offset
+            return self.from_offset <= after and self.log_end_offset == log_end_offset
+        return self.from_offset <= after <= self.marker_offset
 
 
 class _Batches(NamedTuple):
@@ -176,8 +176,8 @@ def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -
     producers, offsets = headers.table["producer_id"][rows], headers.table["base_offset"][rows]
     is_marker = np.isin(offsets, np.fromiter(markers, dtype=np.int64, count=len(markers)))
     last = len(rows) - 1
-    places = np.where(is_marker, np.arange(len(rows)), last)
-    following = np.minimum.accumulate(places[::-1])[::-1]  # after the last marker: the last batch
+    next_rows = np.where(is_marker, np.arange(len(rows)), last)
+    following = np.minimum.accumulate(next_rows[::-1])[::-1]  # after the last marker: the last batch
     is_followed = is_marker[following] & (producers[following] == producers)
     next_markers = np.where(is_followed, offsets[following], _NONE)
     is_data = ~headers.is_control[rows]

@@ -24,54 +24,54 @@ from .fetch import ALL_TIMES, FetchData, Timespan
 from .reader import FETCH_BYTES, LogReader
 from .view import REOPEN_ATTEMPTS
 
-Told = Callable[[CorruptionError], None]
+Report = Callable[[CorruptionError], None]
 
 
 def salvaged_records(
     reader: LogReader,
     start: int,
     end: int,
-    told: Told,
+    report: Report,
     *,
     isolation: Isolation = Isolation.READ_COMMITTED,
     columns: Collection[str] = ALL_COLUMNS,
     timespan: Timespan = ALL_TIMES,
 ) -> Iterator[Records]:
-    """Like ``LogReader.records``, but damage is passed to ``told``, with path and position, and skipped.
+    """Like ``LogReader.records``, but damage is passed to ``report``, with path and position, and skipped.
 
     Each damage is reported once, even if segments are replaced during the read and read again. Offsets that are in no
     segment are skipped without a report.
     """
-    salvage = _Salvage(reader, told, isolation)
+    salvage = _Salvage(reader, report, isolation)
     with reader.despite_damage():
         for data in salvage.fetches(start, end):
             for records in salvage.records(data, start, end, columns, timespan):
                 if len(records):
                     yield records
-        salvage.tell_end(end)
+        salvage.report_end(end)
 
 
 class _Salvage:
     """One pass over a log that may be damaged."""
 
-    def __init__(self, reader: LogReader, told: Told, isolation: Isolation) -> None:
+    def __init__(self, reader: LogReader, report: Report, isolation: Isolation) -> None:
         self._reader = reader
-        self._told = told
+        self._report_damage = report
         self._isolation = isolation
         self._known: set[tuple[str | None, int | None]] = set()
 
-    def _tell(self, error: CorruptionError) -> None:
-        place = error.path, error.position
-        if place not in self._known:
-            self._known.add(place)
-            self._told(error)
+    def _report(self, error: CorruptionError) -> None:
+        location = error.path, error.position
+        if location not in self._known:
+            self._known.add(location)
+            self._report_damage(error)
 
-    def tell_end(self, end: int) -> None:
+    def report_end(self, end: int) -> None:
         """Report damage at the apparent end of the log, for those who read up to there."""
         try:
             self._reader.check_readable_to(end, self._isolation)
         except CorruptionError as error:
-            self._tell(error)
+            self._report(error)
 
     def fetches(self, offset: int, end: int) -> Iterator[FetchData]:
         """Sound batches from ``offset`` on, up to the one that reaches ``end``."""
@@ -84,8 +84,8 @@ class _Salvage:
             except FileNotFoundError as error:  # replaced or deleted: look again, by offset
                 attempts += 1
                 if attempts == REOPEN_ATTEMPTS:
-                    told = f"{self._reader.context.directory}: files disappear while they are being read"
-                    raise StorageError(f"{told}; is the topic being deleted?") from error
+                    what = f"{self._reader.context.directory}: files disappear while they are being read"
+                    raise StorageError(f"{what}; is the topic being deleted?") from error
                 self._reader.refresh()
             else:
                 return
@@ -108,13 +108,13 @@ class _Salvage:
         """Batches that reach ``first``, begin below ``end``, are within the segment and above all before them."""
         following = self._reader.segments.higher(segment.base_offset)
         ceiling = self._reader.log_end_offset if following is None else following.base_offset
-        behind = first
+        reached = first
         for window in self._windows(segment, first, end):
             last_offsets = window.headers.table["last_offset"]
-            is_right = _above(window, behind, ceiling)
-            self._tell_out_of_order(segment, window, ~is_right & (last_offsets >= first))
+            is_right = _above(window, reached, ceiling)
+            self._report_out_of_order(segment, window, ~is_right & (last_offsets >= first))
             if is_right.any():
-                behind = int(last_offsets[is_right][-1]) + 1
+                reached = int(last_offsets[is_right][-1]) + 1
                 yield window._replace(headers=window.headers[is_right])
 
     def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
@@ -130,7 +130,7 @@ class _Salvage:
                         "a batch is incomplete", path=segment.path(file_names.LOG), position=position
                     )
             except CorruptRecordError as error:
-                self._tell(error)
+                self._report(error)
                 found = segment.search(segment.size).next_sound(position + 1)
                 position = segment.size if found is None else found
 
@@ -141,22 +141,22 @@ class _Salvage:
         table, is_right = window.headers.table[rows], is_right[rows]
         for position in table["position"][~is_right & (table["last_offset"] >= first)].tolist():
             at = window.position + position
-            self._tell(CorruptRecordError("the checksum is wrong", path=segment.path(file_names.LOG), position=at))
+            self._report(CorruptRecordError("the checksum is wrong", path=segment.path(file_names.LOG), position=at))
         return window._replace(headers=window.headers[rows][is_right])
 
-    def _tell_out_of_order(self, segment: LogSegment, window: Window, rows: Bools) -> None:
+    def _report_out_of_order(self, segment: LogSegment, window: Window, rows: Bools) -> None:
         table = window.headers.table
         for row in np.flatnonzero(rows).tolist():
             reason = f"offsets {table['base_offset'][row]} to {table['last_offset'][row]} are out of order"
             at = window.position + int(table["position"][row])
-            self._tell(CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at))
+            self._report(CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at))
 
     def _shown(self, segment: LogSegment, window: Window) -> FetchData:
         """What the isolation level shows; no transactional records where damage hides how transactions ended."""
         try:
             data = self._reader.fetch_data(segment, window, self._isolation)
         except CorruptRecordError as error:
-            self._tell(error)
+            self._report(error)
             headers = window.headers
             return FetchData(segment, window, ~headers.is_control & ~headers.is_transactional, ())
         if self._isolation is Isolation.READ_UNCOMMITTED or not self._known:
@@ -196,7 +196,7 @@ class _Salvage:
                     start, end, columns, timespan
                 )
             except CorruptionError as error:
-                self._tell(error)
+                self._report(error)
 
 
 def _above(window: Window, floor: int, ceiling: int) -> Bools:

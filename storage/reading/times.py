@@ -38,16 +38,16 @@ def segments_reaching_time(
     times as long. ``check`` gets each segment whose log was read to skip it, and raises if it is damaged.
     """
     is_in_order, youngest_ms = True, NO_TIMESTAMP
-    for place, segment in enumerate(segments):
+    for index, segment in enumerate(segments):
         largest_ms = (segment.known_largest or segment.largest).timestamp  # a property costs as much as the rest
         if largest_ms >= youngest_ms:
             youngest_ms = largest_ms
         elif is_in_order:
             is_in_order = False
-            yield from _after_all(segments[:place], timestamp_ms, check)
+            yield from _after_all(segments[:index], timestamp_ms, check)
         if largest_ms >= timestamp_ms:
-            if is_in_order and place and segments[place - 1].largest.timestamp < timestamp_ms:
-                yield from _after_all(segments[place - 1 : place], timestamp_ms, check)
+            if is_in_order and index and segments[index - 1].largest.timestamp < timestamp_ms:
+                yield from _after_all(segments[index - 1 : index], timestamp_ms, check)
             if _may_reach(segment, timestamp_ms):
                 yield segment
         elif not is_in_order:

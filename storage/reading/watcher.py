@@ -123,12 +123,12 @@ class LogWatcher(LogReader):
         return self._despite_damage(lambda: self._offset_within(start, end, max_bytes), end)
 
     def _offset_within(self, start: int, end: int, max_bytes: int) -> int:
-        left = max_bytes
+        remaining = max_bytes
         for segment in self.segments.reaching(start):
             if segment.base_offset >= end:
                 break
-            found = _offset_in(segment, max(start, segment.base_offset), left, must_move=left == max_bytes)
-            left -= found.size
+            found = _offset_in(segment, max(start, segment.base_offset), remaining, must_move=remaining == max_bytes)
+            remaining -= found.size
             if found.offset is not None:
                 return min(found.offset, end)
             self._rest(segment)

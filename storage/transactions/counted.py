@@ -55,7 +55,7 @@ def check_counted(
     for partition, end in sorted(counted.items()):
         epoch = _known_epoch(logs[partition], newest.producer_id)
         if epoch == UNKNOWN and look:
-            epoch = _epoch_behind(logs[partition], newest.producer_id, end)
+            epoch = _epoch_after(logs[partition], newest.producer_id, end)
         if epoch > reached and not _is_shared(states, transactional_id, newest.producer_id, epoch):
             raise _uncounted(transactional_id, newest, partition, epoch, offsets, reached)
 
@@ -70,7 +70,7 @@ def _known_epoch(log: Log, producer_id: int) -> int:
     return UNKNOWN if known is None else known.epoch
 
 
-def _epoch_behind(log: Log, producer_id: int, end: int) -> int:
+def _epoch_after(log: Log, producer_id: int, end: int) -> int:
     """Returns the newest epoch of a producer in the first :data:`LOOK_BYTES` from offset ``end`` on.
 
     Returns UNKNOWN if the producer wrote no batch there. Raises CorruptionError.

@@ -31,13 +31,13 @@ _ODDITIES = (  # by name of the bit, so that a program that only lists partition
 )
 
 
-class Place(NamedTuple):
+class BatchFindings(NamedTuple):
     """The file that findings about a log's batches refer to."""
 
     findings: Findings
     path: str
 
-    def tell(self, kind: Kind, window: Window, row: int, what: str) -> None:
+    def add(self, kind: Kind, window: Window, row: int, what: str) -> None:
         """Add a finding about the batch ``row`` of a window."""
         position = window.position + int(window.headers.table["position"][row])
         offset = int(window.headers.table["base_offset"][row])
@@ -47,8 +47,8 @@ class Place(NamedTuple):
 class BatchOrder:
     """Checks that offsets increase from batch to batch, within the range of the segment."""
 
-    def __init__(self, place: Place, base_offset: int) -> None:
-        self._place = place
+    def __init__(self, findings: BatchFindings, base_offset: int) -> None:
+        self._findings = findings
         self._base_offset = base_offset
         self.next_offset = base_offset
         self.has_gap_before = False  # damage precedes the next batch
@@ -59,7 +59,7 @@ class BatchOrder:
         table = window.headers.table
         expected = np.concatenate(([self.next_offset], table["last_offset"][:-1] + 1))
         self._check_bounds(window, expected)
-        self._note_gaps(window, expected)
+        self._add_gaps(window, expected)
         spans = table["last_offset"] - table["base_offset"] + 1
         self.is_compacted |= bool(((table["count"] >= 0) & (table["count"] < spans)).any())
         self.next_offset = max(self.next_offset, int(table["last_offset"].max()) + 1)
@@ -71,15 +71,15 @@ class BatchOrder:
         goes_back = (last < expected) | (base < 0)
         for row in np.flatnonzero(goes_back).tolist():
             what = f"offsets {base[row]} to {last[row]} follow offset {expected[row] - 1}"
-            self._place.tell(Kind.OFFSETS_GO_BACK, window, row, what)
+            self._findings.add(Kind.OFFSETS_GO_BACK, window, row, what)
         for row in np.flatnonzero((base < expected) & ~goes_back).tolist():
             what = f"offsets {base[row]} to {last[row]} overlap with the batch before, up to {expected[row] - 1}"
-            self._place.tell(Kind.OFFSETS_OVERLAP, window, row, what)
+            self._findings.add(Kind.OFFSETS_OVERLAP, window, row, what)
         for row in np.flatnonzero(last - self._base_offset > INT32_MAX).tolist():
             what = f"offset {last[row]} is more than 2^31 - 1 above the segment's base"
-            self._place.tell(Kind.OFFSET_OVERFLOW, window, row, what)
+            self._findings.add(Kind.OFFSET_OVERFLOW, window, row, what)
 
-    def _note_gaps(self, window: Window, expected: Int64s) -> None:
+    def _add_gaps(self, window: Window, expected: Int64s) -> None:
         """Ignores legacy wrappers, which do not contain their first offset."""
         table = window.headers.table
         is_known = (table["magic"] >= 2) | (window.headers.codec == Codec.NONE)
@@ -91,7 +91,7 @@ class BatchOrder:
         del self.gaps[3:]
 
 
-def check_headers(place: Place, window: Window) -> None:
+def check_headers(findings: BatchFindings, window: Window) -> None:
     """Find header fields with values that no writer of Kafka's uses; magic 2 only."""
     table, headers = window.headers.table, window.headers
     is_new = table["magic"] >= 2
@@ -114,14 +114,14 @@ def check_headers(place: Place, window: Window) -> None:
     ]
     for kind, rows, what in odd:
         for row in np.flatnonzero(rows & is_new).tolist():
-            place.tell(kind, window, row, what)
+            findings.add(kind, window, row, what)
 
 
 class RecordChecks:
     """Decodes every batch; counts records."""
 
-    def __init__(self, place: Place, decompressed_bytes_max: int) -> None:
-        self._place = place
+    def __init__(self, findings: BatchFindings, decompressed_bytes_max: int) -> None:
+        self._findings = findings
         self._decompressed_bytes_max = decompressed_bytes_max
         self.records = 0
 
@@ -142,7 +142,9 @@ class RecordChecks:
             records, counts = fill(parts, ()), _counts(window.headers[rows], parts)
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
             if len(rows) == 1:
-                self._place.tell(Kind.BAD_RECORDS, window, int(rows[0]), f"its checksum is right, but {_reason(error)}")
+                self._findings.add(
+                    Kind.BAD_RECORDS, window, int(rows[0]), f"its checksum is right, but {_reason(error)}"
+                )
             return False
         self.records += len(records)
         self._check_offsets(window, rows, records, counts)
@@ -173,7 +175,7 @@ class RecordChecks:
             for name, kind, what in _ODDITIES:
                 bit = getattr(canonical, name)
                 if found[at] & bit:
-                    self._place.tell(kind, window, row, what)
+                    self._findings.add(kind, window, row, what)
 
     def _check_messages(self, window: Window, rows: Int64s, part: Part) -> None:
         """Check the messages inside wrappers; a plain message's checksum is that of its batch, verified before."""
@@ -186,7 +188,7 @@ class RecordChecks:
             if stored != found:
                 offset = message[reading.MESSAGE_OFFSET]
                 what = f"checksum {found} of the message at offset {offset} in a compressed set, stored is {stored}"
-                self._place.tell(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
+                self._findings.add(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
 
     def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
         """Offsets of records must increase, from the base offset of their batch to its last offset."""
@@ -200,7 +202,7 @@ class RecordChecks:
         is_odd |= np.maximum.reduceat(records.offsets, firsts) > table["last_offset"]
         is_odd |= (np.minimum.reduceat(records.offsets, firsts) < table["base_offset"]) & (table["magic"] >= 2)
         for row in rows[counts > 0][is_odd].tolist():
-            self._place.tell(
+            self._findings.add(
                 Kind.ODD_OFFSETS, window, row, "offsets of records repeat, decrease or are outside the batch"
             )
 
@@ -212,9 +214,9 @@ class RecordChecks:
         stated = window.headers.table["max_timestamp"][rows]
         largest = np.maximum.reduceat(records.timestamps, firsts)
         is_odd = (largest != stated) & (window.headers.timestamp_type[rows] == TimestampType.CREATE_TIME)
-        for place, row in zip(np.flatnonzero(is_odd).tolist(), rows[is_odd].tolist(), strict=True):
-            what = f"the header states {stated[place]} as largest timestamp, its records have {largest[place]}"
-            self._place.tell(Kind.ODD_TIMESTAMP, window, row, what)
+        for index, row in zip(np.flatnonzero(is_odd).tolist(), rows[is_odd].tolist(), strict=True):
+            what = f"the header states {stated[index]} as largest timestamp, its records have {largest[index]}"
+            self._findings.add(Kind.ODD_TIMESTAMP, window, row, what)
 
     def _check_control(self, window: Window, row: int) -> None:
         try:
@@ -226,10 +228,10 @@ class RecordChecks:
             pairs = zip(decoded.keys.to_list(), decoded.values.to_list(), strict=True)
             kinds = {parse(key, value)[0] for key, value in pairs}
         except (CorruptionError, UnsupportedCompressionTypeError) as error:
-            self._place.tell(Kind.BAD_MARKER, window, row, f"a control record does not parse: {_reason(error)}")
+            self._findings.add(Kind.BAD_MARKER, window, row, f"a control record does not parse: {_reason(error)}")
             return
         if ControlType.UNKNOWN in kinds:
-            self._place.tell(Kind.ODD_CONTROL, window, row, "a control record has an unknown type and is ignored")
+            self._findings.add(Kind.ODD_CONTROL, window, row, "a control record has an unknown type and is ignored")
 
 
 def _row_at(window: Window, rows: Int64s, position: int) -> int:

@@ -51,12 +51,12 @@ class _Entries(NamedTuple):
 
     keys: Int64s  # ascending: positions in an offset index, offsets in a time index
     values: Int64s
-    places: Int64s  # index of each entry in the file
+    numbers: Int64s  # index of each entry in the file
 
     @classmethod
     def sort(cls, keys: Int64s, values: Int64s) -> _Entries:
-        places = np.argsort(keys, kind="stable")
-        return cls(keys[places], values[places], places)
+        numbers = np.argsort(keys, kind="stable")
+        return cls(keys[numbers], values[numbers], numbers)
 
     def below(self, start: int, key: int) -> int:
         return max(start, int(np.searchsorted(self.keys, key, side="left")))
@@ -67,23 +67,27 @@ class OffsetIndexCheck:
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         offsets, positions = decode_offset_entries(base_offset, file.entries)
         _check_rising(self, offsets, "offset")
         self._entries = _Entries.sort(positions, offsets)
         self._done = 0
 
-    def tell(self, place: int, what: str) -> None:
+    def add(self, number: int, what: str) -> None:
         """Add a finding, at most one per entry."""
-        _tell(
-            self._findings, self._told, (Kind.BAD_OFFSET_INDEX, self._file.path), (place, OFFSET_ENTRY.itemsize), what
+        _add_once(
+            self._findings,
+            self._reported,
+            (Kind.BAD_OFFSET_INDEX, self._file.path),
+            (number, OFFSET_ENTRY.itemsize),
+            what,
         )
 
     def check(self, window: Window) -> None:
         table = window.headers.table
         starts = window.position + table["position"]
         end = self._entries.below(self._done, window.position + window.headers.end)
-        positions, offsets, places = (column[self._done : end] for column in self._entries)
+        positions, offsets, numbers = (column[self._done : end] for column in self._entries)
         rows = np.searchsorted(starts, positions)
         begins = starts[np.minimum(rows, len(starts) - 1)] == positions
         rows = np.minimum(rows, len(starts) - 1)
@@ -91,7 +95,7 @@ class OffsetIndexCheck:
         for n in np.flatnonzero(~is_sound).tolist():
             found = f"the batch there has offsets {table['base_offset'][rows[n]]} to {table['last_offset'][rows[n]]}"
             what = found if begins[n] else "no batch begins there"
-            self.tell(int(places[n]), f"offset {offsets[n]} at position {positions[n]}, but {what}")
+            self.add(int(numbers[n]), f"offset {offsets[n]} at position {positions[n]}, but {what}")
         self._done = end
 
     def _ends_a_batch(self, table: np.ndarray, rows: Int64s, offsets: Int64s) -> Bools:
@@ -107,9 +111,9 @@ class OffsetIndexCheck:
 
     def finish(self, end: int) -> None:
         """Check the remaining entries; the sound part of the log ends at ``end``."""
-        positions, offsets, places = (column[self._done :] for column in self._entries)
-        for position, offset, place in zip(positions.tolist(), offsets.tolist(), places.tolist(), strict=True):
-            self.tell(place, f"offset {offset} at position {position}, but the log has {end} bytes of sound batches")
+        positions, offsets, numbers = (column[self._done :] for column in self._entries)
+        for position, offset, number in zip(positions.tolist(), offsets.tolist(), numbers.tolist(), strict=True):
+            self.add(number, f"offset {offset} at position {position}, but the log has {end} bytes of sound batches")
 
 
 class TimeIndexCheck:
@@ -117,7 +121,7 @@ class TimeIndexCheck:
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         timestamps, offsets = decode_time_entries(base_offset, file.entries)
         _check_rising(self, timestamps, "timestamp")
         self._entries = _Entries.sort(offsets, timestamps)
@@ -125,19 +129,21 @@ class TimeIndexCheck:
         self._is_known = True  # whether the largest timestamp is known: no damage so far
         self._largest = -1
 
-    def tell(self, place: int, what: str) -> None:
+    def add(self, number: int, what: str) -> None:
         """Add a finding, at most one per entry."""
-        _tell(self._findings, self._told, (Kind.BAD_TIME_INDEX, self._file.path), (place, TIME_ENTRY.itemsize), what)
+        _add_once(
+            self._findings, self._reported, (Kind.BAD_TIME_INDEX, self._file.path), (number, TIME_ENTRY.itemsize), what
+        )
 
     def check(self, window: Window) -> None:
         table = window.headers.table
         running = np.maximum(np.maximum.accumulate(table["max_timestamp"]), self._largest)
         end = self._entries.below(self._done, window.headers.next_offset)
-        offsets, timestamps, places = (column[self._done : end] for column in self._entries)
+        offsets, timestamps, numbers = (column[self._done : end] for column in self._entries)
         rows = np.minimum(np.searchsorted(table["last_offset"], offsets), len(table) - 1)
         for n in np.flatnonzero((running[rows] != timestamps) & self._is_known).tolist():
             what = f"timestamp {timestamps[n]} up to offset {offsets[n]}, but the largest up to that offset is"
-            self.tell(int(places[n]), f"{what} {running[rows[n]]}")
+            self.add(int(numbers[n]), f"{what} {running[rows[n]]}")
         self._done, self._largest = end, int(running[-1])
 
     def skip(self) -> None:
@@ -146,25 +152,25 @@ class TimeIndexCheck:
 
     def finish(self, next_offset: int, *, is_closed: bool) -> None:
         """Check the remaining entries; the segment ends before ``next_offset``; ``is_closed`` unless it is active."""
-        offsets, timestamps, places = (column[self._done :] for column in self._entries)
+        offsets, timestamps, numbers = (column[self._done :] for column in self._entries)
         if self._is_known:
-            for offset, timestamp, place in zip(offsets.tolist(), timestamps.tolist(), places.tolist(), strict=True):
-                self.tell(place, f"timestamp {timestamp} up to offset {offset}, but the segment ends at {next_offset}")
+            for offset, timestamp, number in zip(offsets.tolist(), timestamps.tolist(), numbers.tolist(), strict=True):
+                self.add(number, f"timestamp {timestamp} up to offset {offset}, but the segment ends at {next_offset}")
         last = int(self._entries.values.max(initial=-1))
         if is_closed and self._is_known and self._file.is_there and last < self._largest:
             what = f"it ends with timestamp {last}, but the segment's largest, for retention, is {self._largest}"
             self._findings.add(Kind.BAD_TIME_INDEX, self._file.path, what, position=len(self._file.entries))
 
 
-def _tell(findings: Findings, told: set[int], of: tuple[Kind, str], entry: tuple[int, int], what: str) -> None:
+def _add_once(findings: Findings, reported: set[int], of: tuple[Kind, str], entry: tuple[int, int], what: str) -> None:
     kind, path = of
-    place, entry_bytes = entry
-    if place not in told:
-        told.add(place)
-        findings.add(kind, path, f"entry {place}: {what}", position=place * entry_bytes)
+    number, entry_bytes = entry
+    if number not in reported:
+        reported.add(number)
+        findings.add(kind, path, f"entry {number}: {what}", position=number * entry_bytes)
 
 
-def _check_rising(index: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
+def _check_rising(check: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
     """A lookup is a binary search, which needs sorted entries."""
-    for place in (np.flatnonzero(column[1:] <= column[:-1]) + 1).tolist():
-        index.tell(place, f"{name} {column[place]} is not above that of the entry before, {column[place - 1]}")
+    for number in (np.flatnonzero(column[1:] <= column[:-1]) + 1).tolist():
+        check.add(number, f"{name} {column[number]} is not above that of the entry before, {column[number - 1]}")

@@ -14,7 +14,7 @@ from ..format.files.checkpoints import EpochEntry
 from ..recovery import LeaderEpochCache
 from ..segment import FILE_KINDS, LogContext, SwapPlan, swap_plan
 from .findings import Finding, Findings, Kind, Severity
-from .producer_state import tell_missing
+from .producer_state import add_missing_abort
 from .segment import SegmentFindings, SegmentToVerify, verify_segment
 
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
@@ -63,7 +63,7 @@ def plan_verification(
             findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
     snapshots = sorted(plan.left_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)
-    told = checkpointed or CheckpointedOffsets()
+    checkpointed = checkpointed or CheckpointedOffsets()
     segments = [
         SegmentToVerify(
             base,
@@ -72,8 +72,8 @@ def plan_verification(
                 kind for kind in FILE_KINDS if file_names.segment_file(base, kind) + file_names.SWAP in plan.swapped_in
             ),
             snapshots=tuple(n for n in snapshots if base < n and (following is None or n <= following)),
-            recovery_point=told.recovery_point or 0,
-            is_compacted=context.config.compact or told.cleaner_offset is not None,
+            recovery_point=checkpointed.recovery_point or 0,
+            is_compacted=context.config.compact or checkpointed.cleaner_offset is not None,
         )
         for base, following in pairwise([*bases, None])
         if base is not None
@@ -110,8 +110,8 @@ def join(
     for before, after in pairwise(results):
         _compare_neighbours(context, before, after, findings, is_compacted=is_compacted)
     if not is_compacted:
-        _tell_gaps(context, results, findings)
-    _tell_missing_aborts(context, results, findings)
+        _add_gaps(context, results, findings)
+    _add_missing_aborts(context, results, findings)
     log_end_offset = results[-1].next_offset if results else 0
     _check_checkpoints(context, checkpointed, results, findings)
     _check_newest_snapshot(context, results, findings)
@@ -166,20 +166,20 @@ def _compare_neighbours(
         findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=end)
 
 
-def _tell_gaps(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
+def _add_gaps(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
     for result in results:
         for position, first, last in result.gaps:
             what = f"offsets {first} to {last} are in no batch, and the log shows no compaction"
             findings.add(Kind.OFFSET_GAP, _log_path(context, result), what, position=position, offset=first)
 
 
-def _tell_missing_aborts(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
+def _add_missing_aborts(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
     """Aborted transactions that no transaction index contains, and whose records are in an earlier segment."""
     undecided: dict[int, int] = {}  # base offset of the last batch with records, by producer id
     for result in results:
         for aborted in result.without_entry:
             if undecided.get(aborted.producer_id, -1) >= aborted.first_offset:
-                tell_missing(aborted, result.segment.path(context.directory, file_names.TXN_INDEX), findings)
+                add_missing_abort(aborted, result.segment.path(context.directory, file_names.TXN_INDEX), findings)
         undecided.update(result.undecided)
 
 
@@ -198,9 +198,9 @@ def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFinding
 
 
 def _check_checkpoints(
-    context: LogContext, told: CheckpointedOffsets, results: Sequence[SegmentFindings], findings: Findings
+    context: LogContext, checkpointed: CheckpointedOffsets, results: Sequence[SegmentFindings], findings: Findings
 ) -> None:
-    recovery_point, log_start_offset = told.recovery_point or 0, told.log_start_offset or 0
+    recovery_point, log_start_offset = checkpointed.recovery_point or 0, checkpointed.log_start_offset or 0
     if not results:
         if recovery_point > log_start_offset:
             what = f"no segment is left, but everything below offset {recovery_point} was synced once"
@@ -216,7 +216,11 @@ def _check_checkpoints(
             position=results[-1].sound_bytes,
             offset=end,
         )
-    above = {"log start": told.log_start_offset, "high watermark": told.high_watermark, "cleaner": told.cleaner_offset}
+    above = {
+        "log start": checkpointed.log_start_offset,
+        "high watermark": checkpointed.high_watermark,
+        "cleaner": checkpointed.cleaner_offset,
+    }
     for name, offset in above.items():
         if offset is not None and offset > max(end, recovery_point):
             what = f"the {name} offset in the checkpoint is {offset}, but the log ends at {end}"
@@ -243,9 +247,9 @@ def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: 
             what = f"epoch {entry.epoch} begins at {entry.start_offset}, but the log ends at {end}"
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
     for entry in in_log:
-        told = LeaderEpochCache(entries).epoch_for(entry.start_offset)
-        if told not in (entry.epoch, -1) or not entries:
-            what = f"epoch {told} at offset {entry.start_offset}, but a batch of epoch {entry.epoch} begins there"
+        stated = LeaderEpochCache(entries).epoch_for(entry.start_offset)
+        if stated not in (entry.epoch, -1) or not entries:
+            what = f"epoch {stated} at offset {entry.start_offset}, but a batch of epoch {entry.epoch} begins there"
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
 
 
@@ -276,8 +280,8 @@ def read_checkpoints(
     for name in file_names.OFFSET_CHECKPOINTS:
         path = file_names.join(directory, name)
         try:
-            told = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
-            offsets.append({tuple(key): value for key, value in told.items()}.get((topic, partition)))
+            stored = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
+            offsets.append({tuple(key): value for key, value in stored.items()}.get((topic, partition)))
         except FileNotFoundError:
             offsets.append(None)
         except CorruptionError as error:

@@ -90,28 +90,28 @@ class ProducerCheck:
 
     def compare(self, snapshot: Snapshot, *, is_compacted: bool) -> None:
         """Compare a snapshot with the state below its offset."""
-        told = {entry.producer_id: entry for entry in snapshot.entries}
-        for entry in told.values():
+        snapshotted = {entry.producer_id: entry for entry in snapshot.entries}
+        for entry in snapshotted.values():
             if entry.last_offset >= snapshot.offset or entry.current_txn_first_offset >= snapshot.offset:
-                self._tell(snapshot, f"{_name(entry)} at offset {entry.last_offset}, not below the snapshot's offset")
+                self._add(snapshot, f"{_name(entry)} at offset {entry.last_offset}, not below the snapshot's offset")
         if self.is_known and not is_compacted:
-            self._compare_exactly(snapshot, told)
+            self._compare_exactly(snapshot, snapshotted)
 
-    def _compare_exactly(self, snapshot: Snapshot, told: Mapping[int, ProducerEntry]) -> None:
+    def _compare_exactly(self, snapshot: Snapshot, snapshotted: Mapping[int, ProducerEntry]) -> None:
         found = {entry.producer_id: entry for entry in self._state.entries()}
-        for producer_id in sorted(told.keys() | found.keys()):
-            said, seen = told.get(producer_id), found.get(producer_id)
-            if said is None and seen is not None:
+        for producer_id in sorted(snapshotted.keys() | found.keys()):
+            stored, seen = snapshotted.get(producer_id), found.get(producer_id)
+            if stored is None and seen is not None:
                 if not _may_be_forgotten(seen, snapshot.modified_ms):
-                    self._tell(
+                    self._add(
                         snapshot, f"{_name(seen)} wrote up to offset {seen.last_offset}, but is not in the snapshot"
                     )
-            elif seen is None and said is not None:
-                self._tell(snapshot, f"{_name(said)} is in the snapshot, but not in the log")
-            elif said is not None and seen is not None and _comparable(said, seen) != seen:
-                self._tell(snapshot, f"the snapshot has {said}, the log {seen}")
+            elif seen is None and stored is not None:
+                self._add(snapshot, f"{_name(stored)} is in the snapshot, but not in the log")
+            elif stored is not None and seen is not None and _comparable(stored, seen) != seen:
+                self._add(snapshot, f"the snapshot has {stored}, the log {seen}")
 
-    def _tell(self, snapshot: Snapshot, what: str) -> None:
+    def _add(self, snapshot: Snapshot, what: str) -> None:
         self._findings.add(Kind.BAD_SNAPSHOT, snapshot.path, what, offset=snapshot.offset)
 
     # The transaction index
@@ -129,17 +129,17 @@ class ProducerCheck:
         entries = self._read(file)
         in_log = [entry for entry in entries if not (is_active and entry.last_offset >= next_offset)]
         before = self._base_offset - 1
-        for place, entry in enumerate(in_log):
+        for number, entry in enumerate(in_log):
             fault = self._fault(entry, before, is_compacted=is_compacted)
             if fault is not None:
-                position = place * TXN_ENTRY.itemsize
-                self._findings.add(Kind.BAD_TXN_INDEX, file.path, f"entry {place}: {fault}", position=position)
+                position = number * TXN_ENTRY.itemsize
+                self._findings.add(Kind.BAD_TXN_INDEX, file.path, f"entry {number}: {fault}", position=position)
             before = max(before, entry.last_offset)
         named = {(entry.producer_id, entry.last_offset) for entry in in_log}
         missing = [each for each in self.aborted if (each.producer_id, each.last_offset) not in named]
         for aborted in missing:
             if aborted.last_offset in self._hiding:
-                tell_missing(aborted, file.path, self._findings)
+                add_missing_abort(aborted, file.path, self._findings)
         self.without_entry = tuple(each for each in missing if each.last_offset not in self._hiding)
 
     def _fault(self, entry: AbortedTxn, before: int, *, is_compacted: bool) -> str | None:
@@ -162,7 +162,7 @@ class ProducerCheck:
             return decode_aborted(file.entries[: error.position])
 
 
-def tell_missing(aborted: AbortedTxn, path: str, findings: Findings) -> None:
+def add_missing_abort(aborted: AbortedTxn, path: str, findings: Findings) -> None:
     """Report that a transaction index lacks the entry of a transaction whose records it should hide."""
     findings.add(Kind.MISSING_ABORT, path, f"no entry for {aborted}", offset=aborted.last_offset)
 
@@ -207,9 +207,9 @@ def _may_be_forgotten(entry: ProducerEntry, now_ms: int) -> bool:
     return entry.current_txn_first_offset < 0 and now_ms - entry.timestamp >= PRODUCER_ID_EXPIRATION_MS
 
 
-def _comparable(said: ProducerEntry, seen: ProducerEntry) -> ProducerEntry:
+def _comparable(stored: ProducerEntry, seen: ProducerEntry) -> ProducerEntry:
     """A producer that was forgotten and returned has no coordinator epoch until its next marker."""
-    return said._replace(coordinator_epoch=seen.coordinator_epoch) if said.coordinator_epoch < 0 else said
+    return stored._replace(coordinator_epoch=seen.coordinator_epoch) if stored.coordinator_epoch < 0 else stored
 
 
 def _name(entry: ProducerEntry) -> str:

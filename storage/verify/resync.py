@@ -53,13 +53,13 @@ class Walk:
                 position = window.position + window.headers.end
             if fault is None:
                 continue
-            behind = self._behind(fault)
-            damage = fault._replace(end=self._end if behind is None else behind)
-            if behind is None:
+            resume_at = self._resume_after(fault)
+            damage = fault._replace(end=self._end if resume_at is None else resume_at)
+            if resume_at is None:
                 yield Tail(damage)
                 return
             yield damage
-            position = behind
+            position = resume_at
 
     def _read(self, position: int) -> tuple[Window, Damage | None]:
         """About one window of sound batches from ``position`` on, and the fault of the next batch, if any."""
@@ -97,7 +97,7 @@ class Walk:
 
     # After damage
 
-    def _behind(self, damage: Damage) -> int | None:
+    def _resume_after(self, damage: Damage) -> int | None:
         """Where to continue: at the end of the damaged batch if its length is right, else at the next sound batch."""
         search = Search(self._file, self._base_offset, self._end)
         if damage.end < self._end and search.is_sound_at(damage.end):

@@ -12,7 +12,7 @@ from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
 from ..segment import WINDOW_BYTES, LogContext, Window
-from .batches import BatchOrder, Place, RecordChecks, check_headers
+from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
 from .producer_state import ProducerCheck, Snapshot, read_snapshot
@@ -76,7 +76,7 @@ def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool 
 class _Epochs:
     """Leader epochs found in the batches; they must never decrease."""
 
-    place: Place
+    findings: BatchFindings
     found: list[EpochEntry] = field(default_factory=list)
 
     def check(self, window: Window) -> None:
@@ -86,7 +86,9 @@ class _Epochs:
         for row in np.flatnonzero(np.diff(running) > 0).tolist():
             self.found.append(EpochEntry(int(epochs[row]), int(window.headers.table["base_offset"][row])))
         for row in np.flatnonzero((epochs >= 0) & (epochs < running[1:])).tolist():
-            self.place.tell(Kind.ODD_EPOCH, window, row, f"leader epoch {epochs[row]} follows epoch {running[row + 1]}")
+            self.findings.add(
+                Kind.ODD_EPOCH, window, row, f"leader epoch {epochs[row]} follows epoch {running[row + 1]}"
+            )
 
 
 class _SegmentCheck:
@@ -94,12 +96,12 @@ class _SegmentCheck:
         self.context, self.segment = context, segment
         self.findings = Findings()
         self.log_path = self._path(file_names.LOG)
-        place = Place(self.findings, self.log_path)
-        self._place = place
-        self._order = BatchOrder(place, segment.base_offset)
+        of_batches = BatchFindings(self.findings, self.log_path)
+        self._of_batches = of_batches
+        self._order = BatchOrder(of_batches, segment.base_offset)
         self._order.is_compacted = segment.is_compacted or context.config.compact
-        self._records = RecordChecks(place, context.config.max_decompressed_bytes) if deep else None
-        self._epochs = _Epochs(place)
+        self._records = RecordChecks(of_batches, context.config.max_decompressed_bytes) if deep else None
+        self._epochs = _Epochs(of_batches)
         self._batches, self._sound_end = 0, 0
         self._is_damaged = False
 
@@ -118,7 +120,7 @@ class _SegmentCheck:
         with self.context.filesystem.open(self.log_path, "read") as log:
             end = log.size()
             if end:
-                self._tell_missing(offset_file, time_file)
+                self._add_missing(offset_file, time_file)
             for part in Walk(log, base_offset, end):
                 self._take(part, log)
         self._finish(txn_file)
@@ -127,7 +129,7 @@ class _SegmentCheck:
     def _index(self, kind: str, fault: Kind, entry_bytes: int) -> IndexFile:
         return read_index(self.context.filesystem, self._path(kind), fault, entry_bytes, self.findings)
 
-    def _tell_missing(self, *files: IndexFile) -> None:
+    def _add_missing(self, *files: IndexFile) -> None:
         for file in files:
             if not file.is_there:
                 self.findings.add(Kind.MISSING_INDEX, file.path, "the segment has no such index")
@@ -154,13 +156,13 @@ class _SegmentCheck:
         elif isinstance(part, Damage):
             self._take_damage(part)
             rest = f"; {part.end - part.position} bytes up to the next sound batch are lost"
-            self._tell_damage(part.kind, part, part.what + rest)
+            self._add_damage(part.kind, part, part.what + rest)
         else:
             self._take_tail(part.damage, log)
 
     def _take_batches(self, window: Window) -> None:
         self._order.check(window)
-        check_headers(self._place, window)
+        check_headers(self._of_batches, window)
         self._epochs.check(window)
         self._offset_index.check(window)
         self._time_index.check(window)
@@ -197,7 +199,7 @@ class _SegmentCheck:
         self._time_index.skip()
         self._producers.lose_track()
 
-    def _tell_damage(self, kind: Kind, damage: Damage, what: str) -> None:
+    def _add_damage(self, kind: Kind, damage: Damage, what: str) -> None:
         self.findings.add(kind, self.log_path, what, position=damage.position, offset=self._order.next_offset)
 
     def _take_tail(self, damage: Damage, log: File) -> None:
@@ -207,12 +209,12 @@ class _SegmentCheck:
             return
         if is_active and self._order.next_offset >= self.segment.recovery_point:
             what = f"{damage.end - damage.position} bytes after the last whole batch: {damage.what}"
-            self._tell_damage(Kind.UNSYNCED_TAIL, damage, what)
+            self._add_damage(Kind.UNSYNCED_TAIL, damage, what)
             return
         self._take_damage(damage)
         kind = Kind.TORN_TAIL if damage.kind is Kind.BAD_BATCH else damage.kind
         what = f"{damage.what}; no sound batch follows in the {damage.end - damage.position} bytes up to the end"
-        self._tell_damage(kind, damage, what)
+        self._add_damage(kind, damage, what)
 
     def _finish(self, txn_file: IndexFile) -> None:
         is_active = self.segment.following is None

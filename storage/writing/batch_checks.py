@@ -181,7 +181,7 @@ def validate_and_assign_offsets(
     if headers.is_control[0]:
         target = UNCOMPRESSED
     append_time_ms = now_ms if config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
-    place = _Place(start_offset, leader_epoch, append_time_ms)
+    assigned = _Assigned(start_offset, leader_epoch, append_time_ms)
     may_stay = headers.table["magic"][0] == v2.MAGIC and headers.codec[0] == target.codec
     decode = partial(formats.decode, buffer, headers, decompressed_bytes_max=config.max_decompressed_bytes)
     records = decode(columns=("key",) if may_stay else ALL_COLUMNS).records
@@ -190,15 +190,15 @@ def validate_and_assign_offsets(
     flagged = records.timestamp_types == TimestampType.LOG_APPEND_TIME
     check_records(records, flagged=flagged, now_ms=now_ms, config=config)
     if may_stay and _counts_up(headers, records):
-        return _validated(_in_place(buffer, headers, records, place), place, sizes_changed=False)
+        return _validated(_stamp_copy(buffer, headers, records, assigned), assigned, sizes_changed=False)
     if may_stay:
         records = decode().records
-    rebuilt = _rebuild(headers, records, target, place)
+    rebuilt = _rebuild(headers, records, target, assigned)
     check_batch_sizes(rebuilt.headers, config)
-    return _validated(rebuilt, place, sizes_changed=True)
+    return _validated(rebuilt, assigned, sizes_changed=True)
 
 
-class _Place(NamedTuple):
+class _Assigned(NamedTuple):
     """What the log assigns to a set of batches."""
 
     start_offset: int
@@ -206,9 +206,11 @@ class _Place(NamedTuple):
     append_time_ms: int  # -1: records keep their own
 
 
-def _validated(batches: v2.EncodedBatches, place: _Place, *, sizes_changed: bool) -> Validated:
+def _validated(batches: v2.EncodedBatches, assigned: _Assigned, *, sizes_changed: bool) -> Validated:
     found = _analysis(batches.headers)
-    return Validated(*batches, found.max_timestamp, found.offset_of_max_timestamp, place.append_time_ms, sizes_changed)
+    return Validated(
+        *batches, found.max_timestamp, found.offset_of_max_timestamp, assigned.append_time_ms, sizes_changed
+    )
 
 
 def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
@@ -259,15 +261,15 @@ def _counts_up(headers: BatchHeaders, records: Records) -> bool:
     return last - first + 1 == len(records) and np.array_equal(records.offsets, np.arange(first, last + 1))
 
 
-def _in_place(buffer: Bytes, headers: BatchHeaders, records: Records, place: _Place) -> v2.EncodedBatches:
+def _stamp_copy(buffer: Bytes, headers: BatchHeaders, records: Records, assigned: _Assigned) -> v2.EncodedBatches:
     batch = buffer[: headers.end].copy()
     max_timestamps = records.timestamps.max(keepdims=True)
     if headers.table["max_timestamp"] != max_timestamps:  # the producer stated a wrong one
         headers = v2.set_max_timestamp(batch, headers, max_timestamps)
-    return _placed(batch, headers, place)
+    return _stamp(batch, headers, assigned)
 
 
-def _rebuild(headers: BatchHeaders, records: Records, target: Compression, place: _Place) -> v2.EncodedBatches:
+def _rebuild(headers: BatchHeaders, records: Records, target: Compression, assigned: _Assigned) -> v2.EncodedBatches:
     """One new batch of magic 2 that keeps the old one's producer, sequence, and kind of batch."""
     first = headers.table[0]
     fields = v2.BatchFields(
@@ -279,11 +281,11 @@ def _rebuild(headers: BatchHeaders, records: Records, target: Compression, place
         transactional=bool(headers.is_transactional[0]),
         control=bool(headers.is_control[0]),
     )
-    return _placed(*v2.encode_batches(records, fields, batch_bytes_max=INT32_MAX), place)
+    return _stamp(*v2.encode_batches(records, fields, batch_bytes_max=INT32_MAX), assigned)
 
 
-def _placed(batch: Bytes, headers: BatchHeaders, place: _Place) -> v2.EncodedBatches:
-    headers = v2.stamp(batch, headers, base_offset=place.start_offset, leader_epoch=place.leader_epoch)
-    if place.append_time_ms != NO_TIMESTAMP:
-        headers = v2.set_append_time(batch, headers, place.append_time_ms)
+def _stamp(batch: Bytes, headers: BatchHeaders, assigned: _Assigned) -> v2.EncodedBatches:
+    headers = v2.stamp(batch, headers, base_offset=assigned.start_offset, leader_epoch=assigned.leader_epoch)
+    if assigned.append_time_ms != NO_TIMESTAMP:
+        headers = v2.set_append_time(batch, headers, assigned.append_time_ms)
     return v2.EncodedBatches(batch, headers)

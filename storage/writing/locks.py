@@ -39,12 +39,12 @@ def take_maintenance_lock(context: LogContext) -> Lock:
 
 def write_holder(context: LogContext, holder: str) -> None:
     """Write what holds the lock, and since when, to the lock file; other processes show this text in their errors."""
-    with context.filesystem.open(file_names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as note:
-        note.truncate(0)
-        note.write(0, holder.encode())
+    with context.filesystem.open(file_names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as file:
+        file.truncate(0)
+        file.write(0, holder.encode())
 
 
 def _read_holder(context: LogContext, path: str) -> str:
-    with context.filesystem.open(path, "read") as note:
-        holder = bytes(note.read(0, HOLDER_BYTES_MAX)).decode(errors="replace")
+    with context.filesystem.open(path, "read") as file:
+        holder = bytes(file.read(0, HOLDER_BYTES_MAX)).decode(errors="replace")
     return f": {holder}" if holder else ""

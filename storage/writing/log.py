@@ -148,10 +148,12 @@ class Log(SharedLog):
         self._check_sizes(headers)
         with self._writing():
             repeated = self._find_repeated(headers)
-            left = headers[len(repeated) :]
-            if len(left):
-                left = v2.stamp(buffer, left, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
-                info = self._write_stamped(buffer, left)
+            unwritten = headers[len(repeated) :]
+            if len(unwritten):
+                unwritten = v2.stamp(
+                    buffer, unwritten, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch
+                )
+                info = self._write_stamped(buffer, unwritten)
             else:
                 info = _repeated(repeated)
             if sync:
@@ -240,10 +242,13 @@ class Log(SharedLog):
             if (table["magic"] < v2.MAGIC).any():
                 self.epochs.clear()
             assign_epochs(self.epochs, window.headers)
-            left = window
-            while len(left.headers):
-                count = self._fitting(left.headers)
-                part, left = left._replace(headers=left.headers[:count]), left._replace(headers=left.headers[count:])
+            unwritten = window
+            while len(unwritten.headers):
+                count = self._fitting(unwritten.headers)
+                part, unwritten = (
+                    unwritten._replace(headers=unwritten.headers[:count]),
+                    unwritten._replace(headers=unwritten.headers[count:]),
+                )
                 if len(part.headers) < len(table):
                     update = self.producers.prepare(part.headers, origin, read_markers(part)[0])
                 self._write_part(part, update)

@@ -256,7 +256,9 @@ FAULTS = [
                 "pass",
             ),
             Mutation(
-                "verify.log:plan_verification", "context.config.compact or told.cleaner_offset is not None", "False"
+                "verify.log:plan_verification",
+                "context.config.compact or checkpointed.cleaner_offset is not None",
+                "False",
             ),
         ),
     ),

@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.kernels import canonical, frozen
 from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.verify import batches as checks
-from pyspark_commitlog.storage.verify.batches import Place, RecordChecks
+from pyspark_commitlog.storage.verify.batches import BatchFindings, RecordChecks
 from pyspark_commitlog.storage.verify.findings import Findings
 from tests.storage.kernels.test_bounds import batch
 from tests.storage.kernels.test_twins import RECORDS, as_array, rows
@@ -57,7 +57,7 @@ def is_canonical(buffer: Bytes) -> bool:
 def told(buffer: Bytes) -> tuple[int, list[object]]:
     """The number of records, and the findings about them."""
     findings = Findings()
-    check = RecordChecks(Place(findings, "a log"), DECOMPRESSED_BYTES_MAX)
+    check = RecordChecks(BatchFindings(findings, "a log"), DECOMPRESSED_BYTES_MAX)
     check.check(Window(0, buffer, formats.scan(buffer).headers))
     return check.records, list(findings.all())
 
