@@ -187,7 +187,7 @@ FAULTS = [
             Mutation("compaction.rounds:_Round._note_read", "if len(last_offsets) and", "if False and"),
             Mutation(
                 "compaction.rounds:_Round._build_map",
-                "(end if behind is None else behind.base_offset) - 1",
+                "(end if following is None else following.base_offset) - 1",
                 "self.offset_map.latest_offset",
             ),
         ),
@@ -222,8 +222,8 @@ FAULTS = [
         (
             Mutation(
                 "compaction.filter:_written",
-                "(np.diff(fates[left]) != 0) | (starts[left][1:] != (starts + sizes)[left][:-1])",
-                "np.diff(fates[left]) != 0",
+                "(np.diff(fates[kept]) != 0) | (starts[kept][1:] != (starts + sizes)[kept][:-1])",
+                "np.diff(fates[kept]) != 0",
             ),
         ),
     ),
