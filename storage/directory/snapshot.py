@@ -206,7 +206,7 @@ def _segment_files(context: LogContext) -> dict[str, str]:
     """The files of a partition by their name in the snapshot; counts unfinished swaps as a reader does."""
     listing = context.filesystem.list(context.directory)
     plan = swap_plan(context, listing)
-    found = {name: name for name in (*plan.left, *(name for name in SIDECARS if name in listing))}
+    found = {name: name for name in (*plan.kept, *(name for name in SIDECARS if name in listing))}
     return found | {name.removesuffix(file_names.SWAP): name for name in plan.swapped_in}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidRecordError
 from ..format.internal.internal_topics import CONSUMER, GROUP_METADATA
-from ..format.internal.message_schema import INT32, Array, Bytes, Field, Reader, String, Struct
+from ..format.internal.message_schema import INT32, Array, Bytes, Field, FieldDecoder, String, Struct
 from ..format.internal.messages import Messages
 from .jackson import json_text
 
@@ -81,7 +81,7 @@ def _with_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
 def _embedded(data: bytes, layout: Struct) -> Any:
     """The decoded value, or the bytes if they are of another protocol or do not decode."""
     try:
-        reader = Reader(data, flexible=False)
+        reader = FieldDecoder(data, flexible=False)
         return layout.read(reader, reader.fixed("h"))
     except InvalidRecordError:
         return data

@@ -107,15 +107,15 @@ class LocalFile:
         return buffer[:filled]
 
     def write(self, position: int, data: Buffer) -> None:
-        left = memoryview(data).cast("B")
+        unwritten = memoryview(data).cast("B")
         with _Using(self, "write") as descriptor:
-            if len(left) >= _LARGE_WRITE_BYTES and _fallocate is not None:
+            if len(unwritten) >= _LARGE_WRITE_BYTES and _fallocate is not None:
                 # If the file system does not support it or has no space, the write below succeeds or reports the error.
-                _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, len(left))
-            while left:
-                written = os.pwrite(descriptor, left[:_WRITTEN_AT_ONCE_BYTES], position)
+                _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, len(unwritten))
+            while unwritten:
+                written = os.pwrite(descriptor, unwritten[:_WRITTEN_AT_ONCE_BYTES], position)
                 position += written
-                left = left[written:]
+                unwritten = unwritten[written:]
 
     def truncate(self, size: int) -> None:
         with _Using(self, "truncate") as descriptor:

@@ -49,8 +49,8 @@ class OpenFiles:
 
     def make_room(self) -> None:
         """Close some files if the process is close to its limit."""
-        left = limit() - len(self.locks)
-        self.files_max = max(left - 2 * OTHERS, left // 2, FILES_MIN)
+        available = limit() - len(self.locks)
+        self.files_max = max(available - 2 * OTHERS, available // 2, FILES_MIN)
         if len(self.files) >= self.files_max:
             self._close_some()
 

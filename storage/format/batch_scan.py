@@ -89,13 +89,13 @@ def walk_plainly(source: Bytes, start: int, batches_max: int) -> Walk:
 
 def _reason(view: memoryview, at: int) -> int:
     """Why a walk stops at ``at``: the problem found there, or FULL if it had found enough."""
-    left = len(view) - at
-    if left <= HEADER_UP_TO_MAGIC:
-        return END if left == 0 else TRUNCATED
+    remaining = len(view) - at
+    if remaining <= HEADER_UP_TO_MAGIC:
+        return END if remaining == 0 else TRUNCATED
     length, magic = _LENGTH_AND_MAGIC.unpack_from(view, at)
     if length < _LENGTHS_MIN[0]:
         return BAD_SIZE
-    if length > left - LOG_OVERHEAD:
+    if length > remaining - LOG_OVERHEAD:
         return TRUNCATED
     if magic >= len(_LENGTHS_MIN):
         return BAD_MAGIC if magic >= 0x80 else UNKNOWN_MAGIC

@@ -93,10 +93,10 @@ def read(
     rows = sum(int(np.minimum(count, room).sum()) for count, room in zip(counts, rooms, strict=True)) + 1
     hashes = np.empty((0 if secret is None else rows, 2), dtype=np.uint64)
     offsets, has_key, has_value = np.empty(rows, np.int64), np.empty(rows, np.bool_), np.empty(rows, np.bool_)
-    places = np.empty((rows, compaction_keys.PLACE_FIELDS), dtype=np.int64)
+    spans = np.empty((rows, compaction_keys.SPAN_FIELDS), dtype=np.int64)
     state = np.zeros(reading.STATE_CELLS, dtype=np.int64)
     for part in parts:
-        arrays = (hashes, offsets, has_key, has_value, places)
+        arrays = (hashes, offsets, has_key, has_value, spans)
         done, why = compaction_keys.read_keys(frozen(part.source), part.table, asked, *arrays, state)
         if why != reading.FINE:
             reason = describe(why, int(state[reading.FAILED_RECORD]))
@@ -104,7 +104,7 @@ def read(
     found = slice(int(state[reading.ROWS]))
     counts_read = headers.table["count"].copy()
     return _KeyedBatches(
-        hashes[found], offsets[found], has_key[found], has_value[found], counts_read, places[found], parts
+        hashes[found], offsets[found], has_key[found], has_value[found], counts_read, spans[found], parts
     )
 
 
@@ -112,7 +112,7 @@ def read(
 class _KeyedBatches(Keyed):
     """Batches of magic 2."""
 
-    places: Int64s  # in the kernel's layout
+    spans: Int64s  # in the kernel's layout
     parts: list[Part]
 
     def rebuild(self, wanted: Wanted) -> Rebuilt:
@@ -122,7 +122,7 @@ class _KeyedBatches(Keyed):
         plan[:, compaction_keys.NEW_BASE_TIMESTAMP] = np.where(
             wanted.horizons == NO_HORIZON, compaction_keys.OF_FIRST, wanted.horizons
         )
-        of_rows = self.places[wanted.rows]
+        of_rows = self.spans[wanted.rows]
         room = int((of_rows[:, compaction_keys.REST_STOP] - of_rows[:, compaction_keys.REST]).sum())
         room += len(of_rows) * _PREFIX_BYTES_MAX + len(plan) * v2.LAYOUT.itemsize
         target, copied = (
@@ -132,7 +132,7 @@ class _KeyedBatches(Keyed):
         bounds = np.searchsorted(wanted.batches, np.cumsum([0, *(len(part.table) for part in self.parts)])).tolist()
         rows, at = frozen(wanted.rows), 0
         for part, (first, last) in zip(self.parts, pairwise(bounds), strict=True):
-            arguments = (frozen(part.source), self.places, rows, plan[first:last], v2.LAYOUT.itemsize)
+            arguments = (frozen(part.source), self.spans, rows, plan[first:last], v2.LAYOUT.itemsize)
             at = compaction_keys.copy_records(*arguments, target, at, copied[first:last])
         return _signed(target, copied, wanted)
 
@@ -200,7 +200,7 @@ def _read_messages(decoded: Decoded, secret: Uint64s) -> Keyed:
 
 def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:
     """One compressed message with the kept messages of a wrapper; its offset is that of the last one."""
-    left = Records(
+    kept = Records(
         records.offsets[rows],
         records.timestamps[rows],
         records.timestamp_types[rows],
@@ -209,7 +209,7 @@ def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:
         None,
     )
     module = v0 if headers.table["magic"][0] == v0.MAGIC else v1
-    encoded: Bytes = module.encode(left, Codec(int(headers.codec[0])))
+    encoded: Bytes = module.encode(kept, Codec(int(headers.codec[0])))
     return encoded
 
 

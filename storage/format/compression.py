@@ -126,15 +126,15 @@ def _gzip(data: memoryview, level: int, magic: int) -> bytes:
 def _gunzip(data: Bytes, limit: int, _magic: int) -> Bytes:
     rest: Bytes | bytes = data
     pieces: list[bytes] = []
-    left = limit
+    remaining = limit
     while not pieces or rest[:3] == _GZIP_START:
         member = zlib.decompressobj(_GZIP)
         try:
-            pieces.append(member.decompress(rest, left + 1))
+            pieces.append(member.decompress(rest, remaining + 1))
         except zlib.error as error:
             _refuse("gzip", error)
-        left -= len(pieces[-1])
-        if left < 0:
+        remaining -= len(pieces[-1])
+        if remaining < 0:
             _too_large("gzip", limit)
         if not member.eof:
             _refuse("gzip", f"it ends inside a member, after {len(data)} bytes")
@@ -308,18 +308,20 @@ def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
 
 
 def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
-    raw, at, left = memoryview(data), 0, limit
+    raw, at, remaining = memoryview(data), 0, limit
     pieces: list[bytes] = []
     try:
         while at < len(raw) or not pieces:
-            stop, capacity = _measure_zstd(raw, at, left)
+            stop, capacity = _measure_zstd(raw, at, remaining)
             if capacity >= 0:
-                pieces.append(_zstd_decompressor().decompress(raw[at:stop], max_output_size=min(capacity, left) or 1))
-                left -= len(pieces[-1])
+                pieces.append(
+                    _zstd_decompressor().decompress(raw[at:stop], max_output_size=min(capacity, remaining) or 1)
+                )
+                remaining -= len(pieces[-1])
             at = stop
     except zstandard.ZstdError as error:
         _refuse("zstd", f"{error} (at most {limit} bytes are allowed)")
-    if left < 0:
+    if remaining < 0:
         _too_large("zstd", limit)
     return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=np.uint8)
 

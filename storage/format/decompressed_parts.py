@@ -95,5 +95,5 @@ class _Joining:
     def _check_total(self, last: int) -> None:
         self._decompressed_bytes += self._at
         if self._decompressed_bytes > INT32_MAX:
-            told = f"more than {INT32_MAX} bytes of records up to this batch: decode fewer batches at once"
-            raise InvalidRecordError(told, position=int(self._batches.positions[last - 1]))
+            reason = f"more than {INT32_MAX} bytes of records up to this batch: decode fewer batches at once"
+            raise InvalidRecordError(reason, position=int(self._batches.positions[last - 1]))

@@ -105,8 +105,8 @@ def _record_bytes(parts: list[Part]) -> int:
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
     """Refuse what does not fit the 32-bit offsets of a column; the caller must decode fewer batches at once."""
     if max(sizes.values()) > INT32_MAX:
-        told = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
-        raise InvalidRecordError(f"{told} at once: decode fewer batches", position=int(parts[0].positions[0]))
+        requested = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
+        raise InvalidRecordError(f"{requested} at once: decode fewer batches", position=int(parts[0].positions[0]))
 
 
 def _string_bytes(parts: list[Part]) -> tuple[int, int]:

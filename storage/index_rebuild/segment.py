@@ -14,7 +14,7 @@ from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.index_entries import encode_offset_entries, encode_time_entries, fits
 from ..format.tables import HEADERS, BatchHeaders, Int64s
-from ..recovery import SIDECAR_BYTES_MAX, Marker, leaving_a_trace, read_markers
+from ..recovery import SIDECAR_BYTES_MAX, Marker, read_markers, rows_for_replay
 from ..segment import LogContext, SegmentReader, TimestampOffset, Window, running_largest
 
 
@@ -60,7 +60,7 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
     for window in _sound_windows(segment, segment.size if is_active else segment.file_size):
         entries.add(window)
         markers.update(read_markers(window)[0])
-        producers.append(window.headers[leaving_a_trace(window.headers)].table)
+        producers.append(window.headers[rows_for_replay(window.headers)].table)
         next_offset = window.headers.next_offset
     changes = tuple(_index_changes(segment, entries, next_offset, is_active=is_active))
     return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import Bytes
 from .compiling import jit
 from .records import BASE_OFFSET, BASE_TIMESTAMP, COUNT, FIXED_TIMESTAMP, START, STOP, TIMESTAMP_TYPE
-from .varint import bytes_behind, read_varint, read_varlong
+from .varint import bytes_after, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 
@@ -40,14 +40,14 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
                 return False
             timestamp_delta, at = _read(source, at + 1, end)
             delta, at = _read(source, at, end)
-            at = _behind_string(source, at, end, -1)
-            at = _behind_string(source, at, end, -1)
+            at = _after_string(source, at, end, -1)
+            at = _after_string(source, at, end, -1)
             header_count, at = _read(source, at, end)
             if at < 0 or delta <= above or header_count < 0 or header_count > end - at:
                 return False
             for _ in range(header_count):
-                at = _behind_string(source, at, end, 0)
-                at = _behind_string(source, at, end, -1)
+                at = _after_string(source, at, end, 0)
+                at = _after_string(source, at, end, -1)
             if at != end:
                 return False
             above, largest = delta, max(largest, timestamp_delta)
@@ -62,18 +62,18 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
 @jit
 def _read(source: Bytes, at: int, end: int) -> tuple[int, int]:
     """A number without padding bytes; passes a negative position through."""
-    value, behind = read_varlong(source, at, end)
-    if behind > at + 1 and source[behind - 1] == 0:
+    value, after = read_varlong(source, at, end)
+    if after > at + 1 and source[after - 1] == 0:
         return value, np.int64(_ODD)
-    return value, behind
+    return value, after
 
 
 @jit
-def _behind_string(source: Bytes, at: int, end: int, size_min: int) -> int:
+def _after_string(source: Bytes, at: int, end: int, size_min: int) -> int:
     size, at = _read(source, at, end)
     if at < 0 or size < size_min or size > end - at:
         return np.int64(_ODD)
-    return at + bytes_behind(size)
+    return at + bytes_after(size)
 
 
 @jit
@@ -101,7 +101,7 @@ def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) 
                 start = at
                 size, at = read_varint(source, start, stop)
                 bits |= _padding(source, start, at)
-                at += bytes_behind(size)
+                at += bytes_after(size)
             start = at
             count, at = read_varint(source, start, stop)
             bits |= _padding(source, start, at)
@@ -109,7 +109,7 @@ def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) 
                 start = at
                 size, at = read_varint(source, start, stop)
                 bits |= _padding(source, start, at)
-                at += bytes_behind(size)
+                at += bytes_after(size)
         found[b] = bits
 
 

@@ -28,7 +28,7 @@ from .records import (
     read_size,
     timestamps_in,
 )
-from .varint import bytes_behind, read_varint, read_varlong, size_of, write
+from .varint import bytes_after, read_varint, read_varlong, size_of, write
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ Uint64s = npt.NDArray[np.uint64]
 TIMESTAMP = 0  # as readers see it
 REST = 1  # position in the source of the bytes after the timestamp
 REST_STOP = 2  # end of the record
-PLACE_FIELDS = 3
+SPAN_FIELDS = 3
 
 # Columns of the table of batches to copy.
 FIRST_ROW = 0  # index in the rows of the batch's first record
@@ -65,7 +65,7 @@ def read_keys(
     offsets: Int64s,
     has_key: Bools,
     has_value: Bools,
-    places: Int64s,
+    spans: Int64s,
     state: Int64s,
 ) -> tuple[int, int]:
     """Read the records of ``batches``, shape (n, BATCH_FIELDS), into the other arrays, which have a row per record.
@@ -90,17 +90,17 @@ def read_keys(
                 return b, BAD_STRUCTURE
             if is_hashing and key_size >= 0:
                 hashes[row, 0], hashes[row, 1] = siphash(source, at, key_size, secret[0], secret[1])
-            value_size, at = read_size(source, at + bytes_behind(key_size), end)
+            value_size, at = read_size(source, at + bytes_after(key_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
-            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+            header_count, at = read_varint(source, at + bytes_after(value_size), end)
             reason = close_record(source, at, end, header_count, state)
             if reason != FINE:
                 return b, reason
             offsets[row] = batches[b, BASE_OFFSET] + offset_delta
             has_key[row], has_value[row] = key_size >= 0, value_size >= 0
-            places[row, TIMESTAMP] = base_timestamp + (timestamp_delta & delta_mask)
-            places[row, REST], places[row, REST_STOP] = rest, end
+            spans[row, TIMESTAMP] = base_timestamp + (timestamp_delta & delta_mask)
+            spans[row, REST], spans[row, REST_STOP] = rest, end
             row, at = row + 1, end
         if at != batches[b, STOP]:
             state[FAILED_RECORD] = batches[b, COUNT]
@@ -112,7 +112,7 @@ def read_keys(
 @jit
 def copy_records(
     source: Bytes,
-    places: Int64s,
+    spans: Int64s,
     rows: Int64s,
     plan: Int64s,
     header_bytes: int,
@@ -128,12 +128,12 @@ def copy_records(
     for b in range(len(plan)):
         batches[b, COPY_START] = at
         at += header_bytes
-        largest = places[rows[plan[b, FIRST_ROW]], TIMESTAMP]
+        largest = spans[rows[plan[b, FIRST_ROW]], TIMESTAMP]
         base = largest if plan[b, NEW_BASE_TIMESTAMP] == OF_FIRST else plan[b, NEW_BASE_TIMESTAMP]
         for i in range(plan[b, FIRST_ROW], plan[b, STOP_ROW]):
             row = rows[i]
-            timestamp, rest = places[row, TIMESTAMP], places[row, REST]
-            size = places[row, REST_STOP] - rest
+            timestamp, rest = spans[row, TIMESTAMP], spans[row, REST]
+            size = spans[row, REST_STOP] - rest
             at = write(target, at, 1 + size_of(timestamp - base) + size)
             target[at] = 0  # attributes
             at = write(target, at + 1, timestamp - base)

@@ -68,9 +68,9 @@ else:
             builder.store(read, builder.bitcast(builder.gep(into_at, [done]), block), align=1)
             following = builder.add(done, size.type(BLOCK_BYTES))
             done.add_incoming(following, loop)
-            behind = builder.append_basic_block("behind")
-            builder.cbranch(builder.icmp_signed("<", following, size), loop, behind)
-            builder.position_at_end(behind)
+            after = builder.append_basic_block("after")
+            builder.cbranch(builder.icmp_signed("<", following, size), loop, after)
+            builder.position_at_end(after)
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64, types.int64), generate

@@ -83,12 +83,12 @@ def _hash(data: Bytes, start: int, size: int) -> int:
         k = (k * m) & low_32
         h = ((h * m) & low_32) ^ k
         at += _FOUR
-    left = size & 3
-    if left == 3:
+    remainder = size & 3
+    if remainder == 3:
         h ^= np.uint64(data[tail + _TWO]) << _SIXTEEN
-    if left >= 2:
+    if remainder >= 2:
         h ^= np.uint64(data[tail + _ONE]) << _EIGHT
-    if left >= 1:
+    if remainder >= 1:
         h = ((h ^ np.uint64(data[tail])) * m) & low_32
     h ^= h >> _13
     h = (h * m) & low_32

@@ -17,7 +17,7 @@ from . import Bytes
 from .compiling import inlined, jit
 from .memory import BLOCK_BYTES, append_blocks, copy_bytes
 from .scan import read_i32, read_i64
-from .varint import TOO_LONG, bytes_behind, read_varint, read_varlong
+from .varint import TOO_LONG, bytes_after, read_varint, read_varlong
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -125,17 +125,17 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
             if at < 0:
                 return b, BAD_STRUCTURE
             if wanted & WANT_KEYS:
-                if bytes_behind(key_size) > len(columns.key_data) - BLOCK_BYTES - key_bytes:
+                if bytes_after(key_size) > len(columns.key_data) - BLOCK_BYTES - key_bytes:
                     return b, NO_ROOM
                 key_bytes = _put(source, at, key_size, keys, key_bytes, row, in_blocks)
-            value_size, at = read_size(source, at + bytes_behind(key_size), end)
+            value_size, at = read_size(source, at + bytes_after(key_size), end)
             if at < 0:
                 return b, BAD_STRUCTURE
             if wanted & WANT_VALUES:
-                if bytes_behind(value_size) > len(columns.value_data) - BLOCK_BYTES - value_bytes:
+                if bytes_after(value_size) > len(columns.value_data) - BLOCK_BYTES - value_bytes:
                     return b, NO_ROOM
                 value_bytes = _put(source, at, value_size, values, value_bytes, row, in_blocks)
-            header_count, at = read_varint(source, at + bytes_behind(value_size), end)
+            header_count, at = read_varint(source, at + bytes_after(value_size), end)
             reason = close_record(source, at, end, header_count, state)
             if reason != FINE:
                 return b, reason
@@ -187,11 +187,11 @@ def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int,
     if size < 0:
         valid[np.uint64(row)] = False
     if in_blocks:
-        append_blocks(data, to, source, at, bytes_behind(size))
+        append_blocks(data, to, source, at, bytes_after(size))
     else:
-        copy_bytes(data, to, source, at, bytes_behind(size))
-    offsets[np.uint64(row + 1)] = to + bytes_behind(size)
-    return to + bytes_behind(size)
+        copy_bytes(data, to, source, at, bytes_after(size))
+    offsets[np.uint64(row + 1)] = to + bytes_after(size)
+    return to + bytes_after(size)
 
 
 @inlined
@@ -239,11 +239,11 @@ def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
             size, at = read_size(source, at, end)
             if at < 0:
                 return keys, values
-            keys += bytes_behind(size)
-            size, at = read_size(source, at + bytes_behind(size), end)
+            keys += bytes_after(size)
+            size, at = read_size(source, at + bytes_after(size), end)
             if at < 0:
                 return keys, values
-            values += bytes_behind(size)
+            values += bytes_after(size)
             at = end
     return keys, values
 
@@ -327,11 +327,11 @@ def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int6
             key_size_at = at + 14
         key_at = key_size_at + 4
         key_size = read_i32(source, key_size_at)
-        value_at = key_at + bytes_behind(key_size) + 4
+        value_at = key_at + bytes_after(key_size) + 4
         if value_at > stop:
             return m, BAD_STRUCTURE
         value_size = read_i32(source, value_at - 4)
-        if value_at + bytes_behind(value_size) > stop:
+        if value_at + bytes_after(value_size) > stop:
             return m, BAD_STRUCTURE
         row = state[ROWS]
         if messages[m, MESSAGE_TYPE] == 1:

@@ -77,8 +77,8 @@ def _zstd_room(source: Bytes, start: int, stop: int) -> int:
     size_bytes = 1 << size_kind if size_kind or is_single else 0
     content = _number(source, at, size_bytes) + (256 if size_kind == 1 else 0)
     at += size_bytes
-    capacity, behind = _zstd_blocks(source, at, stop, min(_ZSTD_BLOCK, content if is_single else window))
-    if behind + (flags & 0x04) != stop or content > capacity:
+    capacity, after = _zstd_blocks(source, at, stop, min(_ZSTD_BLOCK, content if is_single else window))
+    if after + (flags & 0x04) != stop or content > capacity:
         return OTHER
     room = content if size_bytes else capacity
     return room if room > 0 else OTHER

@@ -100,6 +100,6 @@ def write(target: Bytes, at: int, value: int) -> int:
 
 
 @jit
-def bytes_behind(size: int) -> int:
+def bytes_after(size: int) -> int:
     """Bytes of a string that follow its length; a negative length means null, which has none."""
     return max(size, 0)

@@ -137,9 +137,9 @@ def _size_at_most(source: Source, row: int) -> int:
     """The most bytes that a record takes. Without headers, not computing the sizes of lengths saves half the time."""
     if len(source.header_offsets) > 0:
         return _fixed_size(source, row) + DELTAS_BYTES_MAX
-    first, behind = np.uint64(row), np.uint64(row + 1)
-    strings = np.int64(source.key_offsets[behind]) - source.key_offsets[first]
-    return strings + source.value_offsets[behind] - source.value_offsets[first] + PLAIN_FIELDS_BYTES_MAX
+    first, after = np.uint64(row), np.uint64(row + 1)
+    strings = np.int64(source.key_offsets[after]) - source.key_offsets[first]
+    return strings + source.value_offsets[after] - source.value_offsets[first] + PLAIN_FIELDS_BYTES_MAX
 
 
 @inlined

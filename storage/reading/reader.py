@@ -19,7 +19,7 @@ from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Records
 from ..recovery import Marker, read_markers
-from ..segment import NEVER_COMPACTED, PROBE_BYTES, Holes, LogSegment, OffsetAndTimestamp, Place, Window
+from ..segment import NEVER_COMPACTED, PROBE_BYTES, FoundBatch, Holes, LogSegment, OffsetAndTimestamp, Window
 from .aborted import Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
 from .times import (
@@ -95,7 +95,7 @@ class LogReader(LogView):
         segment.remember_end(window)
         return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
 
-    def _find(self, offset: int, until: int) -> tuple[LogSegment, Place] | None:
+    def _find(self, offset: int, until: int) -> tuple[LogSegment, FoundBatch] | None:
         """Where the first batch is that reaches ``offset``, with those up to ``until`` if they are near.
 
         Without compaction, each segment begins where the previous one ends, unless its offsets are too far away.
@@ -206,7 +206,7 @@ class LogReader(LogView):
             data = self.looking_again(partial(self._read, offset, bound, isolation, max_bytes, until=end - 1))
             if data is not None:
                 if before is not None and before is not data.segment:
-                    before.give_back()
+                    before.release()
                 offset, before = data.next_offset, data.segment
             return data
 

@@ -135,7 +135,7 @@ def _known(segment: SegmentReader) -> RecordTimes | None:
     """What is remembered of the file that now has the segment's name."""
     known = segment.record_times
     if known is not None and known.inode != segment.status().inode:
-        segment.give_back()
+        segment.release()
     return segment.record_times
 
 

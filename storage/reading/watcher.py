@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import CorruptionError
 from ..filesystem import FileStatus
-from ..recovery import LoadedLog, is_quiet_behind, replay
+from ..recovery import LoadedLog, is_sound_up_to_end, replay
 from ..segment import PROBE_BYTES, LogSegment
 from .aborted import Isolation
 from .marks import Marks
@@ -55,7 +55,7 @@ class LogWatcher(LogReader):
             return False
         self._marks = self.checkpoints.read() if marks is None else marks
         self._log_start_offset = max(self._log_start_offset, self._marks.log_start_offset)
-        for window in active.take_in(self._log_end_offset):
+        for window in active.read_appended(self._log_end_offset):
             self._log_end_offset = window.headers.next_offset
             if self._producers is not None:  # otherwise they are determined when needed
                 replay(active, window, self._producers, index_aborts=False)
@@ -63,7 +63,7 @@ class LogWatcher(LogReader):
         if active.size - self._indexed_bytes > UNINDEXED_BYTES:
             active.offset_index.close()
             self._indexed_bytes = active.size
-        return is_quiet_behind(active, self._log_end_offset, self._marks.recovery_point)
+        return is_sound_up_to_end(active, self._log_end_offset, self._marks.recovery_point)
 
     def rest(self, start: int, end: int) -> None:
         """Close the files of segments with offsets from ``start`` up to ``end``, except the active one's.

@@ -13,7 +13,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochCache as LeaderEpochCache
     from .loader import LogLoader as LogLoader
-    from .log_end import is_quiet_behind as is_quiet_behind
+    from .log_end import is_sound_up_to_end as is_sound_up_to_end
     from .producer_snapshots import (
         SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX,
         snapshots_outside as snapshots_outside,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from .producer_state_manager import (
         ProducerStateManager as ProducerStateManager,
-        leaving_a_trace as leaving_a_trace,
+        rows_for_replay as rows_for_replay,
     )
     from .segment_recovery import assign_epochs as assign_epochs, read_markers as read_markers, replay as replay
     from .view import LoadedLog as LoadedLog
@@ -40,7 +40,7 @@ else:
         submod_attrs={
             "leader_epochs": ["LeaderEpochCache"],
             "loader": ["LogLoader"],
-            "log_end": ["is_quiet_behind"],
+            "log_end": ["is_sound_up_to_end"],
             "producer_snapshots": ["SIDECAR_BYTES_MAX", "snapshots_outside", "write_snapshot"],
             "producer_state": [
                 "EXPIRATION_CHECK_INTERVAL_MS",
@@ -51,7 +51,7 @@ else:
                 "ProducerState",
                 "ProducerUpdate",
             ],
-            "producer_state_manager": ["ProducerStateManager", "leaving_a_trace"],
+            "producer_state_manager": ["ProducerStateManager", "rows_for_replay"],
             "segment_recovery": ["assign_epochs", "read_markers", "replay"],
             "view": ["LoadedLog"],
         },

@@ -80,7 +80,7 @@ class LogLoader(LogViewer):
             if not due.is_empty:
                 carry_out(due, self.context.filesystem, self.context.directory)
                 plan = self._plan(self.context.filesystem.list(self.context.directory))
-        files = self._note(plan)
+        files = self._files_in_use(plan)
         if may_finish_swaps:
             self._remove_orphans(files)
         segments = LogSegments(self._segments(plan))
@@ -93,12 +93,12 @@ class LogLoader(LogViewer):
     def _bring_into_order(self, segments: LogSegments, files: Files) -> LoadedLog:
         entries = self._epoch_entries()
         epochs = LeaderEpochCache(entries or (), self._write_epochs)
-        producers = self._mend(segments, epochs, files)
+        producers = self._recover_segments(segments, epochs, files)
         log_end_offset = self._check_end(segments)
         if entries is None or (not entries and self._begins_with_an_epoch(segments)):
             self._rebuild_epochs(segments, epochs)
         if not len(segments) or log_end_offset < self.log_start_offset:
-            log_end_offset = self._start_anew(segments, epochs)
+            log_end_offset = self._start_empty(segments, epochs)
         segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may remove
         log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
@@ -124,7 +124,9 @@ class LogLoader(LogViewer):
                 logger.warning("%s: removed, since it has no log", path)
                 self.context.filesystem.remove(path)
 
-    def _mend(self, segments: LogSegments, epochs: LeaderEpochCache, files: Files) -> ProducerStateManager | None:
+    def _recover_segments(
+        self, segments: LogSegments, epochs: LeaderEpochCache, files: Files
+    ) -> ProducerStateManager | None:
         """Recover each segment that reaches above the recovery point or lacks an index; returns the state at the end.
 
         None if nothing had to be recovered.
@@ -156,10 +158,10 @@ class LogLoader(LogViewer):
     def _to_recover(self, segments: LogSegments, files: Files) -> Iterator[LogSegment]:
         """In order. In long logs that were synced, this only looks at the listing and the active segment."""
         indexed = files[file_names.INDEX] & files[file_names.TIME_INDEX]
-        behind = {segment.base_offset for segment in segments.reaching(self.recovery_point)}
+        reaching = {segment.base_offset for segment in segments.reaching(self.recovery_point)}
         for segment in segments:
             lacks_an_index = not segment.suffix and segment.base_offset not in indexed
-            is_synced = segment.base_offset not in behind or (segment is segments.active and self._is_synced(segment))
+            is_synced = segment.base_offset not in reaching or (segment is segments.active and self._is_synced(segment))
             if lacks_an_index or not is_synced:
                 yield segment
 
@@ -200,7 +202,7 @@ class LogLoader(LogViewer):
             return self._check_nothing_lost()
         return self._check_offset(segments, find_end(segments.active, self.recovery_point).offset)
 
-    def _start_anew(self, segments: LogSegments, epochs: LeaderEpochCache) -> int:
+    def _start_empty(self, segments: LogSegments, epochs: LeaderEpochCache) -> int:
         """There are no records at or above the log start: create one empty segment there."""
         for segment in segments:
             segments.remove(segment)
@@ -216,11 +218,11 @@ class LogLoader(LogViewer):
         The name of an empty segment may be unsynced when nothing else is: if its creator was killed during a roll.
         """
         active = segments.active
-        is_behind = log_end_offset > self.recovery_point or not self.recovery_point
-        if is_behind:
+        is_unsynced = log_end_offset > self.recovery_point or not self.recovery_point
+        if is_unsynced:
             for segment in segments.reaching(self.recovery_point):
                 segment.sync(with_indexes=True)
-        if is_behind or not active.size:
+        if is_unsynced or not active.size:
             self.context.filesystem.sync_directory(self.context.directory)
 
     def warn_of_gaps(self, segments: LogSegments) -> None:
@@ -230,8 +232,8 @@ class LogLoader(LogViewer):
         """
         if self.context.holes() is Holes.ANYWHERE:
             return
-        behind = [segment.base_offset for segment in segments.reaching(self.recovery_point)]
-        for base, following in pairwise(behind):
+        reaching = [segment.base_offset for segment in segments.reaching(self.recovery_point)]
+        for base, following in pairwise(reaching):
             segment = LogSegment(self.context, base, segments.floor(base).suffix)  # type: ignore[union-attr]
             next_offset = segment.next_offset()
             segment.close()

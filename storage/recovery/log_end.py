@@ -46,18 +46,18 @@ def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool
     if end < recovery_point and rest.claimed_end() == recovery_point:
         active.end_at(active.file_size)
         return LogEnd(recovery_point)
-    return LogEnd(end, damage=None if rest.is_left_by_a_crash() else rest.error())
+    return LogEnd(end, damage=None if rest.may_be_left_by_a_crash() else rest.error())
 
 
-def is_quiet_behind(active: LogSegment, end: int, recovery_point: int | None) -> bool:
+def is_sound_up_to_end(active: LogSegment, end: int, recovery_point: int | None) -> bool:
     """Whether the bytes after ``active.size``, where the log ends at ``end``, are no damage: none at all, an ongoing
     write, or what a crash left of one.
     """
     if active.size >= active.file_size:
         return True
     rest = _Rest(active, end)
-    is_left = rest.is_torn() or (recovery_point is not None and rest.is_left_by_a_crash())
-    return is_left and active.search(active.file_size).next_sound(active.size + 1) is None
+    is_unfinished = rest.is_torn() or (recovery_point is not None and rest.may_be_left_by_a_crash())
+    return is_unfinished and active.search(active.file_size).next_sound(active.size + 1) is None
 
 
 def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
@@ -70,7 +70,7 @@ def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
         before, error = end, _Rest(active, end).error()
         if not active.skip_damage():
             break
-        for window in active.take_in():
+        for window in active.read_appended():
             end = max(end, window.headers.next_offset)
         hidden = None if end > before else error
     return end, hidden
@@ -117,7 +117,7 @@ class _Rest:
         data[LENGTH_AT:LOG_OVERHEAD] = np.frombuffer((self._size - LOG_OVERHEAD).to_bytes(4, "big"), dtype=np.uint8)
         return one_sound_batch(data) is not None
 
-    def is_left_by_a_crash(self) -> bool:
+    def may_be_left_by_a_crash(self) -> bool:
         """Whether they begin with neither a sound batch (of other offsets) nor a complete one of a newer format."""
         position = self._active.size
         return not self._search.is_sound_at(position) and not self._active.is_whole_in_newer_format(position)

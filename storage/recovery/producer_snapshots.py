@@ -65,9 +65,9 @@ class ProducerLoader:
     def _replayed(
         self, producers: ProducerStateManager, end_offset: int, segments: LogSegments
     ) -> ProducerStateManager:
-        behind = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
+        reaching = segments.reaching(producers.map_end_offset) if producers.map_end_offset < end_offset else ()
         before: LogSegment | None = None
-        for segment in behind:
+        for segment in reaching:
             if segment.base_offset >= end_offset:
                 break
             if before is not None and not self._passes_damage and not self.context.writable:

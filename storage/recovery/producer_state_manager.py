@@ -309,12 +309,12 @@ def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_B
     """The batches with a producer id; for REPLICATION without those that do not affect the state."""
     table = headers.table
     if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
-        table = table[leaving_a_trace(headers)]
+        table = table[rows_for_replay(headers)]
     batches = [_Batch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # faster than field by field
     return [batch for batch in batches if batch.producer_id > NO_PRODUCER_ID]
 
 
-def leaving_a_trace(headers: BatchHeaders) -> Int64s:
+def rows_for_replay(headers: BatchHeaders) -> Int64s:
     """The rows, ascending, that suffice for a replay: they lead to the same state and the same ended transactions.
 
     For each producer: markers, batches that begin a transaction or an epoch, and the last batches with data. A log may
@@ -323,15 +323,15 @@ def leaving_a_trace(headers: BatchHeaders) -> Int64s:
     table = headers.table
     rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
     order = np.argsort(table["producer_id"][rows], kind="stable")
-    told = table[rows[order]]
-    kinds = told["attributes"] & (TRANSACTIONAL_MASK | CONTROL_MASK)
+    of_producers = table[rows[order]]
+    kinds = of_producers["attributes"] & (TRANSACTIONAL_MASK | CONTROL_MASK)
     begins = np.zeros(len(rows), dtype=np.bool_)
     begins[:1] = True
-    for values in (told["producer_id"], told["producer_epoch"], kinds):
+    for values in (of_producers["producer_id"], of_producers["producer_epoch"], kinds):
         begins[1:] |= values[1:] != values[:-1]
     has_data = (kinds & CONTROL_MASK) == 0
     is_kept = begins | ~has_data
-    is_kept[has_data] |= _are_last(told["producer_id"][has_data], BATCHES_CACHED)
+    is_kept[has_data] |= _are_last(of_producers["producer_id"][has_data], BATCHES_CACHED)
     return np.sort(rows[order[is_kept]])
 
 

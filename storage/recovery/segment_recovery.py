@@ -94,14 +94,14 @@ def replay(segment: LogSegment, window: Window, producers: ProducerStateManager,
     return min(good + 1, len(window.headers))
 
 
-def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
+def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Recovery:
     """Walk a segment, rebuild its indexes and the state that follows from it, and find where its valid batches end.
 
-    That becomes ``segment.size``; :func:`cut` removes what follows. Batches below ``flushed_offset`` were synced and
+    That becomes ``segment.size``; :func:`cut` removes what follows. Batches below ``synced_offset`` were synced and
     acknowledged: damage among them is reported, since the rebuilt state would depend on them. While this runs, the
     indexes on disk are incomplete.
 
-    Raises CorruptRecordError for damage below ``flushed_offset``, UnsupportedMagicError for a complete batch of a newer
+    Raises CorruptRecordError for damage below ``synced_offset``, UnsupportedMagicError for a complete batch of a newer
     format wherever it is, and SegmentOffsetOverflowError for offsets too far from the segment's base offset.
     """
     file_size = segment.file_size
@@ -114,8 +114,8 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
             for window in windows:
                 damage = [
                     *_out_of_order(window.headers, next_offset),
-                    *_damaged(window, next_offset, flushed_offset),
-                    *_broken(window, flushed_offset),
+                    *_damaged(window, next_offset, synced_offset),
+                    *_broken(window, synced_offset),
                 ]
                 good, error = _take(segment, window, state, damage)
                 if good:
@@ -128,8 +128,8 @@ def recover(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Re
         error = found
     except CorruptRecordError as found:
         error = found
-    if segment.size < file_size and next_offset < flushed_offset:
-        raise records_lost(segment, next_offset, flushed_offset) from error
+    if segment.size < file_size and next_offset < synced_offset:
+        raise records_lost(segment, next_offset, synced_offset) from error
     return Recovery(next_offset, file_size - segment.size, None if error is None else str(error))
 
 
@@ -144,10 +144,10 @@ def cut(segment: LogSegment) -> None:
     segment.trim()
 
 
-def records_lost(segment: LogSegment, next_offset: int, flushed_offset: int) -> CorruptRecordError:
-    """The error for a segment that should reach ``flushed_offset`` but does not."""
+def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> CorruptRecordError:
+    """The error for a segment that should reach ``synced_offset`` but does not."""
     return CorruptRecordError(
-        f"the segment is sound only up to offset {next_offset}, but everything below {flushed_offset} was synced once: "
+        f"the segment is sound only up to offset {next_offset}, but everything below {synced_offset} was synced once: "
         "records are missing or damaged. Restore the file, or lower the partition's line in "
         f"{file_names.RECOVERY_POINT_CHECKPOINT} to give up the records that follow",
         path=segment.path(file_names.LOG),
@@ -187,18 +187,18 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
     return np.flatnonzero(is_wrong)[:1].tolist()  # type: ignore[no-any-return]
 
 
-def _damaged(window: Window, next_offset: int, flushed_offset: int) -> list[int]:
-    """The first batch, if any, below ``flushed_offset`` that differs from what was written; gaps do not count."""
-    rows = np.flatnonzero(window.headers.table["last_offset"] < flushed_offset)
+def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
+    """The first batch, if any, below ``synced_offset`` that differs from what was written; gaps do not count."""
+    rows = np.flatnonzero(window.headers.table["last_offset"] < synced_offset)
     if not len(rows):
         return []
     found = find_damage(window.buffer, window.headers[rows], always(Holes.ANYWHERE), expected=next_offset)
     return [] if found is None else [int(rows[found.row])]
 
 
-def _broken(window: Window, flushed_offset: int) -> list[int]:
-    """The first batch, if any, that ends at or above ``flushed_offset`` and has a wrong checksum."""
-    to_check = np.flatnonzero(window.headers.table["last_offset"] >= flushed_offset)
+def _broken(window: Window, synced_offset: int) -> list[int]:
+    """The first batch, if any, that ends at or above ``synced_offset`` and has a wrong checksum."""
+    to_check = np.flatnonzero(window.headers.table["last_offset"] >= synced_offset)
     found = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1]
     return found.tolist()  # type: ignore[no-any-return]
 

@@ -41,8 +41,8 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
 
     Raises CorruptionError for damage among these batches.
     """
-    told = {entry.producer_id: entry for entry in entries}
-    for entry in told.values():
+    listed = {entry.producer_id: entry for entry in entries}
+    for entry in listed.values():
         if max(entry.last_offset, entry.current_txn_first_offset) >= offset:
             return f"producer {entry.producer_id} at offset {entry.last_offset}, which does not lie below {offset}"
     segment = segments.floor(offset - 1)
@@ -53,50 +53,50 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
     finally:
         if segment is not segments.active:
             segment.close()  # a log may have more segments than a process may have open files
-    for producer_id in sorted(told.keys() | end.seen.keys()):
-        fault = _fault(told.get(producer_id), end.seen.get(producer_id), end)
+    for producer_id in sorted(listed.keys() | end.seen.keys()):
+        fault = _fault(listed.get(producer_id), end.seen.get(producer_id), end)
         if fault is not None:
             return f"producer {producer_id} {fault}"
     return None
 
 
-def _fault(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+def _fault(listed: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
     """A snapshot omits producers that were idle for long, unless they have a transaction."""
-    begun = NO_OFFSET if told is None else told.current_txn_first_offset
+    begun = NO_OFFSET if listed is None else listed.current_txn_first_offset
     if seen is not None and NO_OFFSET < begun < seen.ended_offset:
         return f"has a transaction from offset {begun} on, which a marker at {seen.ended_offset} ended"
     if not end.is_whole:
         return None
-    if told is None or seen is None:
-        return _fault_of_one(told, seen, end)
+    if listed is None or seen is None:
+        return _fault_of_one(listed, seen, end)
     if (begun == NO_OFFSET) != (seen.open_offset == NO_OFFSET):
         return f"has a transaction from offset {begun} on, in the log from {seen.open_offset} on"
-    if told.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
-        return f"wrote up to offset {told.last_offset}, in the log up to {seen.last_offset}"
+    if listed.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
+        return f"wrote up to offset {listed.last_offset}, in the log up to {seen.last_offset}"
     return None
 
 
-def _fault_of_one(told: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
+def _fault_of_one(listed: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
     if seen is not None and seen.open_offset != NO_OFFSET:
         return f"is missing, although its transaction at {seen.open_offset} is open"
-    if told is not None and max(told.last_offset, told.current_txn_first_offset) >= end.first_offset:
-        return f"wrote at offset {told.last_offset}, but is not in the log there"
+    if listed is not None and max(listed.last_offset, listed.current_txn_first_offset) >= end.first_offset:
+        return f"wrote at offset {listed.last_offset}, but is not in the log there"
     return None
 
 
 def _end_of(segment: LogSegment, offset: int) -> _End:
-    first = behind = NO_OFFSET
+    first = expected = NO_OFFSET
     is_whole, seen = True, dict[int, _Seen]()
     for window in _tail(segment, offset):
         below = window.headers[window.headers.table["last_offset"] < offset]
         if not len(below):
             break
         bases, lasts = below.table["base_offset"], below.table["last_offset"]
-        first, behind = (int(bases[0]),) * 2 if first == NO_OFFSET else (first, behind)
-        is_whole &= bool(bases[0] == behind and (bases[1:] == lasts[:-1] + 1).all())
-        behind = int(lasts[-1]) + 1
-        _note(seen, window._replace(headers=below))
-    return _End(first, is_whole and behind == offset, seen)
+        first, expected = (int(bases[0]),) * 2 if first == NO_OFFSET else (first, expected)
+        is_whole &= bool(bases[0] == expected and (bases[1:] == lasts[:-1] + 1).all())
+        expected = int(lasts[-1]) + 1
+        _add_seen(seen, window._replace(headers=below))
+    return _End(first, is_whole and expected == offset, seen)
 
 
 def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
@@ -109,7 +109,7 @@ def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
     return segment.from_index(int(offsets[row])) if row >= 0 else segment.batches()
 
 
-def _note(seen: dict[int, _Seen], window: Window) -> None:
+def _add_seen(seen: dict[int, _Seen], window: Window) -> None:
     table, markers = window.headers.table, read_markers(window)[0]
     is_transactional, is_control = window.headers.is_transactional, window.headers.is_control
     for row in np.flatnonzero(table["producer_id"] >= 0).tolist():

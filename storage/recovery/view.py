@@ -73,7 +73,7 @@ class LogViewer(ProducerLoader):
 
     def _view(self) -> LoadedLog:
         plan = self._plan(self._settled_names())
-        self._note(plan)
+        self._files_in_use(plan)
         segments = LogSegments(self._segments(plan))
         end = self._settled_end(segments) if len(segments) else LogEnd(self._check_nothing_lost())
         if not self.is_anchored and end.torn is None and end.damage is None:
@@ -174,10 +174,10 @@ class LogViewer(ProducerLoader):
     def _plan(self, listing: list[str]) -> SwapPlan:
         return swap_plan(self.context, listing)
 
-    def _note(self, plan: SwapPlan) -> Files:
+    def _files_in_use(self, plan: SwapPlan) -> Files:
         """The files in use; and remember the snapshots, which from now on only this loader makes and removes."""
-        self._snapshots = plan.left_by_suffix[file_names.SNAPSHOT]
-        return plan.left_by_suffix
+        self._snapshots = plan.kept_by_suffix[file_names.SNAPSHOT]
+        return plan.kept_by_suffix
 
     def _segments(self, plan: SwapPlan) -> list[LogSegment]:
         return [LogSegment(self.context, base, suffix) for base, suffix in plan.segment_suffixes().items()]

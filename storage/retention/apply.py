@@ -9,7 +9,7 @@ from ..clock import instant
 from ..filesystem import FileStatus
 from ..format.files import file_names
 from ..reading import LogReader
-from ..segment import LogContext, give_up_file, is_waiting
+from ..segment import LogContext, is_waiting, mark_deleted
 from ..writing import Log
 from .plan import RetentionOptions, RetentionPlan, plan_retention
 from .report import SEGMENTS_SHOWN, RetentionReport
@@ -109,8 +109,8 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
         for segment in segments:
             if segment.base_offset in found:
                 segments.remove(segment)
-                give_up_file(log.context, segment.path(file_names.SNAPSHOT))
-                segment.give_up()
+                mark_deleted(log.context, segment.path(file_names.SNAPSHOT))
+                segment.mark_deleted()
         log.context.filesystem.sync_directory(log.context.directory)
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         leave_gaps as leave_gaps,
     )
     from .reader import (
+        FoundBatch as FoundBatch,
         OffsetAndTimestamp as OffsetAndTimestamp,
-        Place as Place,
         SegmentReader as SegmentReader,
         running_largest as running_largest,
     )
@@ -54,19 +54,19 @@ if TYPE_CHECKING:
         Window as Window,
         size_at_start as size_at_start,
     )
-    from .writer import LogSegment as LogSegment, give_up_file as give_up_file
+    from .writer import LogSegment as LogSegment, mark_deleted as mark_deleted
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "collection": ["LogSegments"],
             "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps"],
-            "reader": ["OffsetAndTimestamp", "Place", "SegmentReader", "running_largest"],
+            "reader": ["OffsetAndTimestamp", "FoundBatch", "SegmentReader", "running_largest"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
             "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "times_of_records"],
             "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window", "size_at_start"],
-            "writer": ["LogSegment", "give_up_file"],
+            "writer": ["LogSegment", "mark_deleted"],
         },
     )

@@ -230,7 +230,7 @@ class PairIndex(ABC):
         """Give the file another name; does not sync the directory."""
         self._file.rename_to(path)
 
-    def take_in(self) -> None:
+    def read_appended(self) -> None:
         """Read what other processes added after the known entries; reads everything again if they rewrote the file.
 
         They may do so: closing a log adds an entry that belongs to no batch, and recovery rewrites the index.

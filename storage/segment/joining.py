@@ -54,7 +54,7 @@ def always(holes: Holes) -> Callable[[], Holes]:
 def leave_gaps(headers: BatchHeaders, expected: int) -> bool:
     """Whether offsets are missing between these batches (at least one), or between ``expected`` and the first one."""
     first, last = headers.table["base_offset"], headers.table["last_offset"]
-    return bool(((first > _behind_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
+    return bool(((first > _after_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
 
 
 def find_damage(
@@ -86,10 +86,10 @@ def _find_misfit(
     first, last = headers.table["base_offset"], headers.table["last_offset"]
     if following is None and _join(first, last, expected):  # nearly always
         return None
-    behind = _behind_previous(first, last, expected)
+    expected_first = _after_previous(first, last, expected)
     is_wrong = (last < first) | (first < 0) | _meets_next(first, last, INT64_MAX if following is None else following[0])
-    is_wrong[:1] |= first[:1] < behind[:1]
-    is_missing = (first > behind) & ~_hides_its_first(headers)
+    is_wrong[:1] |= first[:1] < expected_first[:1]
+    is_missing = (first > expected_first) & ~_hides_its_first(headers)
     is_missing &= bool(is_missing.any()) and holes() is Holes.NOWHERE
     is_wrong |= is_missing
     if not is_wrong.any():
@@ -98,12 +98,12 @@ def _find_misfit(
     position = int(headers.table["position"][row])
     offsets = f"offsets {first[row]} to {last[row]}"
     if is_missing[row]:
-        reason = f"offsets {behind[row]} to {first[row] - 1} are missing before this batch"
+        reason = f"offsets {expected_first[row]} to {first[row] - 1} are missing before this batch"
         return Damage(row, MissingSegmentError(f"{reason}, {NEVER_COMPACTED}", position=position))
     if last[row] < first[row] or first[row] < 0:
         return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
-    if first[row] < behind[row]:
-        return Damage(row, CorruptRecordError(f"{offsets} follow {behind[row] - 1}", position=position))
+    if first[row] < expected_first[row]:
+        return Damage(row, CorruptRecordError(f"{offsets} follow {expected_first[row] - 1}", position=position))
     begin, end = (first[row + 1], last[row + 1]) if row + 1 < len(first) else following or (None, None)
     return Damage(row, CorruptRecordError(f"offsets {begin} to {end} follow {last[row]}", position=_end(headers, row)))
 
@@ -121,19 +121,19 @@ def _join(first: Int64s, last: Int64s, expected: int | None) -> bool:
 
 def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
     """Which batches overlap the next one: one of the two does not have the offsets it was written with."""
-    behind = np.empty(len(first), dtype=np.int64)
-    behind[:-1] = first[1:]
-    behind[-1] = following
-    found: Bools = last >= behind
+    next_first = np.empty(len(first), dtype=np.int64)
+    next_first[:-1] = first[1:]
+    next_first[-1] = following
+    found: Bools = last >= next_first
     return found
 
 
-def _behind_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
+def _after_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
     """The offset after each batch's predecessor; for the first one ``expected``, or its own first offset."""
-    behind = np.empty(len(first), dtype=np.int64)
-    behind[0] = first[0] if expected is None else expected
-    behind[1:] = last[:-1] + 1
-    return behind
+    after = np.empty(len(first), dtype=np.int64)
+    after[0] = first[0] if expected is None else expected
+    after[1:] = last[:-1] + 1
+    return after
 
 
 def _hides_its_first(headers: BatchHeaders) -> Bools:
@@ -164,10 +164,10 @@ def check_wrapped(
     ends, counts = np.cumsum(decoded.counts).tolist(), decoded.counts.tolist()
     for row, end, count in zip(np.arange(len(table))[rows].tolist(), ends, counts, strict=True):
         if is_wrapper[row]:
-            floor, behind = lowest, expected if row == 0 else None
+            floor, begins_at = lowest, expected if row == 0 else None
             if row and table["position"][row] == table["position"][row - 1] + table["size"][row - 1]:
-                floor = behind = int(table["last_offset"][row - 1]) + 1
-            _check_one_wrapper(decoded.records.offsets[end - count : end], table[row], floor, behind, holes)
+                floor = begins_at = int(table["last_offset"][row - 1]) + 1
+            _check_one_wrapper(decoded.records.offsets[end - count : end], table[row], floor, begins_at, holes)
 
 
 def _check_one_wrapper(

@@ -32,7 +32,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int  # -1: unknown
 
 
-class Place(NamedTuple):
+class FoundBatch(NamedTuple):
     """The position of a batch in a segment, and, if they were read, that batch and some that follow it."""
 
     position: int
@@ -44,7 +44,7 @@ class SegmentReader(SegmentWalk):
 
     # Class attributes, so that segments that are never asked about need no attributes of their own.
     known_largest: TimestampOffset | None = None
-    _taken_in_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
+    _appended_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
     _known_first_timestamp: int | None = None
     walked_end: int | None = None  # the offset after its batches, as a search for its largest time found it
     walked_size = 0  # of the file then: an active segment grows
@@ -84,13 +84,13 @@ class SegmentReader(SegmentWalk):
                 opened.close()
         self._is_time_index_checked, self._last_seen = False, LastSeen()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Close a segment to which nobody appends, and forget what was seen: at the next use it may be another file.
 
         Compaction replaces segments by others of the same name.
         """
         self.close()
-        self._known_size = self.known_largest = self._taken_in_largest = self._known_first_timestamp = None
+        self._known_size = self.known_largest = self._appended_largest = self._known_first_timestamp = None
         self.record_times = self.walked_end = None
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
 
@@ -143,41 +143,41 @@ class SegmentReader(SegmentWalk):
         """
         windows = self.from_index(self.offset_index.last_offset, self.file_size)
         self._known_size, next_offset = 0, self.base_offset
-        for window in self._taken_in(windows):
+        for window in self._appended(windows):
             next_offset = window.headers.next_offset
         return next_offset
 
-    def take_in(self, expected: int | None = None) -> Iterator[Window]:
+    def read_appended(self, expected: int | None = None) -> Iterator[Window]:
         """The batches after :attr:`size`, which advances past each window before that is yielded.
 
         ``expected`` is the offset after the batches before, if known. Anything after the last correct batch is not part
         of the log.
         """
-        return self._taken_in(self.batches(self.size, self.file_size, expected=expected))
+        return self._appended(self.batches(self.size, self.file_size, expected=expected))
 
-    def _taken_in(self, windows: Iterator[Window]) -> Iterator[Window]:
+    def _appended(self, windows: Iterator[Window]) -> Iterator[Window]:
         with suppress(CorruptionError):
             for window in windows:
-                self._note_largest(window.headers)
+                self._update_largest(window.headers)
                 self._known_size = window.position + window.headers.end
                 yield window
 
-    def _note_largest(self, headers: BatchHeaders) -> None:
+    def _update_largest(self, headers: BatchHeaders) -> None:
         """For batches after those known. A time index that was not read yet is read when :attr:`largest` is needed."""
         found = _largest_of(headers)
         if self.known_largest is not None:
             self.known_largest = _later(self.known_largest, found)
         else:
-            self._taken_in_largest = found if self._taken_in_largest is None else _later(self._taken_in_largest, found)
+            self._appended_largest = found if self._appended_largest is None else _later(self._appended_largest, found)
 
     def remember_end(self, window: Window) -> None:
         """Remember that the batch after this window will be asked for next."""
-        self._last_seen.behind = (window.headers.next_offset, window.position + window.headers.end)
+        self._last_seen.following = (window.headers.next_offset, window.position + window.headers.end)
 
-    def _is_behind_last(self, offset: int) -> bool:
+    def _follows_last_read(self, offset: int) -> bool:
         """Whether the batch after what was read begins with ``offset`` and is complete; if not, the index is used."""
-        behind, position = self._last_seen.behind
-        if behind != offset or position >= self.size:
+        following, position = self._last_seen.following
+        if following != offset or position >= self.size:
             return False
         start = np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8)
         is_next = start[:LENGTH_AT].tobytes() == offset.to_bytes(LENGTH_AT, "big")
@@ -188,18 +188,18 @@ class SegmentReader(SegmentWalk):
         found = self.find(offset, offset)
         return None if found is None else found.position
 
-    def find(self, offset: int, until: int) -> Place | None:
+    def find(self, offset: int, until: int) -> FoundBatch | None:
         """The first batch whose last offset is not below ``offset``; None if there is none.
 
         The result includes what was read to find it: that batch and some that follow, up to the one that reaches
         ``until`` if it is among them.
         """
-        if self._is_behind_last(offset):
-            return Place(self._last_seen.behind[1])
+        if self._follows_last_read(offset):
+            return FoundBatch(self._last_seen.following[1])
         for window in self.from_index(offset, window_bytes=PROBE_BYTES, until=max(offset, until)):
             if window.headers.next_offset > offset:
                 found = _from(window, offset)
-                return Place(found.position, found)
+                return FoundBatch(found.position, found)
         return None
 
     # Time
@@ -220,7 +220,7 @@ class SegmentReader(SegmentWalk):
             for window in self.batches():
                 found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
             self.walked_end, self.walked_size = end, self.size
-        return found if self._taken_in_largest is None else _later(found, self._taken_in_largest)
+        return found if self._appended_largest is None else _later(found, self._appended_largest)
 
     def confirm_largest(self) -> TimestampOffset:
         """Like :attr:`largest`, but checked in the log, since no checksum covers the time index.
@@ -240,7 +240,7 @@ class SegmentReader(SegmentWalk):
         """
         if len(self.time_index) or not self.size:
             return False
-        return self._taken_in_largest is None or len(self.offset_index) > 0
+        return self._appended_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
         """Whether the batch in the last entry of the time index has its time, and none at the end is younger.
@@ -252,8 +252,8 @@ class SegmentReader(SegmentWalk):
             return True
         window = self._batches_from(entry, TIMED_BYTES)
         if window is not None:
-            behind = window.position + window.headers.end
-            tail = max(behind, self.position_before(self.offset_index.last_offset))
+            window_end = window.position + window.headers.end
+            tail = max(window_end, self.position_before(self.offset_index.last_offset))
             windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
             self.walked_end, self.walked_size = windows[-1].next_offset, self.size
             if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):

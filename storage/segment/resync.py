@@ -72,12 +72,12 @@ class Search:
         is_candidate &= buffer[:count] < 0x80
         low = buffer[LENGTH_AT + 1 : LENGTH_AT + 1 + count] | buffer[LENGTH_AT + 2 : LENGTH_AT + 2 + count]
         is_candidate &= (low | buffer[LENGTH_AT + 3 : LENGTH_AT + 3 + count]) > 0  # no batch in a run of zeros
-        places: Int64s = np.flatnonzero(is_candidate)
-        lengths = _numbers(buffer, places + LENGTH_AT, 4)
-        lengths_max = np.minimum(self._end - start - places, SEARCHED_BATCH_BYTES_MAX) - LOG_OVERHEAD
-        places = places[(lengths >= BATCH_BYTES_MIN - LOG_OVERHEAD) & (lengths <= lengths_max)]
-        offsets = _numbers(buffer, places, 8) - self._base_offset
-        return places[(offsets >= 0) & (offsets <= INT32_MAX)]
+        positions: Int64s = np.flatnonzero(is_candidate)
+        lengths = _numbers(buffer, positions + LENGTH_AT, 4)
+        lengths_max = np.minimum(self._end - start - positions, SEARCHED_BATCH_BYTES_MAX) - LOG_OVERHEAD
+        positions = positions[(lengths >= BATCH_BYTES_MIN - LOG_OVERHEAD) & (lengths <= lengths_max)]
+        offsets = _numbers(buffer, positions, 8) - self._base_offset
+        return positions[(offsets >= 0) & (offsets <= INT32_MAX)]
 
     def _bytes(self, position: int, length: int) -> Bytes:
         return np.frombuffer(self._file.read(position, length), dtype=np.uint8)
@@ -99,9 +99,9 @@ def _number_at(buffer: Bytes, at: int, size: int) -> int:
     return int.from_bytes(buffer[at : at + size].tobytes(), "big", signed=True)
 
 
-def _numbers(buffer: Bytes, places: Int64s, size: int) -> Int64s:
-    """Big-endian signed numbers of 4 or 8 bytes at ``places``; shape (len(places),)."""
-    if not len(places):
+def _numbers(buffer: Bytes, positions: Int64s, size: int) -> Int64s:
+    """Big-endian signed numbers of 4 or 8 bytes at ``positions``; shape (len(positions),)."""
+    if not len(positions):
         return np.empty(0, dtype=np.int64)
-    rows = buffer[places[:, np.newaxis] + np.arange(size)]
+    rows = buffer[positions[:, np.newaxis] + np.arange(size)]
     return np.ascontiguousarray(rows).view(f">i{size}").reshape(-1).astype(np.int64)

@@ -24,7 +24,7 @@ from ..format.files import file_names
 from .collection import LogSegments
 from .reader import SegmentReader
 from .walk import LogContext
-from .writer import LogSegment, give_up_file
+from .writer import LogSegment, mark_deleted
 
 _ON_THEIR_WAY = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)
 
@@ -36,7 +36,7 @@ class SwapPlan:
     undone: list[str]  # .swap files of an unfinished operation: to be removed before the .cleaned that mark it
     deleted: list[str]  # leftovers, and originals that a finished .swap replaces
     swapped_in: list[str]  # end with .swap; the final name lacks it
-    left: list[str]  # unchanged
+    kept: list[str]  # unchanged
 
     @property
     def is_empty(self) -> bool:
@@ -44,14 +44,14 @@ class SwapPlan:
         return not (self.undone or self.deleted or self.swapped_in)
 
     @cached_property
-    def left_by_suffix(self) -> Mapping[str, set[int]]:
+    def kept_by_suffix(self) -> Mapping[str, set[int]]:
         """The base offsets in the names that stay unchanged, by suffix."""
-        return file_names.by_suffix(self.left)
+        return file_names.by_suffix(self.kept)
 
     def segment_suffixes(self) -> dict[int, str]:
         """Base offset of each segment, and the present suffix of its ``.log``: ``""`` or ``.swap``."""
         logs = filter(_is_swapped_log, self.swapped_in)
-        return dict.fromkeys(self.left_by_suffix[file_names.LOG], "") | dict.fromkeys(
+        return dict.fromkeys(self.kept_by_suffix[file_names.LOG], "") | dict.fromkeys(
             map(file_names.offset_in, logs), file_names.SWAP
         )
 
@@ -60,7 +60,7 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     """Classify the names of a listing; ``next_offset(base)`` is the end of the ``.log.swap`` with that base offset."""
     files = file_names.segment_files(listing)
     nothing_to_do = SwapPlan([], [], [], files)
-    if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.left_by_suffix):
+    if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.kept_by_suffix):
         return nothing_to_do
     first_cleaned = min(
         (file_names.offset_in(name) for name in files if name.endswith(file_names.CLEANED)), default=None
@@ -71,9 +71,9 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
     bases = [file_names.offset_in(name) for name in filter(_is_swapped_log, swapped_in)]
     ends = [max(next_offset(base), base + 1) for base in bases]  # an empty one still replaces its own original
     replaced = range(min(bases), max(ends)) if bases else range(0)
-    left = [name for name in files if not name.endswith(_ON_THEIR_WAY) and file_names.offset_in(name) not in replaced]
-    gone = {*undone, *swapped_in, *left}
-    return SwapPlan(undone, [name for name in files if name not in gone], swapped_in, left)
+    kept = [name for name in files if not name.endswith(_ON_THEIR_WAY) and file_names.offset_in(name) not in replaced]
+    known = {*undone, *swapped_in, *kept}
+    return SwapPlan(undone, [name for name in files if name not in known], swapped_in, kept)
 
 
 def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
@@ -138,19 +138,21 @@ def swap_in(
         context.filesystem.sync_directory(context.directory)
     for segment in old:
         if segment.base_offset < reach:
-            segment.give_up()
+            segment.mark_deleted()
     context.filesystem.sync_directory(context.directory)
     for segment in new:
         segment.change_suffix("")
     context.filesystem.sync_directory(context.directory)
     for segment in old:
         if segment.base_offset >= reach:
-            segment.give_up()
+            segment.mark_deleted()
             context.filesystem.sync_directory(context.directory)
         segments.remove(segment)
     for segment in new:
         segments.add(segment)
-    _give_up_snapshots(context, {segment.base_offset for segment in old} - {segment.base_offset for segment in new})
+    _mark_snapshots_deleted(
+        context, {segment.base_offset for segment in old} - {segment.base_offset for segment in new}
+    )
     return old
 
 
@@ -158,11 +160,11 @@ def _is_swapped_log(name: str) -> bool:
     return name.endswith(file_names.LOG + file_names.SWAP)
 
 
-def _give_up_snapshots(context: LogContext, base_offsets: set[int]) -> None:
+def _mark_snapshots_deleted(context: LogContext, base_offsets: set[int]) -> None:
     """Remove the snapshots at these base offsets; losing one costs at most a longer replay."""
     for base_offset in base_offsets:
         path = file_names.join(context.directory, file_names.segment_file(base_offset, file_names.SNAPSHOT))
         if context.config.file_delete_delay_ms:
-            give_up_file(context, path)
+            mark_deleted(context, path)
         else:
             context.filesystem.remove(path)

@@ -73,7 +73,7 @@ class LastSeen:
     indexed: OffsetPosition | None = None  # an entry of the offset index that is correct
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
-    behind: tuple[int, int] = (-1, -1)  # the offset and the position after what was read: where a reader continues
+    following: tuple[int, int] = (-1, -1)  # offset and position of the batch after the last one read
 
 
 class SegmentWalk:
@@ -206,15 +206,15 @@ class SegmentWalk:
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
         """The offsets of the batch after a window, if it is sound but overlaps the window; None otherwise."""
-        behind = window.position + window.headers.end
-        if behind >= end:
+        window_end = window.position + window.headers.end
+        if window_end >= end:
             return None
         data = window.buffer[window.headers.end : window.headers.end + LENGTH_AT].tobytes()
         if len(data) < LENGTH_AT:
-            data = bytes(self._file.read(behind, LENGTH_AT))
+            data = bytes(self._file.read(window_end, LENGTH_AT))
         if int.from_bytes(data, "big", signed=True) >= window.headers.next_offset:
             return None
-        headers = self.search(end).sound_at(behind)
+        headers = self.search(end).sound_at(window_end)
         return None if headers is None else (int(headers.table["base_offset"][0]), headers.next_offset - 1)
 
     def search(self, end: int) -> Search:

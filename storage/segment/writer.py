@@ -77,11 +77,11 @@ class LogSegment(SegmentReader):
                 filesystem.rename(source, source.removesuffix(self.suffix) + suffix)
         self.suffix = suffix
 
-    def give_up(self) -> None:
+    def mark_deleted(self) -> None:
         """Rename all files to ``.deleted``, log first; does not sync the directory."""
         self.close()
         for kind in FILE_KINDS:
-            give_up_file(self.context, self.path(kind))
+            mark_deleted(self.context, self.path(kind))
         self.suffix += file_names.DELETED
 
     def remove_files(self) -> None:
@@ -122,7 +122,7 @@ class LogSegment(SegmentReader):
 
     def pass_over(self, headers: BatchHeaders) -> None:
         """Take note of batches that another process appended and indexed; :meth:`take_in_indexes` reads its entries."""
-        self._note_largest(headers)
+        self._update_largest(headers)
         self._note_size(headers)
 
     def take_in_indexes(self, end_offset: int) -> bool:
@@ -130,8 +130,8 @@ class LogSegment(SegmentReader):
 
         Returns False if an index refers to more than the log, which ends at ``end_offset``, holds: no entry can follow.
         """
-        self.offset_index.take_in()
-        self.time_index.take_in()
+        self.offset_index.read_appended()
+        self.time_index.read_appended()
         self._known_bytes_since_entry = None
         is_ahead = len(self.offset_index) > 0 and self.offset_index.last_offset >= end_offset
         return not is_ahead and self.time_index.last_entry.timestamp <= self.largest.timestamp
@@ -248,7 +248,7 @@ class LogSegment(SegmentReader):
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
         self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
-        self.known_largest, self._taken_in_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
+        self.known_largest, self._appended_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
         self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
@@ -264,13 +264,13 @@ class LogSegment(SegmentReader):
             self._file.truncate(position)
             self._known_size = position
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
-        self.known_largest = self._taken_in_largest = self.record_times = None
+        self.known_largest = self._appended_largest = self.record_times = None
         self._known_bytes_since_entry = self._known_first_timestamp = None
         self._last_seen = LastSeen()
         self.next_offset()
 
 
-def give_up_file(context: LogContext, path: str) -> None:
+def mark_deleted(context: LogContext, path: str) -> None:
     """Rename a file, if it exists, to ``.deleted``; sets its time, from which ``file.delete.delay.ms`` counts."""
     if context.filesystem.status(path) is not None:
         context.filesystem.set_modified(path, context.clock.now_ms())

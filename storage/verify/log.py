@@ -58,10 +58,10 @@ def plan_verification(
     for base, unfinished in _unfinished(plan).items():
         what = f"an unfinished compaction or split: {', '.join(unfinished)}"
         findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
-    for name in plan.left:
+    for name in plan.kept:
         if name.endswith(FILE_KINDS[1:]) and file_names.base_offset_of(name) not in suffixes:
             findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
-    snapshots = sorted(plan.left_by_suffix[file_names.SNAPSHOT])
+    snapshots = sorted(plan.kept_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)
     checkpointed = checkpointed or CheckpointedOffsets()
     segments = [

@@ -22,7 +22,7 @@ from ...config import LogConfig
 from ...errors import CorruptionError, CorruptRecordError, InvalidRecordError
 from ...filesystem import FileStatus, FileSystem, LocalFileSystem, read_file
 from ...format.files import file_names
-from ...format.internal.message_schema import INT32, Field, Int, Reader, String, Struct, Uuid
+from ...format.internal.message_schema import INT32, Field, FieldDecoder, Int, String, Struct, Uuid
 from ...segment import LogContext, SegmentReader
 from ..topics_file import Known
 from .found import FoundSettings, TopicSettings
@@ -212,7 +212,7 @@ def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
     """The messages that count: not those in a transaction that its controller aborted or did not end."""
     pending: list[_Message] | None = None
     for value in values:
-        reader = Reader(value, flexible=True)
+        reader = FieldDecoder(value, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION:
             raise InvalidRecordError(f"unknown version {frame} of a metadata record's frame", position=0)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ...filesystem import Buffer
-from .message_schema import String, Writer
+from .message_schema import FieldEncoder, String
 from .messages import Messages
 
 MESSAGES = Messages("groups")
@@ -51,7 +51,7 @@ class GroupRecordKey(NamedTuple):
     name: str | None = None  # of a member, or a regular expression; None: the record is the group's own
 
     def encode(self) -> bytes:
-        writer = Writer()
+        writer = FieldEncoder()
         writer.fixed("h", self.kind)
         for text in self[1:]:
             if text is not None:

@@ -14,7 +14,20 @@ from typing import NamedTuple, Self
 
 from ...filesystem import Buffer
 from ..constants import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from .message_schema import INT16, INT32, INT64, Array, Bytes, Field, Reader, Schema, String, Struct, Uuid, Writer
+from .message_schema import (
+    INT16,
+    INT32,
+    INT64,
+    Array,
+    Bytes,
+    Field,
+    FieldDecoder,
+    FieldEncoder,
+    Schema,
+    String,
+    Struct,
+    Uuid,
+)
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -180,7 +193,7 @@ _KEYS_OF_GROUPS = {0: _OFFSET_COMMIT_KEY, 1: _OFFSET_COMMIT_KEY, 2: _GROUP_METAD
 
 def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
     """The key of a record in ``__consumer_offsets``; None for the kinds of newer protocols, which are skipped."""
-    schema = _KEYS_OF_GROUPS.get(Reader(data, flexible=False).fixed("h"))
+    schema = _KEYS_OF_GROUPS.get(FieldDecoder(data, flexible=False).fixed("h"))
     key: OffsetCommitKey | GroupMetadataKey | None = None if schema is None else schema.decode(data)
     return key
 
@@ -202,14 +215,14 @@ class TransactionState(IntEnum):
 
 
 class _State(NamedTuple):
-    def read(self, reader: Reader, version: int) -> TransactionState:
+    def read(self, reader: FieldDecoder, version: int) -> TransactionState:
         number = reader.fixed("b")
         try:
             return TransactionState(number)
         except ValueError:
             raise reader.bad(f"unknown transaction state {number}, the last known is {max(TransactionState)}") from None
 
-    def write(self, writer: Writer, version: int, value: TransactionState) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: TransactionState) -> None:
         writer.fixed("b", value)
 
 
@@ -284,7 +297,7 @@ _TRANSACTION_LOG_VALUE = Schema(
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
     """The key of a record in ``__transaction_state``; None for an unknown kind, which is skipped."""
-    if Reader(data, flexible=False).fixed("h") not in _TRANSACTION_LOG_KEY.versions:
+    if FieldDecoder(data, flexible=False).fixed("h") not in _TRANSACTION_LOG_KEY.versions:
         return None
     key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)
     return key

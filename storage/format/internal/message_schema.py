@@ -19,7 +19,7 @@ from ...errors import InvalidRecordError
 from ...filesystem import Buffer
 
 
-class Reader:
+class FieldDecoder:
     """A reading position in bytes."""
 
     def __init__(self, data: Buffer, flexible: bool) -> None:
@@ -55,7 +55,7 @@ class Reader:
         return InvalidRecordError(reason, position=self.at)
 
 
-class Writer:
+class FieldEncoder:
     """Collects the bytes of one version."""
 
     def __init__(self, *, flexible: bool = False) -> None:
@@ -82,9 +82,9 @@ class Writer:
 class Kind(Protocol):
     """How a value of a field is read and written."""
 
-    def read(self, reader: Reader, version: int) -> Any: ...
+    def read(self, reader: FieldDecoder, version: int) -> Any: ...
 
-    def write(self, writer: Writer, version: int, value: Any) -> None: ...
+    def write(self, writer: FieldEncoder, version: int, value: Any) -> None: ...
 
 
 class Int(NamedTuple):
@@ -92,41 +92,41 @@ class Int(NamedTuple):
 
     code: str
 
-    def read(self, reader: Reader, version: int) -> int:
+    def read(self, reader: FieldDecoder, version: int) -> int:
         return reader.fixed(self.code)
 
-    def write(self, writer: Writer, version: int, value: int) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: int) -> None:
         writer.fixed(self.code, value)
 
 
 class Bool(NamedTuple):
     """One byte, 0 for false."""
 
-    def read(self, reader: Reader, version: int) -> bool:
+    def read(self, reader: FieldDecoder, version: int) -> bool:
         return reader.fixed("b") != 0
 
-    def write(self, writer: Writer, version: int, value: bool) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: bool) -> None:
         writer.fixed("b", value)
 
 
 class Float64(NamedTuple):
     """A double."""
 
-    def read(self, reader: Reader, version: int) -> float:
+    def read(self, reader: FieldDecoder, version: int) -> float:
         (value,) = struct.unpack(">d", reader.take(8))
         return float(value)
 
-    def write(self, writer: Writer, version: int, value: float) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: float) -> None:
         writer.data += struct.pack(">d", value)
 
 
 class Uuid(NamedTuple):
     """16 bytes, in Kafka's text form: URL-safe base64 without padding."""
 
-    def read(self, reader: Reader, version: int) -> str:
+    def read(self, reader: FieldDecoder, version: int) -> str:
         return base64.urlsafe_b64encode(reader.take(16)).rstrip(b"=").decode()
 
-    def write(self, writer: Writer, version: int, value: str) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: str) -> None:
         writer.data += base64.urlsafe_b64decode(f"{value}==")
 
 
@@ -135,13 +135,13 @@ class Bytes(NamedTuple):
 
     nullable: bool = False
 
-    def read(self, reader: Reader, version: int) -> bytes | None:
+    def read(self, reader: FieldDecoder, version: int) -> bytes | None:
         length = reader.length("i")
         if length is None and not self.nullable:
             raise reader.bad("null bytes in a field that is not nullable")
         return None if length is None else bytes(reader.take(length))
 
-    def write(self, writer: Writer, version: int, value: bytes | None) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: bytes | None) -> None:
         writer.length("i", None if value is None else len(value))
         writer.data += value or b""
 
@@ -151,7 +151,7 @@ class String(NamedTuple):
 
     nullable: bool = False
 
-    def read(self, reader: Reader, version: int) -> str | None:
+    def read(self, reader: FieldDecoder, version: int) -> str | None:
         length = reader.length("h")
         if length is None:
             if self.nullable:
@@ -162,7 +162,7 @@ class String(NamedTuple):
         except UnicodeDecodeError as error:
             raise reader.bad(f"not UTF-8: {error.reason}") from None
 
-    def write(self, writer: Writer, version: int, value: str | None) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: str | None) -> None:
         data = None if value is None else value.encode()
         writer.length("h", None if data is None else len(data))
         writer.data += data or b""
@@ -174,7 +174,7 @@ class Array(NamedTuple):
     of: Kind
     nullable: bool = False
 
-    def read(self, reader: Reader, version: int) -> tuple[Any, ...] | None:
+    def read(self, reader: FieldDecoder, version: int) -> tuple[Any, ...] | None:
         count = reader.length("i")
         if count is None:
             if self.nullable:
@@ -184,7 +184,7 @@ class Array(NamedTuple):
             raise reader.bad(f"{count} elements announced, but {len(reader.data) - reader.at} bytes remain")
         return tuple(self.of.read(reader, version) for _ in range(count))
 
-    def write(self, writer: Writer, version: int, value: tuple[Any, ...] | None) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: tuple[Any, ...] | None) -> None:
         writer.length("i", None if value is None else len(value))
         for element in value or ():
             self.of.write(writer, version, element)
@@ -209,7 +209,7 @@ class Struct(NamedTuple):
     make: type[Any]
     fields: tuple[Field, ...]
 
-    def read(self, reader: Reader, version: int) -> Any:
+    def read(self, reader: FieldDecoder, version: int) -> Any:
         in_place = [f for f in self.fields if f.tag is None and version in f.versions]
         values = {f.name: f.kind.read(reader, version) for f in in_place}
         if reader.flexible:
@@ -217,31 +217,31 @@ class Struct(NamedTuple):
             values = {f.name: values[f.name] for f in self.fields if f.name in values}  # in the order of Kafka's JSON
         return self.make(**values)
 
-    def write(self, writer: Writer, version: int, value: Any) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: Any) -> None:
         for f in self.fields:
             if f.tag is None and version in f.versions:
                 f.kind.write(writer, version, getattr(value, f.name))
         if writer.flexible:
             self._write_tagged(writer, version, value)
 
-    def _write_tagged(self, writer: Writer, version: int, value: Any) -> None:
+    def _write_tagged(self, writer: FieldEncoder, version: int, value: Any) -> None:
         """The number of tagged fields, then each in order of its tag; omits defaults."""
         tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != f.default]
         writer.unsigned_varint(len(tagged))
         for f in sorted(tagged, key=lambda field: field.tag or 0):
-            inner = Writer(flexible=True)
+            inner = FieldEncoder(flexible=True)
             f.kind.write(inner, version, getattr(value, f.name))
             writer.unsigned_varint(f.tag or 0)
             writer.unsigned_varint(len(inner.data))
             writer.data += inner.data
 
-    def _read_tagged(self, reader: Reader, version: int) -> Mapping[str, Any]:
+    def _read_tagged(self, reader: FieldDecoder, version: int) -> Mapping[str, Any]:
         """The tagged fields; ignores unknown tags, which a later release may have added."""
         known = {f.tag: f for f in self.fields if f.tag is not None}
         values = {}
         for _ in range(reader.unsigned_varint()):
             tag, size = reader.unsigned_varint(), reader.unsigned_varint()
-            inner = Reader(reader.take(size), flexible=True)
+            inner = FieldDecoder(reader.take(size), flexible=True)
             if tag in known:
                 values[known[tag].name] = known[tag].kind.read(inner, version)
         return {f.name: values[f.name] for f in known.values() if values.get(f.name, f.default) != f.default}
@@ -253,11 +253,11 @@ class NullableStruct(NamedTuple):
     of: Struct
     is_tagged: bool
 
-    def read(self, reader: Reader, version: int) -> Any:
+    def read(self, reader: FieldDecoder, version: int) -> Any:
         is_there = reader.unsigned_varint() > 0 if self.is_tagged else reader.fixed("b") >= 0
         return self.of.read(reader, version) if is_there else None
 
-    def write(self, writer: Writer, version: int, value: Any) -> None:
+    def write(self, writer: FieldEncoder, version: int, value: Any) -> None:
         writer.fixed("b", -1 if value is None else 1)
         if value is not None:
             self.of.write(writer, version, value)
@@ -272,7 +272,7 @@ class Schema(NamedTuple):
 
     def decode(self, data: Buffer) -> Any:
         """Raises InvalidRecordError for an unknown version; ignores bytes after the last field."""
-        reader = Reader(data, flexible=False)
+        reader = FieldDecoder(data, flexible=False)
         version = reader.fixed("h")
         if version not in self.versions:
             name = self.struct.make.__name__
@@ -282,7 +282,7 @@ class Schema(NamedTuple):
 
     def encode(self, version: int, value: Any) -> bytes:
         """Omits fields that ``version`` lacks."""
-        writer = Writer(flexible=version >= self.flexible_from)
+        writer = FieldEncoder(flexible=version >= self.flexible_from)
         writer.fixed("h", version)
         self.struct.write(writer, version, value)
         return bytes(writer.data)

@@ -25,11 +25,11 @@ from .message_schema import (
     Bool,
     Bytes,
     Field,
+    FieldDecoder,
     Float64,
     Int,
     Kind,
     NullableStruct,
-    Reader,
     String,
     Struct,
     Uuid,
@@ -79,7 +79,7 @@ class Messages:
 
     def key(self, data: Buffer) -> tuple[int, Message] | None:
         """The kind of a coordinator's record, and its decoded key; None for an unknown kind."""
-        reader = Reader(data, flexible=False)
+        reader = FieldDecoder(data, flexible=False)
         kind = reader.fixed("h")
         if ("coordinator-key", kind) not in _schemas(self._name):
             return None
@@ -87,12 +87,12 @@ class Messages:
 
     def value(self, kind: int, data: Buffer) -> Message:
         """The decoded value of a coordinator's record. Raises InvalidRecordError for an unknown version."""
-        reader = Reader(data, flexible=False)
+        reader = FieldDecoder(data, flexible=False)
         return self._decoded("coordinator-value", kind, reader.fixed("h"), reader)
 
     def framed(self, data: Buffer) -> Message:
         """The decoded value of a framed record. Raises InvalidRecordError for an unknown frame version or type."""
-        reader = Reader(data, flexible=True)
+        reader = FieldDecoder(data, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION or ("metadata", kind) not in _schemas(self._name):
             raise reader.bad(f"unknown record type {kind} in a frame of version {frame}")
@@ -100,10 +100,10 @@ class Messages:
 
     def control(self, kind: int, data: Buffer) -> Message:
         """The decoded value of a control record of KRaft; its first field is its version. Raises InvalidRecordError."""
-        version = Reader(data, flexible=False).fixed("h")
-        return self._decoded("control", kind, version, Reader(data, flexible=False))
+        version = FieldDecoder(data, flexible=False).fixed("h")
+        return self._decoded("control", kind, version, FieldDecoder(data, flexible=False))
 
-    def _decoded(self, what: str, kind: int, version: int, reader: Reader) -> Message:
+    def _decoded(self, what: str, kind: int, version: int, reader: FieldDecoder) -> Message:
         schema = _schemas(self._name)[what, kind]
         if version not in schema.versions:
             reason = f"{schema.name} of version {version}, known up to {schema.versions[-1]}"

@@ -99,9 +99,9 @@ def test_a_log_recovered_at_opening_is_not_recovered_again_by_maintenance(
         write(log, [(b"k", b"1")], [(b"k", b"2")])
     recovered: list[LogSegment] = []
 
-    def noting(segment: LogSegment, state: LogState, flushed_offset: int = 0) -> Recovery:
+    def noting(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Recovery:
         recovered.append(segment)
-        return recover(segment, state, flushed_offset)
+        return recover(segment, state, synced_offset)
 
     monkeypatch.setattr(loader, "recover", noting)
     with a_log(disk) as log:
@@ -324,7 +324,7 @@ def test_a_segment_that_lost_its_end_is_not_compacted_before_somebody_says_so(
         closed = log.segments.first
         last = int(list(closed.batches())[-1].headers.table["position"][-1])
         path = closed.path(file_names.LOG)
-        closed.give_back()
+        closed.release()
     with disk.open(path, "write") as file:
         file.truncate(last)
     with a_log(disk, compacted_topic(index_interval_bytes=0), KeptInMemory(4)) as log:

@@ -177,7 +177,7 @@ FAULTS = [
         (
             Mutation(
                 "recovery.segment_recovery:recover",
-                "if segment.size < file_size and next_offset < flushed_offset:",
+                "if segment.size < file_size and next_offset < synced_offset:",
                 "if segment.size < file_size:",
             ),
         ),
@@ -259,7 +259,7 @@ FAULTS = [
             Mutation(
                 "recovery.loader:LogLoader._load",
                 "carry_out(due, self",
-                "carry_out(replace(due, deleted=[*due.deleted, *(n for n in due.left if 'snap' in n)]), self",
+                "carry_out(replace(due, deleted=[*due.deleted, *(n for n in due.kept if 'snap' in n)]), self",
             ),
         ),
     ),

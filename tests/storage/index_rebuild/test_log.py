@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log, r
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Marker
-from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager, leaving_a_trace
+from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager, rows_for_replay
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify import verify_log
 from tests.support.clock import ManualClock
@@ -266,7 +266,7 @@ def test_batches_that_leave_no_trace_do_not_change_the_state(runs: list[tuple[in
     headers = BatchHeaders(table)
     markers = {offset: Marker(offset % 2 == 0, 0, offset) for offset in np.flatnonzero(headers.is_control).tolist()}
     windows = [headers[at : at + 7] for at in range(0, len(rows), 7)]
-    traces = [window[leaving_a_trace(window)].table for window in windows]
+    traces = [window[rows_for_replay(window)].table for window in windows]
     singly, whole, without = ProducerStateManager(), ProducerStateManager(), ProducerStateManager()
     completed = [txn for n in range(len(rows)) for txn in singly.replay(headers[n : n + 1], markers)]
     assert list(whole.replay(headers, markers)) == completed

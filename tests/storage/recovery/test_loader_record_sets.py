@@ -54,9 +54,9 @@ def segment_of(directory: Path, name: str, config: LogConfig | None = None) -> L
     return LogSegment(context, 0)
 
 
-def recover_and_cut(segment: LogSegment, flushed_offset: int = 0) -> Recovery:
+def recover_and_cut(segment: LogSegment, synced_offset: int = 0) -> Recovery:
     state = LogState(ProducerStateManager(segment.context.directory), LeaderEpochCache())
-    recovery = recover(segment, state, flushed_offset)
+    recovery = recover(segment, state, synced_offset)
     cut(segment)
     return recovery
 
@@ -103,7 +103,7 @@ def test_below_the_recovery_point_nothing_is_cut_off(tmp_path: Path) -> None:
             segment = segment_of(tmp_path, name)
             sound = 0 if name == "corrupt-file-offsets-go-back" else whole.next_offset  # either of the two may be wrong
             with pytest.raises(CorruptRecordError, match=rf"sound only up to offset {sound},"):
-                recover_and_cut(segment, flushed_offset=whole.next_offset + 1)
+                recover_and_cut(segment, synced_offset=whole.next_offset + 1)
             assert (tmp_path / "00000000000000000000.log").read_bytes() == record_sets.log_bytes(name).tobytes()
     assert tried > 20
 
