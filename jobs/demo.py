@@ -8,7 +8,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pyspark_commitlog.pipeline.demo import NEXT, flights, show_comparison, show_partitions, stderr_to, submit
+from pyspark_commitlog.pipeline.demo import (
+    JAVA_OPTIONS,
+    NEXT,
+    flights,
+    show_comparison,
+    show_partitions,
+    stderr_to,
+    submit,
+)
 from pyspark_commitlog.pipeline.job import Settings, spark_session
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +40,7 @@ def main() -> int:
         console.print('\n[bold]3. Read back[/]: spark.read.format("commitlog").option("subscribe", "flights")')
         os.environ["SPARK_CONF_DIR"] = str(ROOT / "conf")
         with stderr_to(errors):
-            spark = spark_session("demo")
+            spark = spark_session("demo", settings={"spark.driver.extraJavaOptions": JAVA_OPTIONS})
         topic = spark.read.format("commitlog").option("subscribe", "flights").load(settings.log_dir)
         show_partitions(console, "flights", topic, settings.log_dir)
         found = flights.compare(flights.read(spark, INPUT), topic)

@@ -8,6 +8,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .steps import (
+        JAVA_OPTIONS as JAVA_OPTIONS,
         NEXT as NEXT,
         show_comparison as show_comparison,
         show_partitions as show_partitions,
@@ -18,6 +19,6 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "steps": ["NEXT", "show_comparison", "show_partitions", "stderr_to", "submit"],
+            "steps": ["JAVA_OPTIONS", "NEXT", "show_comparison", "show_partitions", "stderr_to", "submit"],
         },
     )

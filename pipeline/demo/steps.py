@@ -20,6 +20,8 @@ from rich.table import Table
 from ...storage import LogManager
 from .flights import Comparison
 
+# A JVM that lives for seconds spends most of its time on compiling well what it runs once.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NEXT = """\
 Try next
   make demo                                        run it again: it resumes where it stopped, with nothing to write
@@ -38,7 +40,7 @@ def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
     Settings are those in ``conf``; workers run this Python. The job gets the signals that this process gets, and this
     process waits for it to end.
     """
-    command = [Path(sys.executable).with_name("spark-submit"), *job]
+    command = [Path(sys.executable).with_name("spark-submit"), "--driver-java-options", JAVA_OPTIONS, *job]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(conf)}
     with subprocess.Popen(command, env=environment, stderr=errors) as running:
 
