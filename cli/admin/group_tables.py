@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -27,6 +27,9 @@ STATES_KNOWN = (
     *("NotReady", "Unknown"),
 )
 TYPES_KNOWN = ("Classic", "Consumer", "Share", "Streams", "Unknown")
+
+
+_MemberColumn = tuple[Column, Callable[[storage.GroupDescription, storage.GroupMember], object]]
 
 
 def chosen_among(flag: str, known: Sequence[str], given: str | None) -> frozenset[str]:
@@ -89,26 +92,44 @@ def show_states(groups: Iterable[storage.GroupDescription], *, as_json: bool) ->
 def show_members(groups: Iterable[storage.GroupDescription], *, is_verbose: bool, as_json: bool) -> None:
     """Prints members, one table per group; with ``is_verbose``, also static members' names and each assignment."""
     if as_json:
-        print_json(_member(each.name, member) for each in groups for member in each.members)
+        print_json(_member(each, member) for each in groups for member in each.members)
         return
     for each in groups:
-        with_names = is_verbose and any(member.instance_id for member in each.members)
-        columns = (
-            *(Column("GROUP"), Column("CONSUMER-ID"), *((Column("GROUP-INSTANCE-ID", 17),) if with_names else ())),
-            *(Column("HOST"), Column("CLIENT-ID"), Column("#PARTITIONS", is_number=True)),
-            *((Column("ASSIGNMENT"),) if is_verbose else ()),
-        )
-        print_table(
-            columns,
-            [
-                (
-                    *(each.name, member.consumer_id, *((member.instance_id or "",) if with_names else ())),
-                    *(member.host, member.client_id, len(member.partitions)),
-                    *((_assignment(member),) if is_verbose else ()),
-                )
-                for member in each.members
-            ],
-        )
+        shown = _member_columns(each, is_verbose=is_verbose)
+        rows = [[text(each, member) for _, text in shown] for member in each.members]
+        print_table([column for column, _ in shown], rows)
+
+
+def _member_columns(group: storage.GroupDescription, *, is_verbose: bool) -> list[_MemberColumn]:
+    """The columns of Kafka 3.9 for groups of the classic protocol, and those of Kafka 4 for the others."""
+    is_static = any(member.instance_id for member in group.members)
+    shown = [(Column("GROUP"), _group_name), (Column("CONSUMER-ID"), _consumer_id)]
+    if is_static and (is_verbose or group.type == "Consumer"):
+        shown.append((Column("GROUP-INSTANCE-ID", 17), lambda _, member: member.instance_id or ""))
+    shown.append((Column("HOST"), lambda _, member: member.host))
+    shown.append((Column("CLIENT-ID"), lambda _, member: member.client_id))
+    shown.append((Column("#PARTITIONS", is_number=True), lambda _, member: len(member.partitions)))
+    if is_verbose:
+        shown += _ASSIGNMENTS.get(group.type, _EPOCHS_AND_ASSIGNMENTS)
+        if any(member.is_classic for member in group.members):
+            shown.append((Column("UPGRADED"), lambda _, member: str(not member.is_classic).lower()))
+    return shown
+
+
+def _group_name(group: storage.GroupDescription, _: storage.GroupMember) -> object:
+    return group.name
+
+
+def _consumer_id(_: storage.GroupDescription, member: storage.GroupMember) -> object:
+    return member.consumer_id
+
+
+def _named(partitions: Iterable[tuple[str, int]]) -> str | None:
+    """Partition numbers by topic as Kafka 4 prints them: ``orders:0,1;payments:2``."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(partition))
+    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or None
 
 
 def _assignment(member: storage.GroupMember) -> str | None:
@@ -117,6 +138,21 @@ def _assignment(member: storage.GroupMember) -> str | None:
     for topic, partition in member.partitions:
         by_topic.setdefault(topic, []).append(str(partition))
     return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in by_topic.values())) or None
+
+
+_EPOCHS_AND_ASSIGNMENTS: Sequence[_MemberColumn] = (
+    (Column("CURRENT-EPOCH", is_number=True), lambda _, member: member.epoch),
+    (Column("CURRENT-ASSIGNMENT", 20), lambda _, member: _named(member.partitions)),
+    (Column("TARGET-EPOCH", is_number=True), lambda group, _: group.target_epoch),
+    (Column("TARGET-ASSIGNMENT", 20), lambda _, member: _named(member.target)),
+)
+_ASSIGNMENTS: Mapping[str, Sequence[_MemberColumn]] = {
+    "Classic": ((Column("ASSIGNMENT"), lambda _, member: _assignment(member)),),
+    "Share": (
+        (Column("MEMBER-EPOCH", is_number=True), lambda _, member: member.epoch),
+        (Column("ASSIGNMENT"), lambda _, member: _named(member.partitions)),
+    ),
+}
 
 
 def _row(lag: storage.PartitionLag) -> tuple[object, ...]:
@@ -145,9 +181,9 @@ def _json(lag: storage.PartitionLag) -> dict[str, Any]:
     return shown
 
 
-def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
+def _member(group: storage.GroupDescription, member: storage.GroupMember) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "group": group,
+        "group": group.name,
         "consumer_id": member.consumer_id,
         "group_instance_id": member.instance_id,
         "host": member.host,
@@ -155,7 +191,9 @@ def _member(group: str, member: storage.GroupMember) -> dict[str, Any]:
         "partitions": _partitions_json(member.partitions),
     }
     if member.epoch is not None:
-        shown |= {"epoch": member.epoch, "target_partitions": _partitions_json(member.target)}
+        shown |= {"epoch": member.epoch, "target_epoch": group.target_epoch}
+        shown["target_partitions"] = _partitions_json(member.target)
+        shown["is_classic"] = member.is_classic
     return shown
 
 

@@ -37,6 +37,7 @@ class GroupMember(NamedTuple):
     partitions: tuple[TopicPartition, ...]  # assigned partitions; a topic with an unknown name is shown by its id
     epoch: int | None = None  # in the newer protocols
     target: tuple[TopicPartition, ...] = ()  # in the newer protocols: the target assignment
+    is_classic: bool = False  # uses the classic protocol in a group of the consumer protocol
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class GroupDescription:
     offsets: Mapping[TopicPartition, CommittedOffset]
     type: str = CLASSIC  # Classic, Consumer, Share, Streams
     computed_state: str | None = None  # in the newer protocols
+    target_epoch: int | None = None  # in the newer protocols: of the members' target assignments
 
     @property
     def state(self) -> str:
@@ -178,8 +180,10 @@ class _Newer:
     def described(self, name: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupDescription:
         ids = [member for kind, member in self._fields if kind == self._protocol.member]
         members = tuple(self._member(each) for each in sorted(filter(None, ids)))
-        type_ = self._protocol.type
-        return GroupDescription(name, type_.lower(), self._assignor(), members, offsets, type_, self._state(members))
+        type_, state = self._protocol.type, self._state(members)
+        return GroupDescription(
+            name, type_.lower(), self._assignor(), members, offsets, type_, state, self._target_epoch()
+        )
 
     def _member(self, member_id: str) -> GroupMember:
         about, current = self._of(self._protocol.member, member_id), self._of(self._protocol.member_current, member_id)
@@ -192,6 +196,7 @@ class _Newer:
             self._partitions(current.get("assignedPartitions", ())),
             current.get("memberEpoch", 0),
             self._partitions(target.get("topicPartitions", ())),
+            about.get("classicMemberMetadata") is not None,
         )
 
     def _of(self, kind: Kind, name: str | None) -> Mapping[str, Any]:
@@ -220,10 +225,14 @@ class _Newer:
             topology = self._of(self._protocol.topology, None)
             if topology.get("epoch") != group.get("validatedTopologyEpoch", NO_TOPOLOGY):
                 return "NotReady"
-        assigned = self._of(self._protocol.target, None).get("assignmentEpoch", -1)
+        assigned = self._target_epoch()
         if group["epoch"] > assigned:
             return "Assigning"
         return "Stable" if all(self._is_reconciled(each, assigned) for each in members) else "Reconciling"
+
+    def _target_epoch(self) -> int:
+        """-1 before the first assignment."""
+        return int(self._of(self._protocol.target, None).get("assignmentEpoch", -1))
 
     def _is_reconciled(self, member: GroupMember, assigned: int) -> bool:
         state = self._of(self._protocol.member_current, member.consumer_id).get("state", STABLE_MEMBER)

@@ -606,6 +606,24 @@ def test_offsets_and_members_of_kafka_4_are_those_its_tool_shows(kafka_4: Path) 
     }
 
 
+def test_members_of_kafka_4_are_shown_in_the_columns_of_its_tool(kafka_4: Path) -> None:
+    [said] = [
+        each["stdout"]
+        for each in json.loads((kafka_4 / "said.json").read_text())["tools"]
+        if "--members" in each["arguments"]
+    ]
+    members = ("groups", "--log-dir", kafka_4 / "live" / "log", "--describe", "--members", "--verbose")
+    assert sorted(lines(commitlog(*members, "--group", "new-a").stdout)) == sorted(lines(said))
+    [head, *rows] = [line.split() for line in lines(commitlog(*members, "--group", "classic-b").stdout)]
+    assert head[-5:] == ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"]
+    assert {row[3]: row[-5:] for row in rows} == {
+        "c1": ["2", "n-in:0,1", "2", "n-in:0,1", "false"],
+        "c2": ["2", "n-in:2,3", "2", "n-in:2,3", "true"],
+    }
+    [head, row] = [line.split() for line in lines(commitlog(*members, "--group", "share-s").stdout)]
+    assert (head[-2:], row[-2:]) == (["MEMBER-EPOCH", "ASSIGNMENT"], ["3", "n-share:0,1"])
+
+
 def test_resetting_offsets_that_kafka_4_committed_keeps_the_topics_id(kafka_4: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(kafka_4 / "final" / "log", tmp_path / "log")
     log_dir = ("groups", "--log-dir", directory)
