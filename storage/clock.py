@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,6 +26,14 @@ class Clock(Protocol):
         """Waits for so many milliseconds."""
         ...
 
+    def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``ring`` after so many milliseconds, on another thread; it must be short and raise nothing.
+
+        Returns a function that drops the alarm, if it has not begun to ring. A process that ends drops its alarms, and
+        a forked one has none.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -29,6 +43,53 @@ class SystemClock:
 
     def sleep_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)
+
+    def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
+        return _ALARMS.set(duration_ms, ring)
+
+
+class _Alarms:
+    """All alarms of this process, rung by one thread that begins with the first."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins without alarms, as a forked process must: the thread is not in it, and the lock may be held."""
+        self._changed = threading.Condition()
+        self._alarms: list[tuple[float, int, Callable[[], None]]] = []  # a heap, by time and number
+        self._numbers = count()
+        self._thread: threading.Thread | None = None
+
+    def set(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
+        alarm = (time.monotonic() + duration_ms / 1000, next(self._numbers), ring)
+        with self._changed:
+            heappush(self._alarms, alarm)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="commitlog alarms", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        return partial(self._drop, alarm)
+
+    def _drop(self, alarm: tuple[float, int, Callable[[], None]]) -> None:
+        with self._changed:
+            if alarm in self._alarms:
+                self._alarms.remove(alarm)
+                heapify(self._alarms)
+
+    def _run(self) -> None:
+        while True:
+            self._next()()
+
+    def _next(self) -> Callable[[], None]:
+        with self._changed:
+            while not self._alarms or (wait_s := self._alarms[0][0] - time.monotonic()) > 0:
+                self._changed.wait(min(wait_s, threading.TIMEOUT_MAX) if self._alarms else None)
+            return heappop(self._alarms)[2]
+
+
+_ALARMS = _Alarms()
+os.register_at_fork(after_in_child=_ALARMS.forget)
 
 
 def instant(timestamp_ms: int) -> str:

@@ -272,7 +272,7 @@ class LogConfig:
     flush_messages: int = _key("flush.messages", LONG, INT64_MAX, Between(1),
         "Sync after this many records.", "log.flush.interval.messages")
     flush_ms: int = _key("flush.ms", LONG, INT64_MAX, Between(0),
-        "Sync when this much time has passed since the last sync.",
+        "Sync when this much time has passed since the last sync, even if nothing more is appended.",
         "log.flush.interval.ms", "log.flush.scheduler.interval.ms")
     retention_bytes: int = _key("retention.bytes", LONG, -1, ANYTHING,
         "Old segments are deleted as long as the partition keeps at least this many bytes; -1: no limit.",

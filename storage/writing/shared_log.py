@@ -18,6 +18,7 @@ from ..reading import Checkpoints, LogReader, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
 from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
+from .timed_flush import TimedFlush
 
 
 class SharedLog(LogReader):
@@ -28,6 +29,7 @@ class SharedLog(LogReader):
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._failure: str | None = None
         self._is_locked = False  # by the user of this object
+        self._timed_flush = TimedFlush(context)
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -70,7 +72,7 @@ class SharedLog(LogReader):
     @property
     def failure(self) -> str | None:
         """Why nothing can be written until the log is opened again; None if there was no failure."""
-        return self._failure
+        return self._failure or self._timed_flush.failure
 
     @property
     def leader_epoch(self) -> int:
@@ -87,8 +89,8 @@ class SharedLog(LogReader):
 
     @contextmanager
     def _touching_the_disk(self) -> Iterator[None]:
-        if self._failure is not None:
-            raise StorageError(f"{self.context.directory}: not written to since {self._failure}; open the log again")
+        if self.failure is not None:
+            raise StorageError(f"{self.context.directory}: not written to since {self.failure}; open the log again")
         try:
             yield
         except OSError as error:
@@ -204,14 +206,19 @@ class SharedLog(LogReader):
     def _acknowledge(self, headers: BatchHeaders) -> None:
         """Sync before an append is acknowledged, unless the topic relaxes that; transactions are never synced here.
 
+        With ``flush.ms``, what was not synced is synced once that has passed, even if nothing more is appended.
+
         Also applies to a repeated append: the first writer may have been killed before its sync.
         """
         config = self.context.config
         is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-        waited_ms = self.context.clock.now_ms() - self._last_flush_ms
+        last_flush_ms = max(self._last_flush_ms, self._timed_flush.synced_at_ms)
+        waited_ms = self.context.clock.now_ms() - last_flush_ms
         is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
         if is_due or not is_relaxed or headers.is_transactional.any():
             self._sync()
+        elif config.flush_ms < INT64_MAX:
+            self._timed_flush.sync_by(self.segments.active.path(file_names.LOG), last_flush_ms + config.flush_ms)
 
     def flush(self) -> None:
         """Wait until everything appended is on disk; the recovery point is then the log end."""
@@ -240,6 +247,7 @@ class SharedLog(LogReader):
 
     def _note_synced(self) -> None:
         self._is_synced = True
+        self._timed_flush.note_synced()
         self._recovery_point = self._log_end_offset
         self._last_flush_ms = self.context.clock.now_ms()
 
@@ -324,10 +332,11 @@ class SharedLog(LogReader):
         After a failure, only closes the files: the next opening recovers.
         """
         try:
-            if self._failure is None:
+            if self.failure is None:
                 with self._writing():
                     self._close_cleanly()
         finally:
+            self._timed_flush.close()
             self.segments.close()
 
     def _close_cleanly(self) -> None:

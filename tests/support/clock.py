@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class ManualClock:
-    """Stands still at ``now_ms`` until a test advances it; refuses to go back."""
+    """Stands still at ``now_ms`` until a test advances it, which rings alarms; refuses to go back."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
+        self._alarms: list[tuple[int, Callable[[], None]]] = []
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -19,3 +22,12 @@ class ManualClock:
         if duration_ms < 0:
             raise ValueError(f"a clock does not go back: {duration_ms} ms")
         self._now_ms += duration_ms
+        due = [alarm for alarm in self._alarms if alarm[0] <= self._now_ms]
+        self._alarms = [alarm for alarm in self._alarms if alarm not in due]
+        for _, ring in due:
+            ring()
+
+    def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
+        alarm = (self._now_ms + duration_ms, ring)
+        self._alarms.append(alarm)
+        return lambda: self._alarms.remove(alarm) if alarm in self._alarms else None
