@@ -34,7 +34,7 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """The share of dirty bytes in what a compaction may touch; 0 if there are none."""
+        """The fraction of dirty bytes in what a compaction may touch; 0 if it may touch nothing."""
         whole = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / whole if whole else 0.0
 
@@ -50,7 +50,7 @@ class Cleanable:
 
 
 def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable:
-    """What a compaction of ``log`` at ``now_ms`` would cover.
+    """Returns which part of ``log`` a compaction at ``now_ms`` would cover, and whether it is due.
 
     ``checkpointed`` is the end of the previous one, from the cleaner-offset-checkpoint. None, or an offset outside the
     log, makes the whole log dirty.
@@ -75,7 +75,7 @@ def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanabl
 
 
 def _size(segments: Iterable[LogSegment]) -> int:
-    """Total bytes. Closes each segment again: a log may have more segments than a process may have open files."""
+    """Returns the total bytes of the logs. Closes each segment: a log may have more than a process may open."""
     total = 0
     for segment in segments:
         with closing(segment):
@@ -84,12 +84,12 @@ def _size(segments: Iterable[LogSegment]) -> int:
 
 
 def _between(segments: LogSegments, start: int, end: int) -> list[LogSegment]:
-    """The segment that holds ``start`` and those after it whose base offset is below ``end``."""
+    """Returns the segment that holds ``start`` and later segments whose base offset is below ``end``."""
     return [segment for segment in segments.reaching(start) if segment.base_offset < end]
 
 
 def _bounds(log: LogReader, dirty: Sequence[LogSegment], now_ms: int) -> Iterable[tuple[int, str]]:
-    """Upper bounds of what may be compacted, each with its reason; of equal ones, the first counts."""
+    """Yields (offset, reason): compaction must stay below the offset. Of equal offsets, the first reason counts."""
     yield log.segments.active.base_offset, "the active segment, which is still written to, begins there"
     yield log.last_stable_offset, "a transaction is open from there on"
     lag_ms = log.context.config.min_compaction_lag_ms
@@ -101,7 +101,7 @@ def _bounds(log: LogReader, dirty: Sequence[LogSegment], now_ms: int) -> Iterabl
 
 
 def _aligned(segments: LogSegments, offset: int) -> int:
-    """The base offset of the segment that holds ``offset``: only whole segments are cleaned."""
+    """Returns the base offset of the segment that holds ``offset``: only whole closed segments are compacted."""
     active = segments.active.base_offset
     segment = segments.floor(offset)
     return active if offset >= active else offset if segment is None else segment.base_offset
@@ -116,13 +116,13 @@ def _is_overdue(dirty: Iterable[LogSegment], config: LogConfig, now_ms: int) -> 
 
 
 def dirtiest_first(logs: Mapping[Name, Cleanable]) -> list[Name]:
-    """The logs whose compaction is due, highest ratio first."""
+    """Returns the names of logs whose compaction is due, highest dirty ratio first."""
     due = {name: each.ratio for name, each in logs.items() if each.is_due}
     return sorted(due, key=lambda name: due[name], reverse=True)
 
 
 class _Sizes(NamedTuple):
-    """The sizes that a segment limits."""
+    """The bytes of a segment's files that a config limits."""
 
     log: int
     offset_index: int
@@ -143,7 +143,7 @@ class _Sizes(NamedTuple):
 
 
 def group_segments(segments: Sequence[LogSegment], end_offset: int, config: LogConfig) -> list[list[LogSegment]]:
-    """Groups of adjacent segments that fit one segment by their sizes; ``segments`` ascend, below ``end_offset``.
+    """Returns groups of adjacent segments; each group fits into one segment. ``segments`` ascend, below ``end_offset``.
 
     A group spans at most 2^31 offsets, and its log and indexes stay within the sizes of ``config``; a single segment
     always forms a group.

@@ -36,7 +36,7 @@ _EXPECTED_RATIO = 4
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a round."""
+    """What decides in a round which records are kept."""
 
     offset_map: maps.OffsetMap
     superseded: Superseded
@@ -44,7 +44,7 @@ class Rules:
     first_uncleanable_offset: int
     now_ms: int
     delete_retention_ms: int
-    legacy_horizon_ms: int  # segments with newer files keep their tombstones of magic 0 and 1
+    legacy_horizon_ms: int  # segments whose .log is newer keep tombstones of magic 0 and 1
 
 
 class Fate(IntEnum):
@@ -80,7 +80,7 @@ class _Verdict(NamedTuple):
 
 
 class Filter:
-    """Applies the rules to windows of one segment, and counts. Each thread needs its own."""
+    """Applies the rules to windows of one segment, and counts records and bytes. Each thread needs its own filter."""
 
     def __init__(self, rules: Rules, segment: LogSegment) -> None:
         self.rules = rules
@@ -89,7 +89,7 @@ class Filter:
         self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
 
     def apply(self, window: Window, discardable: Bools) -> Bytes:
-        """The remaining batches of a window; ``discardable``, shape (batches,), are those that no transaction needs.
+        """Returns the bytes of the batches that remain; ``discardable``, shape (batches,): no transaction needs them.
 
         Raises CorruptRecordError or InvalidRecordError, with path and position: damage is never compacted away.
         """
@@ -139,7 +139,7 @@ class Filter:
         return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
     def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s, is_latest: Bools) -> Bools:
-        """Which records survive in batches that are not dropped as a whole."""
+        """Returns which records are kept, shape (records,), of batches that are not dropped as a whole."""
         table, offset_map = headers.table, self.rules.offset_map
         is_waiting = ~headers.has_delete_horizon | (self.rules.now_ms < table["base_timestamp"])
         protects = np.where(table["magic"] >= v2.MAGIC, is_waiting, self._keeps_legacy_tombstones)
@@ -149,10 +149,10 @@ class Filter:
         return kept
 
     def _is_remembered(self, headers: BatchHeaders) -> Bools:
-        """Which batches keep their headers without records: the last of each active producer and the last of the round.
+        """Which batches keep at least their header, shape (batches,): each active producer's last, the round's last.
 
-        The former hold the sequence that the producer's next batch must follow, and the epoch below which it is fenced.
-        The latter holds the offset up to which the log is known to reach (KAFKA-17076, newer than 3.9.1).
+        A producer's last batch has the sequence that the next one must follow, and the epoch below which it is fenced.
+        The round's last batch shows the offset up to which the log reaches (KAFKA-17076, newer than 3.9.1).
         """
         table, control = headers.table, headers.is_control
         is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset
@@ -168,7 +168,7 @@ class Filter:
 
 
 def _count_in(counts: Int64s, flags: Bools) -> Int64s:
-    """How many flags are set in each batch; ``counts``, shape (batches,), is the number of flags of each."""
+    """Returns how many flags are set per batch; ``counts``, shape (batches,), is the number of flags of each batch."""
     before = np.concatenate(([0], np.cumsum(flags)))
     stops = np.cumsum(counts)
     found: Int64s = before[stops] - before[stops - counts]
@@ -185,20 +185,20 @@ def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
 
 
 def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
-    """Raise CorruptRecordError, with path and position, if the checksum of one of the batches ``rows`` is wrong."""
+    """Raises CorruptRecordError, with path and position, if the checksum of a batch in ``rows`` is wrong."""
     with _locating(segment, window):
         formats.verify(window.buffer, window.headers[rows])
 
 
 def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s | None) -> Keyed:
-    """The records of the batches ``rows``, all of magic 2 or none. Raises as :func:`keyed.read`, with path."""
+    """Returns the records of the batches ``rows``, all of magic 2 or none. Raises CorruptionError with path."""
     with _locating(segment, window):
         limit = segment.context.config.max_decompressed_bytes
         return compaction_view.read(window.buffer, window.headers[rows], secret, limit)
 
 
 def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
-    """Divides a window into parts of one format whose records need about the memory of an uncompressed window.
+    """Divides a window into parts, each of one format and with records that need about a window's memory.
 
     ``is_read``, shape (batches,), marks the batches whose records are read.
     """
@@ -213,7 +213,7 @@ def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
 def _written(
     buffer: Bytes, headers: BatchHeaders, verdict: _Verdict, rebuild: Callable[[Int64s], Rebuilt]
 ) -> list[Bytes]:
-    """The remaining batches in order, in as few pieces as possible: neighbours in a source form one piece."""
+    """Returns the bytes of the remaining batches, in order and in few pieces: neighbours in a buffer form one piece."""
     table, fates = headers.table, verdict.fates
     starts, sizes = table["position"].copy(), table["size"].copy()
     sources: dict[int, Bytes] = {Fate.COPIED: buffer}
@@ -233,7 +233,7 @@ def _written(
 
 
 def _rebuilt(headers: BatchHeaders, records: Keyed, read_rows: Int64s, verdict: _Verdict, rows: Int64s) -> Rebuilt:
-    """The batches of ``rows`` rebuilt; ``records`` are those of ``read_rows``."""
+    """Returns the batches ``rows`` with only the kept records; ``records`` are those of the batches ``read_rows``."""
     is_row = np.zeros(len(headers), dtype=np.bool_)
     is_row[rows] = True
     kept = np.flatnonzero(verdict.kept & np.repeat(is_row[read_rows], records.counts))

@@ -56,7 +56,7 @@ class Transactions:
             self._seen_committed.add(producer_id)
 
     def _end(self, segment: LogSegment, producer_id: int, offset: int, marker: Marker) -> bool:
-        """Whether data of the transaction was seen; if so, keeps the index entry of an abort."""
+        """Returns whether data of the ended transaction was seen; if so, and it was aborted, keeps its index entry."""
         if marker.is_commit:
             was_seen = producer_id in self._seen_committed
             self._seen_committed.discard(producer_id)
@@ -80,7 +80,7 @@ def _all_markers(segment: LogSegment, window: Window) -> dict[int, Marker]:
 
 
 def _entries(segment: LogSegment) -> dict[int, AbortedTxn]:
-    """The entries of a segment's transaction index by the offset of their marker."""
+    """Returns the entries of a segment's transaction index by the offset of their marker; none if it is damaged."""
     try:
         return {entry.last_offset: entry for entry in segment.txn_index.entries}
     except CorruptIndexError as error:

@@ -20,19 +20,19 @@ logger = logging.getLogger(__name__)
 class Output:
     """The ``.cleaned`` segments of one group.
 
-    Usually one. Rebuilt batches may be larger than before (another compression level, timestamps relative to a delete
-    horizon), so that an index fills up or the file reaches 2 GiB; another segment then begins at that offset.
+    Usually, there is one. But rebuilt batches may be larger than before (another compression level, timestamps relative
+    to a delete horizon), so an index may fill up or the file reach 2 GiB; then another segment begins.
     """
 
     def __init__(self, context: LogContext, base_offset: int) -> None:
-        """Create the first segment, replacing whatever an earlier attempt left on disk."""
+        """Creates the first segment. Removes the files of an earlier, failed compaction first."""
         self.context = context
         self.segments: list[LogSegment] = []
         self._next_offset = base_offset
         self._begin(base_offset)
 
     def append(self, buffer: Bytes, still_aborted: Sequence[AbortedTxn]) -> None:
-        """Write batches; ``still_aborted`` are the index entries of the abort markers among them, in order."""
+        """Writes batches; ``still_aborted`` are the index entries of the abort markers among the batches, in order."""
         entries = list(still_aborted)
         unwritten = formats.scan(buffer).headers
         while len(unwritten):
@@ -58,10 +58,10 @@ class Output:
             raise
 
     def _fitting(self, headers: BatchHeaders) -> int:
-        """The number of batches that surely fit the newest segment; at least one if it is empty.
+        """Returns how many batches surely fit the newest segment; at least one if the segment is empty.
 
-        Otherwise no segment would ever do, if indexes have no room for an entry, or an offset is out of range for the
-        segment that the batch came from, which appending refuses.
+        An empty segment takes a batch even if an index has no room for one entry, because another segment would not
+        either; and even if an offset is out of range, which appending then refuses.
         """
         segment, table = self.segments[-1], headers.table
         too_much = np.cumsum(table["size"]) > INT32_MAX - segment.size
@@ -76,7 +76,7 @@ class Output:
         return max(self._next_offset, self.segments[-1].base_offset + 1)
 
     def finish(self, modified_ms: int) -> list[LogSegment]:
-        """Close the segments, give them the modification time of their sources, and sync everything to disk."""
+        """Closes the segments, sets the modification time of their files, and syncs all. Returns the segments."""
         self.segments[-1].become_inactive()
         filesystem = self.context.filesystem
         for segment in self.segments:
@@ -85,13 +85,13 @@ class Output:
         return self.segments
 
     def discard(self) -> None:
-        """Remove what was written, as far as possible. The originals are intact; opening the log removes the rest."""
+        """Removes the new segments as far as possible. The old ones are intact; opening the log removes the rest."""
         for segment in reversed(self.segments):
             _remove(segment)
 
 
 def _remove(segment: LogSegment) -> None:
-    """Log a failure instead of raising it, since the error that led here is the one to report."""
+    """Removes a segment's files. Logs a failure instead of raising: the error that led here is the one to report."""
     try:
         segment.remove_files()
     except OSError as error:

@@ -36,7 +36,7 @@ _OFFSET_MAP_BYTES_MAX = 2**31 - 1  # as in Kafka, whatever the buffer size
 
 
 def _nothing() -> None:
-    """A check that never ends the round."""
+    """A check that never raises, so that the round goes on."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CleanResult:
 
 
 class Cleaner:
-    """Compacts one log after the other. The buffers in its config bound its memory, whatever the size of the logs.
+    """Compacts one log after the other. The buffer sizes in ``config`` bound its memory, whatever the size of the logs.
 
     A few windows of a log are in memory at once: threads verify, decompress and filter ahead.
     """
@@ -76,7 +76,7 @@ class Cleaner:
         check: Callable[[], None] = _nothing,
         holder: str = "",
     ) -> CleanResult:
-        """One round over ``log`` as of ``now_ms``, from the end of the previous round (None: from the log start).
+        """Runs one round over ``log`` as of ``now_ms``, from the end of the previous round (None: the log start).
 
         Ends early if the offset map is full: call again with the result's offset for the rest. ``check`` is called
         between steps and before segments are replaced; an exception from it ends the round. After that, any other error
@@ -96,7 +96,7 @@ class Cleaner:
     def preview(
         self, log: LogReader, first_dirty_offset: int | None, now_ms: int, *, check: Callable[[], None] = _nothing
     ) -> CleanResult:
-        """What a round would do: reads everything, writes nothing and takes no lock. Raises as :meth:`clean`.
+        """Returns what a round would do. Reads everything, writes nothing, takes no lock. Raises like :meth:`clean`.
 
         Also raises FileNotFoundError if another process replaced segments in the meantime.
         """
@@ -113,7 +113,7 @@ class _Target(Protocol):
 
 
 class _Scales:
-    """A destination that only measures the batches."""
+    """A destination that stores nothing and only adds up the sizes of batches."""
 
     def __init__(self) -> None:
         self.size = 0  # bytes
@@ -162,7 +162,7 @@ class _Round:
         self.now_ms = now_ms
 
     def run(self, log: Log) -> CleanResult:
-        """``log`` is the round's log, open for writing and with its maintenance lock held."""
+        """Rewrites the log. ``log`` is this round's log, open for writing, with its maintenance lock held."""
         groups, rules = self._prepare(), self._rules()
         transactions = Transactions(self.log)
         after = sum(self._clean_group(log, group, rules, transactions) for group in groups)
@@ -177,7 +177,7 @@ class _Round:
         return self._result(groups, len(groups))
 
     def _prepare(self) -> list[list[LogSegment]]:
-        """Read what the decisions need. Returns the segments to rewrite, in groups that become one segment each."""
+        """Builds the map. Returns the segments to rewrite, in groups that become one segment each."""
         self._verify_clean_part()
         self._build_map()
         self.superseded.close(self.offset_map)
@@ -188,7 +188,7 @@ class _Round:
         return CleanResult(self.offset_map.latest_offset + 1, sum(map(len, groups)), segments_after, self.counts)
 
     def _verify_clean_part(self) -> None:
-        """Verify what building the map does not read: damage must be found before the first segment is replaced."""
+        """Verifies what building the map does not read: damage must be found before the first segment is replaced."""
         for segment in self.log.segments:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return
@@ -200,7 +200,7 @@ class _Round:
     # Building the map
 
     def _build_map(self) -> None:
-        """Put the keys of the dirty records; stops if the map is full."""
+        """Puts the keys of the dirty records into the map; stops when the map is full."""
         self.offset_map.clear()
         start, end = self.what.first_dirty_offset, self.what.first_uncleanable_offset
         dirty = [segment for segment in self.log.segments.reaching(start) if segment.base_offset < end]
@@ -212,7 +212,7 @@ class _Round:
             self.offset_map.update_latest_offset((end if following is None else following.base_offset) - 1)
 
     def _map_segment(self, segment: LogSegment, transactions: Transactions) -> bool:
-        """Return False if the map is full."""
+        """Puts the keys of one segment into the map; returns False if the map is full."""
         read = in_order(partial(self._read_keys, segment), self._dirty_windows(segment, transactions))
         with closing(segment), closing(read):
             return all(map(self._put, read))
@@ -235,7 +235,7 @@ class _Round:
         return _Keys(dirty, [(run, read_keys(segment, window, run, self.offset_map.secret)) for run in runs])
 
     def _put(self, keys: _Keys) -> bool:
-        """Put the records of a window; returns False if the map is full."""
+        """Puts the keys of one window into the map; returns False if the map is full."""
         (window, wanted), runs = keys
         headers = window.headers
         self.superseded.see_unput(headers[~wanted & ~headers.is_control])
@@ -251,7 +251,7 @@ class _Round:
         return True
 
     def _note_read(self, last_offsets: Int64s) -> None:
-        """Note that batches were read whole: the map covers the log up to the last of them."""
+        """Records that the map covers the log up to the last of these batches, which were read whole."""
         if len(last_offsets) and last_offsets[-1] >= self.what.first_dirty_offset:
             self.offset_map.update_latest_offset(max(int(last_offsets[-1]), self.offset_map.latest_offset))
 
@@ -271,10 +271,10 @@ class _Round:
         )
 
     def _clean_group(self, log: Log, group: Sequence[LogSegment], rules: Rules, transactions: Transactions) -> int:
-        """Rewrite a group and swap it in. Returns the number of new segments.
+        """Rewrites a group of segments and replaces it. Returns the number of new segments.
 
         After a crash before the swap, the disk holds the old segments, ``.cleaned`` files that opening the log removes,
-        and perhaps a note that offsets may be missing.
+        and perhaps the mark that offsets may be missing in the log.
         """
         found: dict[int, FileStatus] = {segment.base_offset: segment.status() for segment in group}
         output = Output(log.context, group[0].base_offset)
@@ -319,16 +319,16 @@ class _Round:
 
 
 def _to_its_end(segment: LogSegment, windows: Iterator[Window]) -> Iterator[Window]:
-    """The windows of a closed segment; CorruptRecordError following them where its end is missing.
+    """Yields ``windows``, up to the end of a closed segment; raises CorruptRecordError if batches are missing there.
 
-    After a rewrite, no index would show that any more.
+    The segment's index shows that they are missing; after a rewrite, nothing would.
     """
     window = None
     for window in windows:
         yield window
     lost = None if window is None else segment.lost_end(window.headers.next_offset)
     if lost is not None:
-        what = f"{lost}. Restore the log; if that is right, rebuild its index"
+        what = f"{lost}. Restore the log; or, if the log is right, rebuild its index"
         raise CorruptRecordError(what, path=segment.path(file_names.LOG), position=segment.size)
 
 
@@ -347,7 +347,7 @@ class _Pause:
         self._read = 0
 
     def after(self, size: int) -> None:
-        """Sleep until reading ``size`` more bytes is within the limit."""
+        """Sleeps until ``size`` more bytes, which were just read, are within the limit."""
         self._read += size
         due_ms = self._began_ms + int(min(self._read / self._bytes_per_ms, 2**62)) if self._bytes_per_ms else 0
         early_ms = due_ms - self._clock.now_ms()

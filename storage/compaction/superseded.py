@@ -1,4 +1,4 @@
-"""Which records of the dirty part are the latest of their keys, collected while the map is built.
+"""Finds which records of the dirty part are the latest of their keys, while the map is built.
 
 To bound memory, the offsets of the dirty part are divided into cells, of one offset each or of more if there are too
 many. A cell is marked if a record in it may stay: the latest of its key, one without a key, or one that was not put. A
@@ -19,7 +19,7 @@ _CELLS_MAX = 2**21
 
 
 class Superseded:
-    """Covers the offsets from ``start`` up to, but not including, ``end``: the dirty part of a log.
+    """Marks the records that may stay, of offsets from ``start`` up to, but without, ``end``: the dirty part of a log.
 
     First pass all batches in the order of the log; then :meth:`close` reads the map made from them. If the offsets of a
     log do not ascend from record to record, no batch counts as superseded, because the map need not hold the highest
@@ -37,13 +37,13 @@ class Superseded:
         self._is_ordered = True
 
     def see_unput(self, headers: BatchHeaders) -> None:
-        """Note batches whose records were not put."""
+        """Takes batches whose records were not put into the map."""
         table = headers.table[headers.table["last_offset"] >= self._start]
         for first, last in zip(self._cells(table["base_offset"]), self._cells(table["last_offset"]), strict=True):
             self._marked[first : last + 1] = True
 
     def see_put(self, headers: BatchHeaders, records: Keyed) -> None:
-        """Note batches whose records with keys were put."""
+        """Takes batches whose records with keys were put into the map."""
         keyless = records.offsets[~records.has_key & (records.offsets >= self._start)]
         self._marked[self._cells(keyless)] = True
         self._is_ordered = self._is_ordered and self._are_ordered(headers[records.counts > 0], records)
@@ -59,13 +59,13 @@ class Superseded:
         return bool(offsets[0] > above and (offsets[1:] > offsets[:-1]).all() and are_within.all())
 
     def close(self, offset_map: maps.OffsetMap) -> None:
-        """Read the map once it contains all records seen."""
+        """Reads the marks from the map, which must contain all records seen."""
         offset_map.mark_latest(self._start, self._shift, self._marked)
         np.cumsum(self._marked, out=self._marked_before[1:])
         self._latest_offset = offset_map.latest_offset if self._is_ordered else self._start - 1
 
     def of(self, headers: BatchHeaders) -> Bools:
-        """Which batches are superseded, shape (batches,)."""
+        """Returns which batches are superseded, shape (batches,): none of their records may stay."""
         table = headers.table
         first, last = self._cells(table["base_offset"]), self._cells(table["last_offset"])
         unmarked = self._marked_before[last + 1] == self._marked_before[first]
@@ -78,12 +78,12 @@ class Superseded:
         return not self._shift and bool((is_known | headers.is_control).all())
 
     def are_latest(self, records: Keyed) -> Bools:
-        """Which records are the latest of their keys according to the map, shape (records,); False without a key."""
+        """Returns which records are the latest of their keys, shape (records,); False for records without a key."""
         found: Bools = self._marked[self._cells(records.offsets)] & records.has_key
         return found
 
     def _known(self, headers: BatchHeaders) -> Bools:
-        """Which batches lie where the marks are complete."""
+        """Returns which batches lie in the part of the log for which the marks are complete, shape (batches,)."""
         table = headers.table
         found: Bools = (table["base_offset"] >= self._start) & (table["last_offset"] <= self._latest_offset)
         found &= table["magic"] >= v2.MAGIC

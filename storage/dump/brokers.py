@@ -52,7 +52,7 @@ def control_fields(key: bytes, value: bytes) -> dict[str, object]:
 
 
 def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) -> tuple[None, str]:
-    """A record of ``__cluster_metadata``."""
+    """Returns (None, JSON of the value) for a record of ``__cluster_metadata``; an error as text instead of raising."""
     try:
         message = Messages("metadata").framed(value or b"")
     except InvalidRecordError as error:
@@ -64,7 +64,7 @@ def parse_cluster_metadata(offset: int, _: bytes | None, value: bytes | None) ->
 def parse_remote_log_metadata(
     offset: int, _: bytes | None, value: bytes | None, *, hidden: Collection[str] = (TXN_INDEX,)
 ) -> tuple[None, str]:
-    """A record of ``__remote_log_metadata``, as written by Kafka's own implementation; ``hidden``: fields left out."""
+    """Returns (None, text of the value) for a record of ``__remote_log_metadata``, without the ``hidden`` fields."""
     try:
         message = Messages("remote_log").framed(value or b"")
         return None, _remote(message, hidden)

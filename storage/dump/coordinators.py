@@ -61,12 +61,12 @@ class CoordinatorRecords:
 
 
 def version_of(data: bytes) -> int:
-    """The version at the beginning of a key or value."""
+    """Returns the version at the beginning of a key or value."""
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def _with_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The group with its members' subscriptions and assignments decoded, for the consumers' own protocol."""
+    """Returns a group of consumers with the subscriptions and assignments of its members decoded."""
     members = [
         {
             **member,
@@ -79,7 +79,7 @@ def _with_protocol(group: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _embedded(data: bytes, layout: Struct) -> Any:
-    """The decoded value, or the bytes if they are of another protocol or do not decode."""
+    """Returns the decoded value of ``data``; ``data`` itself if it does not decode."""
     try:
         reader = FieldDecoder(data, flexible=False)
         return layout.read(reader, reader.fixed("h"))

@@ -33,7 +33,7 @@ class Salvaged(NamedTuple):
 
 
 def records_of(file: File, batch: BatchAt) -> Records:
-    """The records of one batch, whatever its checksum. Raises CorruptionError if they do not decode."""
+    """Returns the records of one batch, whatever its checksum. Raises CorruptionError if one does not decode."""
     buffer = np.frombuffer(file.read(batch.position, batch.size), dtype=np.uint8)
     try:
         records, error = salvage(buffer, _one_batch(buffer), ())
@@ -45,7 +45,7 @@ def records_of(file: File, batch: BatchAt) -> Records:
 
 
 def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Salvaged:
-    """The records of the one batch that ``header`` describes, as far as they decode."""
+    """Returns the records, as far as they decode, of the batch in ``buffer`` that ``header``, of one row, describes."""
     position, size = int(header.table["position"][0]), int(header.table["size"][0])
     batch = bytearray(buffer[position : position + size].tobytes())
     try:
@@ -55,7 +55,7 @@ def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Sa
 
 
 def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
-    """The records before the first that does not decode, found by bisection: any prefix of good records decodes."""
+    """Returns the records before the first that does not decode, by bisection: any prefix of good records decodes."""
     starts = _record_starts(batch)
     good, bad = 0, len(starts)
     records = _decode(_first_records(batch, starts, 0), columns) if starts else _none(columns)
@@ -69,10 +69,10 @@ def _longest_prefix(batch: bytearray, columns: tuple[str, ...]) -> Records:
 
 
 def _record_starts(batch: bytearray) -> list[int]:
-    """The start of each record of an uncompressed batch of magic 2, as far as the lengths can be followed, and the end
-    of the batch if records are missing there.
+    """Returns the position in ``batch`` of each record, as far as the lengths of the records lead.
 
-    Empty for other batches: a compressed stream or a legacy wrapper is read as a whole or not at all.
+    If the batch ends before the count in its header, the end of the batch is added. Empty for a compressed batch or one
+    of magic 0 or 1, which is read as a whole or not at all.
     """
     if batch[MAGIC_AT] != 2 or _is_compressed(batch):
         return []
@@ -91,7 +91,7 @@ def _record_starts(batch: bytearray) -> list[int]:
 
 
 def _varint(batch: bytearray, at: int) -> tuple[int, int]:
-    """A zig-zag varint and the position after it; value -1 if it is cut off or too long."""
+    """Returns the zig-zag varint at ``at`` and the position after it; (-1, ``at``) if it is cut off or too long."""
     raw = 0
     for shift, byte in enumerate(batch[at : at + 5]):
         raw |= (byte & 0x7F) << 7 * shift
@@ -101,7 +101,7 @@ def _varint(batch: bytearray, at: int) -> tuple[int, int]:
 
 
 def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray:
-    """The batch with only its first ``count`` records, fewer than it has."""
+    """Returns the batch with only its first ``count`` records, which must be fewer than it has."""
     prefix = batch[: starts[count]]
     struct.pack_into(">i", prefix, LENGTH_AT, len(prefix) - LOG_OVERHEAD)
     struct.pack_into(">i", prefix, _COUNT_AT, count)
@@ -109,7 +109,7 @@ def _first_records(batch: bytearray, starts: list[int], count: int) -> bytearray
 
 
 def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
-    """Decode the batch after replacing its checksum by the correct one for its bytes."""
+    """Decodes the batch with its checksum replaced by that of its bytes. Raises LogStoreError."""
     if batch[MAGIC_AT] == 2:
         struct.pack_into(">I", batch, v2.CRC_AT, crc32c(memoryview(batch)[v2.CHECKED_FROM :]))
     else:
@@ -119,7 +119,7 @@ def _decode(batch: bytearray, columns: tuple[str, ...]) -> Records:
 
 
 def _one_batch(buffer: Bytes) -> BatchHeaders:
-    """The header of the one batch in ``buffer``."""
+    """Returns the header, one row, of the only batch in ``buffer``. Raises CorruptRecordError."""
     scan = formats.scan(buffer)
     if scan.reason is formats.StopReason.TRUNCATED:
         raise CorruptRecordError("the file was truncated while it was read", position=0)
@@ -145,7 +145,7 @@ class MessageChecksums(NamedTuple):
 
 
 def message_checksums(buffer: Bytes, headers: BatchHeaders) -> MessageChecksums:
-    """The checksums of every message that readers see, in order: those inside a wrapper, not the wrapper's."""
+    """Returns the checksums of every message that consumers see, in order: those inside a wrapper, not its own."""
     outer = MessageChecksums(headers.table["crc"].tolist(), formats.checksums_match(buffer, headers).tolist())
     found = MessageChecksums([], [])
     for at, codec in enumerate(headers.codec.tolist()):

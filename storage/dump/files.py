@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
 @contextmanager
 def opened(filesystem: FileSystem, path: str) -> Iterator[File]:
-    """The file at ``path``. Raises StorageError if it cannot be read."""
+    """A context with the file at ``path``, open for reading. Raises StorageError if it cannot be read."""
     try:
         with filesystem.open(path, "read") as file:
             yield file
@@ -45,7 +45,7 @@ def opened(filesystem: FileSystem, path: str) -> Iterator[File]:
 
 
 def base_offset_of(path: str) -> int:
-    """The number at the beginning of a file's name. Raises NotALogDirError if there is none."""
+    """Returns the number at the beginning of a file's name. Raises NotALogDirError if there is none."""
     stem = path.rpartition("/")[2].partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
         raise NotALogDirError(f"{path}: a segment's file is named by its base offset, as 00000000000000000000.log")
@@ -53,13 +53,13 @@ def base_offset_of(path: str) -> int:
 
 
 def sibling(path: str, suffix: str) -> str:
-    """The path of the same segment's file with another suffix."""
+    """Returns the path of the same segment's file with another suffix."""
     directory, slash, name = path.rpartition("/")
     return directory + slash + name.partition(".")[0] + suffix
 
 
 def windows(file: File, end: int, window_bytes: int) -> Iterator[Window]:
-    """The whole batches in ``file`` up to position ``end``, about ``window_bytes`` at a time.
+    """Yields the whole batches in ``file`` up to position ``end``, about ``window_bytes`` at a time.
 
     Like Kafka's file reader, ends silently if the rest is no whole batch. Raises CorruptRecordError, with path and
     position, for an invalid length or magic, after yielding the batches before it.
@@ -82,14 +82,14 @@ def windows(file: File, end: int, window_bytes: int) -> Iterator[Window]:
 
 
 def _size_of_first(buffer: Bytes) -> int:
-    """Bytes of the entry at the beginning of ``buffer``; 0 if the buffer is too short to contain its length."""
+    """Returns the size of the batch at the beginning of ``buffer``; 0 if its length field is not in the buffer."""
     if len(buffer) <= HEADER_UP_TO_MAGIC:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD
 
 
 class BatchAt(NamedTuple):
-    """The content of a batch's first bytes."""
+    """Position, size and last offset of a batch, from its first bytes."""
 
     position: int
     size: int
@@ -97,13 +97,13 @@ class BatchAt(NamedTuple):
 
 
 def batches_from(file: File, position: int, end: int) -> Iterator[BatchAt]:
-    """The batches from ``position`` to the last whole one before ``end``, by their first bytes only."""
+    """Yields the whole batches from ``position`` to ``end``; reads only the first bytes of each."""
     while position < end - HEADER_UP_TO_MAGIC:
         head = bytes(file.read(position, _HEADER_READ_BYTES)).ljust(_HEADER_READ_BYTES, b"\0")
         offset = int.from_bytes(head[:LENGTH_AT], "big", signed=True)
         length, magic, last_offset_delta = _LENGTH_TO_DELTA.unpack_from(head, LENGTH_AT)
         if length < ENTRY_LENGTH_MIN:
-            reason = f"record size {length}, the smallest possible is {ENTRY_LENGTH_MIN}"
+            reason = f"the length field is {length}, below the smallest possible, {ENTRY_LENGTH_MIN}"
             raise CorruptRecordError(reason, path=file.path, position=position)
         if length > end - position - LOG_OVERHEAD:
             return
@@ -112,5 +112,5 @@ def batches_from(file: File, position: int, end: int) -> Iterator[BatchAt]:
 
 
 def end_of(file: File, max_bytes: int = INT32_MAX) -> int:
-    """Where a dump of ``file`` ends: at its size, or earlier if fewer bytes were asked for."""
+    """Returns the position where a dump of ``file`` ends: its size, or ``max_bytes`` if that is less."""
     return min(file.size(), max_bytes)

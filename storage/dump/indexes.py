@@ -41,7 +41,7 @@ class IndexDump:
         self.filesystem = filesystem
 
     def offset_index(self, findings: DumpFindings) -> Iterator[list[str]]:
-        """Lines of a ``.index``: each entry must contain the last offset of the batch that it points at."""
+        """Yields lines for a ``.index``. An entry must have the last offset of the batch at its position."""
         with opened(self.filesystem, sibling(self.path, file_names.LOG)) as log:
             size, offsets, positions = self._offset_entries(self.path)
             if not len(offsets):
@@ -61,7 +61,7 @@ class IndexDump:
                     yield self.layout.lines("offset entry", {"offset": [offset], "position": [position]})
 
     def time_index(self, findings: DumpFindings) -> Iterator[list[str]]:
-        """Lines of a ``.timeindex``: each entry must be the last offset of a batch and its largest timestamp."""
+        """Yields lines for a ``.timeindex``. An entry must have a batch's last offset and largest timestamp."""
         with opened(self.filesystem, sibling(self.path, file_names.LOG)) as log:
             _, offsets, positions = self._offset_entries(sibling(self.path, file_names.INDEX))
             size, timestamps, time_offsets = self._time_entries()
@@ -81,7 +81,7 @@ class IndexDump:
                 before = timestamp
 
     def _compare(self, log: File, position: int, entry: tuple[int, int], before: int, findings: DumpFindings) -> None:
-        """Compare an entry, (timestamp, offset), with the first batch from ``position`` on that reaches its offset."""
+        """Compares an entry, (timestamp, offset), with the first batch from ``position`` on that reaches its offset."""
         timestamp, offset = entry
         batches = batches_from(log, position, log.size())
         batch = next((batch for batch in batches if batch.last_offset >= offset), None)
@@ -95,19 +95,19 @@ class IndexDump:
             _note(findings.times_out_of_order, self.path, (timestamp, before))
 
     def _offset_entries(self, path: str) -> tuple[int, Int64s, Int64s]:
-        """The file's size and its entries: offsets and positions."""
+        """Returns the size of an offset index, and the offsets and positions of its entries."""
         with opened(self.filesystem, path) as file:
             data = file.read(0, file.size())
         return len(data), *decode_offset_entries(self.base_offset, data)
 
     def _time_entries(self) -> tuple[int, Int64s, Int64s]:
-        """The file's size and its entries: timestamps and offsets."""
+        """Returns the size of the time index, and the timestamps and offsets of its entries."""
         with opened(self.filesystem, self.path) as file:
             data = file.read(0, file.size())
         return len(data), *decode_time_entries(self.base_offset, data)
 
     def _first_batch(self, log: File, position: int, entry: int) -> BatchAt:
-        """The batch that an entry points at, if it fits into ``max_message_size`` bytes."""
+        """Returns the batch at an entry's position, if ``max_message_size`` bytes hold it; else CorruptIndexError."""
         start = self._checked(log, position, entry)
         end = min(log.size(), start + self.options.max_message_size)
         batch = next(batches_from(log, start, end), None)
@@ -124,7 +124,7 @@ class IndexDump:
         return position
 
     def _check(self, size: int, entry_bytes: int, offsets: Int64s, timestamps: Int64s | None = None) -> None:
-        """Check what a broker checks of an index before it uses it (``sanityCheck``)."""
+        """Checks an index as a broker does before using the index (``sanityCheck``). Raises CorruptIndexError."""
         if len(offsets) and offsets[-1] < self.base_offset:
             raise self._corrupt(f"the last offset {offsets[-1]} is below the base offset", len(offsets) - 1)
         if timestamps is not None and len(timestamps) and timestamps[-1] < timestamps[0]:
@@ -141,7 +141,7 @@ class IndexDump:
 
 
 def dump_txn_index(path: str, layout: Layout, filesystem: FileSystem) -> Iterator[list[str]]:
-    """Lines of a ``.txnindex``; omits a partial entry at its end."""
+    """Yields lines for a ``.txnindex``; omits a partial entry at its end."""
     base_offset_of(path)
     with opened(filesystem, path) as file:
         try:
@@ -159,7 +159,7 @@ def dump_txn_index(path: str, layout: Layout, filesystem: FileSystem) -> Iterato
 
 
 def dump_snapshot(path: str, layout: Layout, filesystem: FileSystem) -> Iterator[list[str]]:
-    """Lines of a ``.snapshot``, in file order. Raises CorruptSnapshotError if it is invalid."""
+    """Yields lines for a ``.snapshot``, in file order. Raises CorruptSnapshotError if it is invalid."""
     with opened(filesystem, path) as file:
         try:
             entries = decode_snapshot(file.read(0, file.size()))
@@ -190,7 +190,7 @@ def _producer_columns(entry: ProducerEntry) -> Columns:
 
 
 def _floor_slot(offsets: Int64s, target: int) -> int:
-    """The slot of the largest offset up to ``target``, -1 if there is none, found by Kafka's binary search.
+    """Returns the slot of the largest offset up to ``target``, -1 if there is none, by Kafka's binary search.
 
     The exact steps matter in a damaged, unsorted index, since they decide which entry is found
     (``AbstractIndex.indexSlotRangeFor``, which searches the last ``WARM_ENTRIES`` first).
@@ -214,7 +214,7 @@ def _floor_slot(offsets: Int64s, target: int) -> int:
 
 
 def _first_sequence(last_sequence: int, offset_delta: int) -> int:
-    """The first sequence of a batch; sequences wrap below 0 to 2^31 - 1."""
+    """Returns the first sequence of a batch; sequences wrap below 0 to 2^31 - 1."""
     return NO_SEQUENCE if last_sequence == NO_SEQUENCE else (last_sequence - offset_delta) % 2**31
 
 

@@ -14,7 +14,7 @@ _LARGEST_PLAIN, _SMALLEST_PLAIN = 1e7, 1e-3  # in this range, Java writes a doub
 
 
 def json_text(value: Any) -> str:
-    """JSON text; bytes become base64, tuples arrays; escapes use upper case."""
+    """Returns JSON text; bytes become base64, sequences arrays; escapes have upper-case digits."""
     match value:
         case None | bool() | int():
             return json.dumps(value)
@@ -32,7 +32,7 @@ def json_text(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """As Java's Double.toString: 1000000.0, 1.0E7; like Jackson, quotes values that are not finite numbers."""
+    """Returns the text of Java's Double.toString (1000000.0, 1.0E7); like Jackson's, in quotes if not finite."""
     if not math.isfinite(value):
         return {"inf": '"Infinity"', "-inf": '"-Infinity"'}.get(str(value), '"NaN"')
     if value == 0 or _SMALLEST_PLAIN <= abs(value) < _LARGEST_PLAIN:

@@ -71,7 +71,7 @@ class Line:
         self.parts = parts
 
     def format(self, columns: Columns) -> list[str]:
-        """One line per row. Values that are equal in all rows, as most in a batch are, are formatted only once."""
+        """Returns one line per row. A value that is equal in all rows, as in most batches, is formatted only once."""
         template, texts = "", []
         for part in self.parts:
             values = columns[part.column]
@@ -224,15 +224,15 @@ class TextLayout:
     bars_payloads: bool = False  # without metadata, a payload without a key begins with a bar
 
     def lines(self, kind: str, columns: Columns) -> list[str]:
-        """One line per row of ``columns``."""
+        """Returns one line of this kind per row of ``columns``."""
         return self.kinds[kind].format(columns)
 
     def note(self, text: str, **_fields: object) -> str:
-        """A separate line."""
+        """Returns a line that is not about a row, such as the one that begins a file."""
         return text
 
     def contents_only(self, columns: Columns) -> list[str]:
-        """Only key and payload of records, without their metadata, for ``--skip-record-metadata``."""
+        """Returns lines with only the key and payload of records, for ``--skip-record-metadata``."""
         return [self._content(*pair) for pair in zip(columns["key"], columns["payload"], strict=True)]
 
     def _content(self, key: str | None, payload: str | None) -> str:

@@ -49,7 +49,7 @@ class LogDump:
         self.valid_bytes = 0  # bytes before the first that belongs to no batch
 
     def lines(self, filesystem: FileSystem) -> Iterator[list[str]]:
-        """Raises CorruptionError, with path and position, after all lines before the damage."""
+        """Yields the lines of the dump, in lists. For damage, raises CorruptionError after all lines before it."""
         yield [self._start()]
         with opened(filesystem, self.path) as file:
             end = end_of(file, self.options.max_bytes)
@@ -76,7 +76,7 @@ class LogDump:
         return self.layout.note(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
 
     def _run(self, window: Window, headers: BatchHeaders) -> Iterator[list[str]]:
-        """Batches of one kind, with their records if asked for."""
+        """Yields the lines of batches of one format, with those of their records if the options ask for records."""
         batches = _batch_columns(window, headers)
         lines = self.layout.lines(_kind("batch", headers), batches)
         if not self.options.prints_records:
@@ -94,7 +94,7 @@ class LogDump:
     def _damaged_run(
         self, window: Window, headers: BatchHeaders, batches: dict[str, list[Any]], lines: list[str]
     ) -> Iterator[list[str]]:
-        """The batches one by one, for a run that contains an error."""
+        """Yields the lines of batches one by one, up to the damage that the batches contain; then raises the error."""
         for at, line in enumerate(lines):
             header = headers[at : at + 1]
             columns = {name: values[at : at + 1] for name, values in batches.items()}
@@ -136,19 +136,19 @@ class LogDump:
         return self.layout.lines(_kind("record", headers), columns)
 
     def _contents(self, records: Records, control: Bools) -> Contents:
-        """Keys and payloads as text; None for control records, and for all records if they are not asked for."""
+        """Returns keys and payloads as text; None for control records, and for all if the options do not show them."""
         if not self.options.prints_contents:
             return Contents([None] * len(records), [None] * len(records))
         return decoder_for(self.options)(records, control)
 
 
 def _at(error: LogStoreError, path: str, position: int) -> LogStoreError:
-    """The error with path and the position of the batch."""
+    """Returns the error with the path and the position of the batch."""
     return type(error)(error.reason, path=path, position=position) if isinstance(error, CorruptionError) else error
 
 
 def _runs(headers: BatchHeaders) -> Iterator[slice]:
-    """Slices of batches to process together: all of magic 2 or all legacy, and not too many compressed bytes."""
+    """Yields slices of batches to process together: one format each, and not too many compressed bytes."""
     legacy = headers.table["magic"] < 2
     compressed = np.cumsum(np.where(headers.codec != 0, headers.table["size"], 0)) // COMPRESSED_BYTES_MAX
     cuts = np.flatnonzero(np.diff(legacy) | (np.diff(compressed) != 0)) + 1
@@ -169,7 +169,7 @@ def _interleave(batch_lines: list[str], record_lines: list[str], counts: Int64s)
 
 
 def _batch_columns(window: Window, headers: BatchHeaders) -> dict[str, list[Any]]:
-    """Columns of the lines "batch" and "legacy batch", under the names of Kafka's text."""
+    """Returns the columns of the lines "batch" and "legacy batch", under the names of Kafka's text."""
     table = headers.table
     columns: dict[str, npt.NDArray[Any] | list[Any]] = {
         "baseOffset": table["base_offset"],
@@ -207,7 +207,7 @@ def _last_sequences(table: npt.NDArray[np.void]) -> Int64s:
 
 
 def _advanced(sequences: Int64s, by: Int64s) -> Int64s:
-    """The sequences ``by`` later; sequences wrap from 2^31 - 1 to 0."""
+    """Returns sequences plus ``by``; sequences wrap from 2^31 - 1 to 0."""
     moved = sequences + by
     return np.where(moved > INT32_MAX, moved - 2**31, moved)
 
@@ -225,7 +225,7 @@ def _record_columns(records: Records) -> dict[str, Any]:
 
 
 def _sizes(column: BinaryColumn) -> list[int]:
-    """-1 for null."""
+    """Returns the size of each value in bytes, -1 for null."""
     sizes = np.diff(column.offsets)
     found: list[int] = (sizes if column.valid is None else np.where(column.valid, sizes, -1)).tolist()
     return found
@@ -246,7 +246,7 @@ def _header_keys(records: Records) -> list[list[str | None]]:
 
 
 def _control(records: Records, control: Bools) -> list[dict[str, object] | None]:
-    """The content of control records; None for data."""
+    """Returns the fields of control records; None for data."""
     found: list[dict[str, object] | None] = [None] * len(records)
     for row in np.flatnonzero(control).tolist():
         try:
@@ -257,13 +257,13 @@ def _control(records: Records, control: Bools) -> list[dict[str, object] | None]
 
 
 def _bytes_at(column: BinaryColumn | None, row: int) -> bytes:
-    """The bytes of a string, none if it is null."""
+    """Returns the bytes of a value; no bytes for null."""
     assert column is not None
     return column.data[column.offsets[row] : column.offsets[row + 1]].tobytes()
 
 
 def _repeated(batches: dict[str, list[Any]], records: Records, counts: Int64s) -> dict[str, Any]:
-    """The columns of batches, repeated for each of their records, as ``batch.<name>``."""
+    """Returns the columns of batches, named ``batch.<name>``, with one row per record of the batches."""
     if "count" not in batches:  # legacy: no producer, and the header lacks the first offset
         firsts = records.offsets[np.cumsum(counts) - counts].tolist()
         none = {name: [-1] * len(firsts) for name in _FIELDS_OF_PRODUCERS}

@@ -1,4 +1,4 @@
-"""Prints one file, by the kind that its name tells."""
+"""Dumps one file; the suffix of its name decides the kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Dump = Callable[[str, DumpOptions, DumpFindings, FileSystem], Iterator[list[str]
 def dump_file(
     path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem | None = None
 ) -> Iterator[list[str]]:
-    """The lines about the file at ``path``, whose kind follows from its suffix; ``filesystem`` None is the local one.
+    """Yields the lines about the file at ``path``, in lists; its suffix decides the kind. Default: local files.
 
     Raises StorageError for an unreadable file, NotALogDirError for a name that no segment can have, and
     CorruptionError, with path and position, for damage that ends the reading, after all lines before it.
@@ -57,7 +57,7 @@ def _txn_index(path: str, options: DumpOptions, findings: DumpFindings, filesyst
 
 
 def _snapshot(path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem) -> Iterator[list[str]]:
-    """A damaged snapshot is only a remark, not an error, because Kafka can do without it."""
+    """Yields the lines of a snapshot. Damage is a remark, not an error, because Kafka can do without snapshots."""
     try:
         yield from dump_snapshot(path, LAYOUTS[options.format], filesystem)
     except CorruptSnapshotError as error:

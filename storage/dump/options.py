@@ -61,7 +61,7 @@ class DumpFindings:
     in_words_of_4: bool = False  # else those of 3.9
 
     def lines(self) -> Iterator[str]:
-        """The report, in the order of ``DumpLogSegments``: of a file, the last mismatch first; so gaps before 4.0."""
+        """Yields the report, as ``DumpLogSegments`` does: a file's last mismatch first; before 4.0, its last gap too."""
         yield from self.remarks
         for path, pairs in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
@@ -82,7 +82,7 @@ class DumpFindings:
             yield from (f"  {first} is followed by {second}" for first, second in in_order.tolist())
 
     def add_gaps(self, path: str, before: int | None, offsets: Int64s) -> None:
-        """Note the gaps in ``offsets``; ``before`` is the offset before them."""
+        """Records the gaps in ``offsets``; ``before`` is the offset that precedes them, None at the beginning."""
         chain = offsets if before is None else np.concatenate(([before], offsets))
         at = np.flatnonzero(np.diff(chain) != 1)
         if len(at):

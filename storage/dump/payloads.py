@@ -33,7 +33,7 @@ Decoder = Callable[[Records, Bools], Contents]  # records, and which of them are
 
 
 def as_text(column: BinaryColumn) -> list[str | None]:
-    """Strings of UTF-8, with U+FFFD for invalid bytes; None for null."""
+    """Returns the values as text of UTF-8, with U+FFFD for invalid bytes; None for null."""
     data = column.data.tobytes()
     offsets = column.offsets.tolist()
     texts: list[str | None]
@@ -49,7 +49,7 @@ def as_text(column: BinaryColumn) -> list[str | None]:
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8 as Java decodes it: an encoded half of a surrogate pair gives one U+FFFD, not one per byte as in Python."""
+    """Decodes UTF-8 as Java does: an encoded half of a surrogate pair gives one U+FFFD, not one per byte."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def _strings(records: Records, control: Bools) -> Contents:
 
 
 def _each(parse: Parse) -> Decoder:
-    """A decoder that handles records one by one, since internal topics are small."""
+    """Returns a decoder that parses records one by one, which is fast enough for internal topics."""
 
     def decode(records: Records, control: Bools) -> Contents:
         assert records.keys is not None
@@ -106,7 +106,7 @@ def _state_name(state: TransactionState) -> str:
 
 
 def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
-    """The partitions in the order in which Kafka's tool prints them: that of its hash set."""
+    """Returns the partitions in the order in which Kafka's tool prints them: that of its hash set."""
     if value.transaction_status is TransactionState.EMPTY:
         return []
     table = _HashSet()
@@ -140,7 +140,7 @@ class _HashSet:
 
 
 def _improved_hash(topic: str, partition: int) -> int:
-    """TopicPartition.hashCode, with its high half mixed into the low half as the set does."""
+    """Returns Java's TopicPartition.hashCode, with the high half mixed into the low half as in Scala's hash set."""
     units = topic.encode("utf-16-be", "surrogatepass")
     text = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

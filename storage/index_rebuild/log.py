@@ -1,4 +1,4 @@
-"""Rebuilds a whole log, including what needs the producer state carried from segment to segment."""
+"""Rebuilds the indexes and snapshots of a log. Producer state is carried from segment to segment."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .segment import Change, SegmentSurvey, carry_out, difference, read_sidecar,
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What was rebuilt, or would be."""
+    """The files that were rebuilt, or would be."""
 
     changes: tuple[tuple[str, str], ...]  # path and reason, ascending by path
     refused: tuple[CorruptionError, ...]  # damaged logs: nothing is rebuilt from them
 
 
 def plan_rebuild(log: LogReader) -> RebuildReport:
-    """What :func:`rebuild_log` would change; reads only, takes no lock."""
+    """Returns what :func:`rebuild_log` would change. Reads only, takes no lock."""
     surveys = [survey.without_data() for survey in _surveys(log)]
     changes = {change.path: change.reason for change in producer_changes(log.context, surveys)}
     changes |= {change.path: change.reason for survey in surveys for change in survey.changes}
@@ -34,10 +34,10 @@ def plan_rebuild(log: LogReader) -> RebuildReport:
 
 
 def rebuild_log(log: Log, *, holder: str = "") -> RebuildReport:
-    """Rebuild the files that contradict the log, under its maintenance lock.
+    """Rebuilds the indexes and snapshots that contradict the log, under its maintenance lock.
 
-    If an index of the active segment must be rebuilt, under the append lock, the segment is rolled: other processes
-    that have the log open notice this and stop writing to the old files. Processes that find the
+    An index of the active segment is rebuilt under the append lock; then the segment is rolled: other processes that
+    have the log open notice this and stop writing to the old files. Processes that find the
     partition locked show ``holder`` in their errors.
 
     After a crash, every file is either old or correct; ``.tmp`` files have no meaning.
@@ -68,9 +68,9 @@ def _damage(surveys: Iterable[SegmentSurvey]) -> tuple[CorruptionError, ...]:
 
 
 def rebuild_active(log: Log) -> list[tuple[str, str]]:
-    """Rebuild offset and time index of the active segment, then roll it; returns path and reason of each.
+    """Rebuilds the wrong indexes of the active segment, then rolls it. Returns (path, reason) of each index.
 
-    Does nothing if they are correct or the segment is damaged. The caller holds the maintenance lock.
+    Does nothing if the indexes are correct or the segment is damaged. The caller holds the maintenance lock.
     """
     with log.replacing_segments({}) as segments:
         done = carry_out(log.context, survey_segment(segments.active, is_active=True).changes)
@@ -81,16 +81,16 @@ def rebuild_active(log: Log) -> list[tuple[str, str]]:
 
 
 def remove_temporary(context: LogContext) -> None:
-    """Remove the files that an earlier rebuild was writing when it ended."""
+    """Removes the unfinished ``.tmp`` files of an earlier rebuild that was interrupted."""
     for name in context.filesystem.list(context.directory):
         if name.endswith(file_names.TMP) and file_names.base_offset_of(name) is not None:
             context.filesystem.remove(file_names.join(context.directory, name))
 
 
 def producer_changes(context: LogContext, surveys: Sequence[SegmentSurvey]) -> Iterator[Change]:
-    """The transaction indexes and snapshots that contradict the log; ``surveys`` covers all its segments, in order.
+    """Yields a change for each transaction index and each snapshot that contradicts the log.
 
-    Reads each file only when its segment is reached.
+    ``surveys`` are those of all segments of the log, in order. Reads a file only when its segment is reached.
     """
     walk = _ProducerWalk(context, surveys[0].base_offset)
     for survey in surveys:
@@ -112,7 +112,7 @@ class _ProducerWalk:
         self.has_damage = False  # a damaged segment was skipped
 
     def take(self, survey: SegmentSurvey) -> Iterator[Change]:
-        """Process the next segment."""
+        """Yields the changes to the next segment's transaction index and to the snapshot at its base offset."""
         if self._reaches(survey.base_offset):
             yield from self._of_snapshot(survey.base_offset)
         completed = self._producers.replay(survey.producers, survey.markers)
@@ -123,7 +123,7 @@ class _ProducerWalk:
         yield from self._of_txn_index(path, [each.index_entry for each in completed if each.aborted])
 
     def finish(self, log_end_offset: int) -> Iterator[Change]:
-        """Process the snapshot at the log end, if there is one."""
+        """Yields the change to the snapshot at the log end, if there is one and it is wrong."""
         if self._is_there(log_end_offset) and self._producers.map_end_offset == log_end_offset:
             yield from self._of_snapshot(log_end_offset)
 
@@ -135,9 +135,10 @@ class _ProducerWalk:
         return self._context.filesystem.status(self._snapshot_path(snapshot_offset)) is not None
 
     def _reaches(self, base_offset: int) -> bool:
-        """Whether the state is the one at ``base_offset`` and comes from the log.
+        """Whether the producer state at ``base_offset`` is known from the log alone.
 
-        At the first segment, and after a missing or damaged one, its snapshot is all that is known of earlier offsets.
+        If not, at the first segment and after a missing or damaged one, loads the snapshot at ``base_offset``, which is
+        all that is known of earlier offsets.
         """
         first = self._first_base_offset
         state_end = self._producers.map_end_offset
@@ -153,7 +154,10 @@ class _ProducerWalk:
     # Transaction indexes
 
     def _of_txn_index(self, path: str, aborted: list[AbortedTxn]) -> Iterator[Change]:
-        """If the log no longer holds all that it held, an index may have entries for more; these are kept."""
+        """Yields the change to a transaction index, if it is wrong.
+
+        An index may have entries for records that were deleted from the log; such an index is kept.
+        """
         right = encode_aborted(aborted)
         found = read_sidecar(self._context, path)
         if (found or b"") != right and not (self._may_know_more and _names_all(found or b"", aborted)):
@@ -166,7 +170,7 @@ class _ProducerWalk:
     # Snapshots
 
     def _of_snapshot(self, offset: int) -> Iterator[Change]:
-        """The state covers the log below ``offset``."""
+        """Yields the change to the snapshot at ``offset`` unless it has all producers of the log below ``offset``."""
         wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
         stored = self._read_snapshot(offset)
         if stored is None or not self._states_all({entry.producer_id: entry for entry in stored}, wanted, offset):
@@ -201,7 +205,7 @@ class _ProducerWalk:
 
 
 def _names_all(found: bytes, aborted: list[AbortedTxn]) -> bool:
-    """Whether a valid transaction index has an entry for each of these."""
+    """Whether ``found`` is a valid transaction index with an entry for each transaction in ``aborted``."""
     try:
         entries = decode_aborted(found)
     except CorruptionError:

@@ -1,4 +1,4 @@
-"""Rebuilds the offset and time index of one segment, and surveys its producers. Needs no other segment."""
+"""Rebuilds the offset and time index of one segment, and collects its producers. Needs no other segment."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SegmentSurvey:
     damage: CorruptionError | None = None  # if set, nothing else is known
 
     def without_data(self) -> SegmentSurvey:
-        """A copy to be sent to another process: which files are wrong, without their correct content."""
+        """Returns a copy for other processes, which shows what files are wrong, but not their correct content."""
         return replace(self, changes=tuple(replace(change, data=b"") for change in self.changes))
 
 
 def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
-    """Read one segment, an active one up to its size. Changes nothing; the survey reports damage of its log."""
+    """Reads one segment, an active one up to its size, and returns what its log shows, or its damage."""
     try:
         return _survey(segment, is_active=is_active)
     except CorruptionError as error:
@@ -69,7 +69,7 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
 def rebuild_segment(
     context: LogContext, base_offset: int, *, suffix: str = "", dry_run: bool = False
 ) -> tuple[Change, ...]:
-    """Rebuild offset and time index of one closed segment; returns the changes made, or with ``dry_run`` needed.
+    """Rebuilds offset and time index of one closed segment; returns the changes made (``dry_run``: needed).
 
     The caller holds the maintenance lock. After a crash, each index is either old or correct.
 
@@ -98,7 +98,7 @@ class IndexEntries:
         self._last_time = NO_TIMESTAMP
 
     def add(self, window: Window) -> None:
-        """Add the next batches."""
+        """Adds the entries of the next batches."""
         table = window.headers.table
         timestamps, offsets = running_largest(self._largest, window.headers)
         rows = self._rows_to_index(window.position + table["position"])
@@ -117,18 +117,18 @@ class IndexEntries:
         return np.array(rows, dtype=np.int64)
 
     def _add_times(self, timestamps: Int64s, offsets: Int64s) -> None:
-        """Skips a timestamp that is not above the previous one."""
+        """Adds time entries, except those whose timestamp is not above the previous one."""
         rises = timestamps > np.concatenate(([self._last_time], timestamps[:-1]))
         if rises.any():
             self._time_entries.append(encode_time_entries(self.base_offset, timestamps[rises], offsets[rises]))
             self._last_time = int(timestamps[-1])
 
     def offset_index(self) -> bytes:
-        """The ``.index``."""
+        """Returns the content of the ``.index``."""
         return b"".join(self._offset_entries)
 
     def time_index(self, *, closed: bool = True) -> bytes:
-        """The ``.timeindex``; for a closed segment, it ends with the largest timestamp of all."""
+        """Returns the content of the ``.timeindex``; if ``closed``, its last entry has the largest timestamp of all."""
         timestamp, offset = self._largest
         last = b""
         if closed and timestamp > self._last_time:
@@ -137,7 +137,7 @@ class IndexEntries:
 
 
 def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
-    """All batches up to ``end``. Raises CorruptRecordError unless they are complete, intact and in order."""
+    """Yields all batches up to position ``end``. Raises CorruptRecordError unless all are whole, intact, in order."""
     path = segment.path(file_names.LOG)
     position, next_offset = 0, segment.base_offset
     for window in segment.batches(0, end):
@@ -149,7 +149,8 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
         wrong = np.flatnonzero(np.diff(table["last_offset"], prepend=next_offset - 1) <= 0)
         if len(wrong):
             at = window.position + int(table["position"][wrong[0]])
-            raise CorruptRecordError(f"offset {table['last_offset'][wrong[0]]} falls", path=path, position=at)
+            reason = f"offset {table['last_offset'][wrong[0]]} does not increase: each must be above the one before it"
+            raise CorruptRecordError(reason, path=path, position=at)
         next_offset = window.headers.next_offset
         if not fits(segment.base_offset, next_offset - 1):
             reason = f"offset {next_offset - 1} is too far above the base offset: open the log for writing to split it"
@@ -157,13 +158,13 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
         position = window.position + window.headers.end
         yield window
     if position < end:
-        raise CorruptRecordError(f"{end - position} bytes after the last whole batch", path=path, position=position)
+        raise CorruptRecordError(f"the last {end - position} bytes are no whole batch", path=path, position=position)
 
 
 def _index_changes(
     segment: SegmentReader, entries: IndexEntries, next_offset: int, *, is_active: bool
 ) -> Iterator[Change]:
-    """In an active segment, indexes may be padded with zeros, and the time index may lack its last entry."""
+    """Yields a change for each wrong index. Those of an active segment may be padded, the time index incomplete."""
     offset_index = entries.offset_index()
     time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
     for kind, right in ((file_names.INDEX, [offset_index]), (file_names.TIME_INDEX, time_indexes)):
@@ -178,7 +179,7 @@ def _index_changes(
 
 
 def read_sidecar(context: LogContext, path: str) -> bytes | None:
-    """The file's bytes; None if there is no such file. A file too large to be valid gives bytes that always differ."""
+    """Returns a file's bytes; None if it is missing. For a file too large to be valid, returns one invalid byte."""
     try:
         return read_file(context.filesystem, path, SIDECAR_BYTES_MAX)
     except FileNotFoundError:
@@ -188,6 +189,7 @@ def read_sidecar(context: LogContext, path: str) -> bytes | None:
 
 
 def difference(found: bytes | None, right: bytes) -> str:
+    """Returns how a file with the bytes ``found`` (None: missing) differs from ``right``, as text."""
     if found is None:
         return "missing"
     differing = (n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b)
@@ -196,7 +198,7 @@ def difference(found: bytes | None, right: bytes) -> str:
 
 
 def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:
-    """Write the correct content of files, each durably; returns path and reason of each.
+    """Writes and syncs the correct content of files. Returns (path, reason) of each.
 
     After a crash, each file is either old or correct.
     """

@@ -1,6 +1,6 @@
-"""Ends abandoned transactions: until then, no record after their start is deleted or compacted.
+"""Ends abandoned transactions, before retention: no record after the start of an open one is deleted or compacted.
 
-Also forgets transactional ids that nobody used for seven days, which would otherwise be kept for ever.
+Also deletes transactional ids that were not used for seven days, which would otherwise be kept for ever.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
-    """End the abandoned transactions of the whole directory and log each; forget idle ids. Returns a failed outcome.
+    """Ends the directory's abandoned transactions and deletes idle transactional ids; logs each.
 
-    An unreadable partition hides no other; the first such error is returned.
+    Returns None, or the failed outcome of an error. Partitions that cannot be read are skipped, and the first error of
+    one is returned.
 
-    In a directory without coordinators, nobody knows how a transaction should end, so none is searched for; retention
-    reports the offset of an open one.
+    Does nothing in a directory without __transaction_state, where the right end of a transaction is unknown; retention
+    then reports the offset from which a transaction is open.
     """
     if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
         return None
@@ -38,7 +39,7 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
     for each in found:
         logger.warning("%s", _described(each, dry_run=run.dry_run))
     for transactional_id in forgotten:
-        logger.info("transactional id %r was not used for seven days: forgotten", transactional_id)
+        logger.info("deleted transactional id %r, which was not used for seven days", transactional_id)
     return of_directory("open transactions", failures[0]) if failures else None
 
 

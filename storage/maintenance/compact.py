@@ -34,11 +34,11 @@ class Choice(NamedTuple):
 
 
 def choose(run: MaintenanceRun, partition: Partition) -> Choice:
-    """Decide about one log; takes no lock, changes nothing."""
+    """Returns whether one log is compacted now, or why not. Takes no lock, changes nothing."""
     now_ms = run.now_ms()
     if not partition.config.compact or not run.cleaner_config.enable or _spared(partition) is not None:
         return Choice(partition, None, outcome_of(partition, lambda: Compacted(run, partition, now_ms, None)))
-    what = attempt(partition, lambda: _look(run, partition, now_ms))
+    what = attempt(partition, lambda: _examine(run, partition, now_ms))
     if isinstance(what, PartitionOutcome):
         return Choice(partition, None, what)
     if what.is_due:
@@ -47,9 +47,9 @@ def choose(run: MaintenanceRun, partition: Partition) -> Choice:
 
 
 def _spared(partition: Partition) -> str | None:
-    """Why a log must not be compacted, whatever it holds; None if it may be.
+    """Returns why a log must not be compacted, whatever its content; None if it may be.
 
-    When all topics are selected, includes internal ones that this engine created: nobody else compacts them.
+    If all topics are selected, internal topics that this engine created may be: no broker compacts them.
     """
     if partition.spared is not None and not (partition.is_ours and partition.chosen is Chosen.WITH_ALL):
         return partition.spared
@@ -61,13 +61,13 @@ def _spared(partition: Partition) -> str | None:
     return None
 
 
-def _look(run: MaintenanceRun, partition: Partition, now_ms: int) -> Cleanable:
+def _examine(run: MaintenanceRun, partition: Partition, now_ms: int) -> Cleanable:
     with partition.open_reader(run) as reader:
         return cleanable(reader, partition.checkpointed.cleaner_offset, now_ms)
 
 
 def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
-    """The logs that are due, the dirtiest first."""
+    """Returns the logs whose compaction is due, the dirtiest first."""
     partitions = {choice.partition.key: choice.partition for choice in choices}
     found = {choice.partition.key: choice.what for choice in choices if choice.what is not None}
     return [partitions[key] for key in dirtiest_first(found)]
@@ -77,9 +77,9 @@ def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
 
 
 def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
-    """Compact one log, round after round, until it is no longer due; records each round in the checkpoint.
+    """Compacts one log in rounds until compaction is no longer due; records the end of each in the checkpoint.
 
-    With ``run.dry_run``, counts the first round without carrying it out.
+    With ``run.dry_run``, only counts what the first round would do.
     """
     process = _preview if run.dry_run else _compact
     return outcome_of(partition, lambda: process(run, partition))
@@ -107,7 +107,7 @@ def _compact(run: MaintenanceRun, partition: Partition) -> Report:
 def _rounds(
     run: MaintenanceRun, partition: Partition, manager: LogManager, log: Log, done: list[CleanResult]
 ) -> Report:
-    """Rounds until the log is no longer due, after those in ``done``; each begins at the checkpointed offset."""
+    """Runs rounds until compaction is no longer due, and adds their results to ``done``; reports on all in ``done``."""
     cleaner = _cleaner(run.cleaner_config)
     began: tuple[int, Cleanable] | None = None
     checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
@@ -125,12 +125,12 @@ def _rounds(
 
 @cache
 def _cleaner(config: CleanerConfig) -> Cleaner:
-    """One per process, since the map of keys is large and logs are processed one after the other."""
+    """Returns this process's only cleaner: its map of keys is large, and logs are processed one after the other."""
     return Cleaner(config)
 
 
 def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset: int) -> None:
-    """Record up to where a log was compacted; drops entries of deleted logs (LogCleanerManager.updateCheckpoints).
+    """Records that a log is clean below ``offset``; drops deleted logs (LogCleanerManager.updateCheckpoints).
 
     After a crash, the checkpoint is either old, so that at worst the round is repeated, or correct.
     """
@@ -149,7 +149,7 @@ def write_cleaner_offset(manager: LogManager, partition: TopicPartition, offset:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What was done to a log, or why nothing was."""
+    """The report of what compaction did to a log, or why it did nothing."""
 
     run: MaintenanceRun
     partition: Partition
@@ -191,7 +191,7 @@ class Compacted:
 
     @property
     def reason(self) -> str:
-        """Why the log is due or not."""
+        """Why compaction of the log is due, or why it is not."""
         if not self.run.cleaner_config.enable:
             return "log.cleaner.enable = false"
         spared = _spared(self.partition)
@@ -202,7 +202,7 @@ class Compacted:
         return _reason(self.what, self.partition)
 
     def _counts(self) -> dict[str, int]:
-        """Before and after all rounds: each rewrites what the rounds before it wrote, and more."""
+        """Figures before and after all rounds, which overlap: before is after, plus the difference of each round."""
         if not self.rounds:
             return {}
         counts, last = [each.counts for each in self.rounds], self.rounds[-1]

@@ -25,7 +25,7 @@ class PartitionDescription:
     holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
 
     def compaction_of(self, fate: SegmentFate) -> str | None:
-        """``clean``, ``dirty`` or ``uncleanable`` (compaction may not touch it yet) for a segment."""
+        """Returns ``clean``, ``dirty``, ``uncleanable`` (compaction may not touch the segment yet), or None."""
         if self.cleanable is None:
             return None
         if fate.segment.base_offset >= self.cleanable.first_uncleanable_offset:
@@ -36,9 +36,9 @@ class PartitionDescription:
 def describe_partition(
     manager: LogManager, topic: str, partition: int, *, as_of_ms: int | None = None
 ) -> PartitionDescription:
-    """Describe one partition as of ``as_of_ms``; takes no lock, reads at most batch headers.
+    """Returns the description of a partition as of ``as_of_ms``. Takes no lock, reads no more than batch headers.
 
-    Raises UnknownTopicOrPartitionError, CorruptionError, and StorageError if files keep vanishing.
+    Raises UnknownTopicOrPartitionError; CorruptionError; StorageError if files keep vanishing while it reads.
     """
     checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms

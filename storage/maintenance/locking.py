@@ -1,5 +1,6 @@
-"""The maintenance lock of a log that is not open: opening it for writing would repair, sequentially, what tasks are to
-repair in parallel.
+"""Takes the maintenance lock of a log without opening the log.
+
+Opening it for writing would repair one segment after the other what tasks are to repair in parallel.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def maintenance_lock(context: LogContext, holder: str, *, wait: bool) -> Iterator[None]:
-    """Hold the lock, showing ``holder`` to other processes. Raises LogDirLockedError unless ``wait``."""
+    """A context that holds the lock; other processes show ``holder`` in their errors.
+
+    If another process holds the lock, waits with ``wait``, else raises LogDirLockedError.
+    """
     with _locked(context, wait=wait):
         write_holder(context, holder)
         yield

@@ -1,4 +1,4 @@
-"""The outcome for a partition, for people and for programs."""
+"""Outcomes of maintenance for partitions: as text for people, as facts for programs, and as an exit code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Report(Protocol):
     """What was done to a log, or would be. ``str()`` gives a few lines of text that begin with the log's name."""
 
     def facts(self) -> Mapping[str, Any]:
-        """The same for programs, in types that JSON can hold. Times in ms, sizes in bytes."""
+        """Returns the report for programs, in types that JSON has. Times in ms, sizes in bytes."""
         ...
 
 
@@ -49,7 +49,7 @@ class PartitionOutcome:
         return self.text
 
     def to_json(self) -> dict[str, Any]:
-        """The content of one line of JSON."""
+        """Returns the content of one line of JSON."""
         return {"topic": self.topic, "partition": self.partition, "status": self.status.value, **self.facts}
 
 
@@ -80,7 +80,7 @@ _EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAM
 
 
 def outcome_of(partition: Partition, task: Callable[[], Report]) -> PartitionOutcome:
-    """Do the task for one partition; returns its outcome, even if it fails."""
+    """Runs ``task`` for one partition and returns the outcome, also if ``task`` raises."""
     report = attempt(partition, task)
     if isinstance(report, PartitionOutcome):
         return report
@@ -88,7 +88,7 @@ def outcome_of(partition: Partition, task: Callable[[], Report]) -> PartitionOut
 
 
 def attempt(partition: Partition, task: Callable[[], T]) -> T | PartitionOutcome:
-    """The result of ``task``, or a failed outcome, so that other partitions can still be processed."""
+    """Returns the result of ``task``, or the outcome of its error, so that other partitions can be processed."""
     try:
         return task()
     except (LogStoreError, OSError) as error:
@@ -96,13 +96,13 @@ def attempt(partition: Partition, task: Callable[[], T]) -> T | PartitionOutcome
 
 
 def of_directory(what: str, error: LogStoreError | OSError) -> PartitionOutcome:
-    """The outcome of a problem with the directory itself, which concerns no partition."""
+    """Returns the outcome of a problem with the directory itself, not with a partition."""
     status, reason = _judged(error)
     return PartitionOutcome("", -1, status, f"{what}: {status.value}: {reason}", {"error": reason})
 
 
 def damaged(partition: Partition, damage: Sequence[CorruptionError]) -> PartitionOutcome:
-    """The outcome for a log that was not changed because some of its files are damaged."""
+    """Returns the outcome for a log that was not changed because of ``damage`` in its files."""
     return _wrong(partition, OutcomeStatus.DAMAGED, "; ".join(map(str, damage)))
 
 
@@ -117,9 +117,9 @@ def _judged(error: LogStoreError | OSError) -> tuple[OutcomeStatus, str]:
 
 
 def _described(error: OSError) -> str:
-    """The text of a system error, with its file and, if obvious, what to do."""
+    """Returns the text of a system error, with its file and, where that is clear, what to do."""
     advice = {
-        errno.ENOSPC: "; free some space, nothing was lost",
+        errno.ENOSPC: "; nothing was lost: free some space and run it again",
         errno.EROFS: "; maintenance needs a writable directory",
         errno.EACCES: "; run it as the user who owns the directory",
     }.get(error.errno or 0, "")
@@ -127,7 +127,7 @@ def _described(error: OSError) -> str:
 
 
 def patiently(run: MaintenanceRun, log: Log, task: Callable[[], Report]) -> Report:
-    """Do ``task``, which takes the maintenance lock of ``log``; with ``run.wait``, wait for the lock and try again."""
+    """Returns the result of ``task``, which locks ``log`` for maintenance; with ``run.wait``, waits if it is locked."""
     while True:
         try:
             return task()

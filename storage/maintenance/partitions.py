@@ -28,15 +28,15 @@ class Runner(Protocol):
     """Runs independent tasks, on any machine that can access the directory."""
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """Call ``task`` for each item; results are in the order of the items. ``what`` names the tasks in the plural.
+        """Returns the result of ``task`` for each item, in order. ``what`` names the items for progress: ``segments``.
 
-        Task, items and results can be pickled.
+        ``task``, items and results can be pickled.
         """
         ...
 
 
 def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-    """Run the tasks in a loop."""
+    """A :class:`Runner` that runs the tasks one after the other."""
     return map(task, items)
 
 
@@ -48,10 +48,11 @@ def retain_partitions(
     keep_for_groups: Sequence[str] = (),
     policy: RetentionPolicy | None = None,
 ) -> Iterator[PartitionOutcome]:
-    """Retention, one log per task, after ending abandoned transactions, which would block it.
+    """Deletes old segments, one log per task, and yields an outcome per partition.
 
-    Keeps what any of ``keep_for_groups`` has not read: names, or several separated by commas. ``policy`` takes the
-    place of ``retention.ms`` and ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
+    First ends abandoned transactions, which would block this. Keeps records that a group in ``keep_for_groups`` has not
+    read; each item is a name, or several separated by commas. ``policy`` replaces ``retention.ms`` and
+    ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
     with run.manager() as manager:
@@ -63,15 +64,15 @@ def retain_partitions(
 
 
 def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Compaction of logs that are due, dirtiest first, one log per task; for the others, why they are not due."""
-    choices = list(runner("logs looked at", partial(compact.choose, run), selection.partitions))
+    """Compacts logs that are due, dirtiest first, one log per task. Yields an outcome for every log, due or not."""
+    choices = list(runner("logs examined", partial(compact.choose, run), selection.partitions))
     due = compact.by_dirt(choices)
     yield from (choice.outcome for choice in choices if choice.outcome is not None)
     yield from runner("logs", partial(compact.compact_partition, run), due)
 
 
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Verification, one segment per task; reports damaged checkpoints at the root first."""
+    """Verifies logs, one segment per task; yields outcomes of damaged checkpoints at the root, then of partitions."""
     yield from (of_directory("checkpoint", error) for error in selection.damage)
     plans = list(runner("logs listed", partial(verify.plan_partition, run), selection.partitions))
     tasks = [verify.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
@@ -83,7 +84,7 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
 
 
 def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Recovery, one log per task: repairs the effects of a crash, and cuts off what is incomplete at the end of a log.
+    """Recovers logs after a crash, one log per task: cuts off an incomplete end. Yields an outcome per partition.
 
     With ``run.dry_run``, verifies instead; the findings show what recovery would do. Raises LogDirLockedError while a
     broker runs on the directory.
@@ -97,7 +98,7 @@ def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Rebuild of indexes and snapshots, one segment per task; leaves damaged logs unchanged.
+    """Rebuilds wrong indexes and snapshots, one segment per task, but not of damaged logs; yields the outcomes.
 
     Raises LogDirLockedError while a broker runs on the directory, unless ``run.dry_run``.
     """
@@ -113,7 +114,7 @@ def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 class _Logs:
-    """Logs that are rebuilt together; each is left out from its first problem on."""
+    """Logs whose indexes are rebuilt together. A log's first problem is its outcome; later steps skip the log."""
 
     def __init__(
         self, run: MaintenanceRun, manager: LogManager, runner: Runner, partitions: Sequence[Partition]
@@ -125,7 +126,7 @@ class _Logs:
         self._indexes: list[rebuilding.SegmentToSurvey] = []  # indexes that contradict the log
 
     def lock(self, locks: ExitStack) -> None:
-        """Lock each log until ``locks`` is closed; in order, so that two waiting processes cannot block each other."""
+        """Takes the maintenance locks until ``locks`` closes, in order, so that no two processes block each other."""
         if not self._run.dry_run:
             for partition in self._partitions:
                 self._note(partition, attempt(partition, partial(self._lock_one, partition, locks)))
@@ -135,7 +136,7 @@ class _Logs:
         locks.enter_context(maintenance_lock(partition.context(self._run), self._run.holder, wait=self._run.wait))
 
     def survey(self) -> None:
-        """Read every segment."""
+        """Reads every segment; keeps what was found for the next steps."""
         tasks: list[rebuilding.SegmentToSurvey] = []
         for partition in self._sound():
             listed = rebuilding.list_segments(self._run, partition)
@@ -150,7 +151,7 @@ class _Logs:
                     self._indexes.append(task)
 
     def rebuild(self) -> None:
-        """Write the indexes of closed segments, except in logs with a damaged segment."""
+        """Writes the indexes of closed segments, except in logs with a damaged segment."""
         if self._run.dry_run:
             return
         is_damaged = {key for key, surveys in self._surveys.items() if any(each.damage for each in surveys)}
@@ -164,7 +165,7 @@ class _Logs:
             self._note(task.partition, wrong)
 
     def finish(self) -> Iterator[PartitionOutcome]:
-        """Finish each log and return its outcome."""
+        """Writes what needs all segments of a log, and yields the outcome of each log."""
         for partition in self._partitions:
             wrong = self._wrong.get(partition.key)
             surveys = self._surveys.get(partition.key, [])

@@ -1,7 +1,7 @@
 """Index rebuild of a directory's logs, one segment at a time.
 
-A log is surveyed segment by segment before anything is written; a damaged log is not changed at all. The process that
-rebuilds holds the maintenance locks of its logs all along, so that the tasks for their segments need none.
+Every segment of a log is read before anything is written; a damaged log is not changed at all. The process that
+rebuilds holds the maintenance locks of the logs from beginning to end, so the tasks for single segments take no locks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SegmentToSurvey(NamedTuple):
 
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
-    """The segments in the partition's directory by their names, ascending; the last one is active."""
+    """Returns the segments that the names in the partition's directory show, ascending; the last one is active."""
     return attempt(partition, lambda: _list_segments(run, partition))
 
 
@@ -49,14 +49,14 @@ def _list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToS
 
 
 def finish_swaps(run: MaintenanceRun, manager: LogManager, partition: Partition) -> None:
-    """Finish the swaps of a compaction that was killed, by opening the log for writing."""
+    """Finishes the replacement of segments that a killed compaction began, by opening the log for writing."""
     context = partition.context(run)
     if any(name.endswith((file_names.CLEANED, file_names.SWAP)) for name in context.filesystem.list(context.directory)):
         manager.open_log(*partition.key, partition.config)
 
 
 def survey_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey | PartitionOutcome:
-    """Read one segment; the survey reports damage. Changes nothing."""
+    """Reads one segment and returns what it shows, also if it is damaged. Changes nothing."""
     return attempt(task.partition, lambda: _survey(run, task))
 
 
@@ -73,15 +73,18 @@ def _survey(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey:
 
 
 def _find_end(segment: SegmentReader, recovery_point: int) -> None:
-    """Find the log's end: the rest after the last whole batch is no part of it, but must not have been synced once."""
+    """Finds the end of an active segment, which is that of the last whole batch.
+
+    Raises CorruptRecordError if the end is below ``recovery_point``: synced records are damaged or missing.
+    """
     end = segment.next_offset()
     if end < recovery_point:
-        reason = f"sound only up to offset {end}, but everything below {recovery_point} was synced once"
+        reason = f"ends at offset {end}, but was synced up to offset {recovery_point}: restore the log"
         raise CorruptRecordError(reason, path=segment.path(file_names.LOG), position=segment.size)
 
 
 def rebuild_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> PartitionOutcome | None:
-    """Write the indexes of one closed segment; returns an outcome only if that failed.
+    """Writes the indexes of one closed segment. Returns the outcome if that failed, else None.
 
     The caller holds the maintenance lock of the log.
     """
@@ -93,9 +96,10 @@ def rebuild_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> Partition
 def finish_partition(
     run: MaintenanceRun, manager: LogManager, partition: Partition, surveys: Sequence[SegmentSurvey]
 ) -> PartitionOutcome:
-    """Rebuild what needs all segments of a log: transaction indexes, snapshots, and the active segment's indexes.
+    """Rebuilds transaction indexes, snapshots and the active segment's indexes; returns the log's outcome.
 
-    The indexes of closed segments were rebuilt before. The caller holds the maintenance lock.
+    ``surveys`` are those of all segments, in order. The indexes of closed segments were rebuilt before. The caller
+    holds the maintenance lock.
     """
     damage = [survey.damage for survey in surveys if survey.damage is not None]
     if damage:
@@ -119,7 +123,7 @@ def _finish(run: MaintenanceRun, manager: LogManager, partition: Partition, surv
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What was rebuilt of one log, or would be."""
+    """The report of what was rebuilt of one log, or would be."""
 
     partition: Partition
     is_dry_run: bool

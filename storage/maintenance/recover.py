@@ -11,7 +11,7 @@ from .run import MaintenanceRun, Partition
 
 
 def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
-    """Repair one log after a crash (see ``LogLoader.load``), and leave it as a clean stop does."""
+    """Repairs one log after a crash (see ``LogLoader.load``), closes it cleanly and returns the outcome."""
     return outcome_of(partition, lambda: _recover(run, partition))
 
 
@@ -31,7 +31,9 @@ class Recovered:
     truncated_bytes: int  # cut off the end: they were never acknowledged as synced
 
     def __str__(self) -> str:
-        cut = f"cut {self.truncated_bytes:,} bytes that were not whole" if self.truncated_bytes else "nothing to cut"
+        cut = (
+            f"cut off an incomplete end of {self.truncated_bytes:,} bytes" if self.truncated_bytes else "nothing to cut"
+        )
         return f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
 
     def facts(self) -> Mapping[str, Any]:

@@ -29,34 +29,38 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class GroupsKept:
-    """What groups have read: records that one of them has not read are kept."""
+    """The committed offsets of groups; records that one of these groups has not read are kept."""
 
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, manager: LogManager, groups: Iterable[str]) -> GroupsKept:
-        """Their committed offsets now; records appended from now on are newer anyway."""
+        """Reads the offsets that ``groups`` have committed so far; warns of a group without any."""
         committed = GroupOffsets(manager)
         found = {
             group: {key: each.offset for key, each in committed.fetch(group).items()} for group in dict.fromkeys(groups)
         }
         for group, offsets in found.items():
             if not offsets:
-                logger.warning("group %r has no committed offsets in %s: nothing is deleted", group, manager.directory)
+                logger.warning(
+                    "group %r has no committed offsets in %s: nothing is deleted; check --keep-for-groups",
+                    group,
+                    manager.directory,
+                )
         return cls(found)
 
     def of(self, partition: Partition) -> dict[str, int]:
-        """Each group's offset in a partition; 0 if it has none."""
+        """Returns the offset of each group in a partition, 0 if the group has none there."""
         return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
 
 
 def retain_partition(
     run: MaintenanceRun, partition: Partition, groups: GroupsKept, policy: RetentionPolicy | None = None
 ) -> PartitionOutcome:
-    """Delete the segments that a log's policies release, and the files that earlier runs renamed long enough ago.
+    """Deletes the segments that a log's policies release, and .deleted files of earlier runs; returns the outcome.
 
-    ``policy`` takes the place of the log's limits of size and time. A log without anything to delete is only read: it
-    is not locked and none of its files is written.
+    ``policy`` replaces the log's limits of size and time. A log with nothing to delete is only read: it is not locked,
+    and none of its files is written.
     """
     options = retention_options(partition, run.check_interval_ms, policy)
     options = replace(options, keep_for_groups=groups.of(partition))
@@ -66,7 +70,7 @@ def retain_partition(
 def retention_options(
     partition: Partition, check_interval_ms: int = CHECK_INTERVAL_MS, policy: RetentionPolicy | None = None
 ) -> RetentionOptions:
-    """The retention options of a partition: its policies, and warnings about unknown settings."""
+    """Returns the policies for a partition, and warnings about its unknown settings."""
     spared = partition.spared or (_undecided(partition) if policy is not None else None)
     if spared is not None:
         return RetentionOptions(policies=(SparingRetention(spared),), check_interval_ms=check_interval_ms)
@@ -77,11 +81,11 @@ def retention_options(
 
 
 def _undecided(partition: Partition) -> str | None:
-    """Why a policy of one's own deletes nothing of a topic that a broker may only compact."""
+    """Why a user's policy deletes nothing of a topic that its broker perhaps only compacts; None if it may delete."""
     if POLICY_KEY not in partition.ungiven:
         return None
     return (
-        "the cleanup.policy of this topic, which a broker created, is unknown, so a policy of your own deletes nothing:"
+        "the cleanup.policy of this topic, which a broker created, is unknown, so your policy deletes nothing:"
         " pass --config cleanup.policy=delete, or --topic-configs FILE (output of kafka-configs --describe --all)"
     )
 
@@ -115,7 +119,7 @@ def _retain_log(run: MaintenanceRun, log: Log, options: RetentionOptions) -> Ret
 
 @dataclass(frozen=True)
 class Retained:
-    """The report on one log."""
+    """The report of what retention did, or would do, to one log."""
 
     partition: Partition
     report: RetentionReport

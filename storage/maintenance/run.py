@@ -48,7 +48,9 @@ class ConfigOverrides:
 
     @classmethod
     def parse(cls, pairs: Iterable[str], described_in: Sequence[str] = ()) -> ConfigOverrides:
-        """From ``key=value`` pairs; the last of a key counts. ``described_in``: files with output of Kafka's tools.
+        """Returns the overrides in ``key=value`` pairs, and the settings of topics in files ``described_in``.
+
+        The last pair of a key counts. The files have the output of Kafka's tools.
 
         Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
         """
@@ -73,7 +75,7 @@ class ConfigOverrides:
 
 
 def _described(paths: Sequence[str]) -> FoundSettings:
-    """The settings in several files; if two describe a topic, the last one counts."""
+    """Returns the settings of topics in files; if two files describe a topic, the last one counts."""
     filesystem = LocalFileSystem()
     topics: dict[str, TopicSettings] = {}
     for path in paths:
@@ -93,9 +95,9 @@ def _check_known(key: str) -> None:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A maintenance task for a log directory, without its partitions. Can be pickled and sent to other machines."""
+    """The directory and the options of a maintenance run, for all of its tasks. Can be pickled."""
 
-    directory: str  # a path; given as file:/x, it is /x
+    directory: str  # a local path; file:/x becomes /x
     holder: str = ""  # what runs, since when and where (:func:`describe_holder`), for processes that find a lock held
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
@@ -105,11 +107,11 @@ class MaintenanceRun:
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
-        """Raises InvalidConfigError for an address of another file system: :func:`paths.local_path`."""
+        """Raises InvalidConfigError for a path on another file system (:func:`paths.local_path`)."""
         object.__setattr__(self, "directory", local_path(self.directory))
 
     def now_ms(self) -> int:
-        """The time that the run assumes."""
+        """Returns the time that the run assumes, in ms since the epoch."""
         return self.clock.now_ms() if self.as_of_ms is None else self.as_of_ms
 
     def check(self) -> None:
@@ -121,7 +123,7 @@ class MaintenanceRun:
             )
 
     def manager(self) -> LogManager:
-        """The directory, opened. Raises NotALogDirError."""
+        """Opens the directory. Raises NotALogDirError."""
         return LogManager.open(self.directory, clock=self.clock, filesystem=self.filesystem)
 
     @cached_property
@@ -141,7 +143,7 @@ class MaintenanceRun:
 
 
 def describe_holder(name: str) -> str:
-    """What this process does, and since when: helps to find the process that locks a partition."""
+    """Returns ``NAME since TIME, PROCESS`` for this process, so that others can find who locks a partition."""
     return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
 
 
@@ -169,15 +171,15 @@ class Partition:
 
     @property
     def spared(self) -> str | None:
-        """Why nothing of the log may be deleted, whatever its settings; None if it may."""
+        """Why nothing of the log may be deleted, whatever its settings; None if something may."""
         if self.chosen is Chosen.BY_NAME:
             return None
         if is_internal(self.topic):
-            return "an internal topic, chosen only by its name: never by a pattern, nor with all"
+            return "an internal topic, chosen only by its name: to include it, name it in --topics"
         if is_state_of_a_tool(self.topic) and not self.has_own_policy:
             return (
-                "tools use topics of this name for state that they keep for ever, and its own cleanup.policy is not "
-                "known: chosen only by its name, never by a pattern, nor with all"
+                "tools keep state in topics of this name for ever, and its own cleanup.policy is not known, so it is "
+                "chosen only by its name: to include it, name it in --topics"
             )
         return None
 
@@ -192,12 +194,12 @@ class Partition:
         return not_a_link(run.filesystem, file_names.join(run.directory, str(self)))
 
     def context(self, run: MaintenanceRun) -> LogContext:
-        """The context for reading its files only."""
+        """Returns a context for reading the log's files, not for writing."""
         holes = always(Holes.ANYWHERE if self.config.compact else self.holes)
         return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False, holes=holes)
 
     def open_reader(self, run: MaintenanceRun) -> LogReader:
-        """The log as it is now; its checkpointed offsets are from the beginning of the run and may be too low."""
+        """Opens the log as it is now; its checkpointed offsets are of the beginning of the run and may be too low."""
         marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)

@@ -40,7 +40,7 @@ class Selection:
 
 
 def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
-    """The partitions of the topics ``wanted``; of all topics if it is empty.
+    """Returns the partitions of the topics in ``wanted``; of all topics if ``wanted`` is empty.
 
     Each item is a name or a pattern, a regular expression that must match a whole name; or several, separated by
     commas. The name of an existing topic is never read as a pattern. Nothing is deleted from internal topics that are
@@ -70,7 +70,7 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
 
 
 def select_partition(manager: LogManager, topic: str, number: int) -> Partition:
-    """One partition, with the settings that a run without overrides uses for it."""
+    """Returns one partition, with the settings that a run without overrides uses for it."""
     of_topic = _Settings(manager, ConfigOverrides()).of(manager.topic(topic), Chosen.BY_NAME)
     return replace(of_topic, number=number)
 
@@ -87,7 +87,7 @@ class _Settings:
         return read_metadata_log(self._manager.directory, self._manager.filesystem)
 
     def of(self, topic: TopicDescription, chosen: Chosen) -> Partition:
-        """The topic as a partition without a number. Raises InvalidConfigError."""
+        """Returns a topic's settings as a partition with number -1. Raises InvalidConfigError."""
         overrides = self._overrides
         if chosen is Chosen.BY_NAME:
             check_stays_compacted(topic.name, overrides.topic)
@@ -132,7 +132,7 @@ def _matching(manager: LogManager, topics: Mapping[str, TopicDescription], wante
 
 
 def _checkpointed(manager: LogManager) -> tuple[list[dict[TopicPartition, int]], tuple[CorruptionError, ...]]:
-    """The checkpoints of the directory, in the order of CheckpointedOffsets; a damaged one counts as empty."""
+    """Returns the directory's checkpoints, in the order of CheckpointedOffsets (a damaged one empty), and damage."""
     checkpointed: list[dict[TopicPartition, int]] = []
     damage: list[CorruptionError] = []
     for name in file_names.OFFSET_CHECKPOINTS:

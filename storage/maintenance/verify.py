@@ -21,7 +21,7 @@ from .run import MaintenanceRun, Partition
 
 
 class VerificationPlan(NamedTuple):
-    """What to check of a partition."""
+    """The segments to check of a partition; or the outcome, if its directory cannot be read."""
 
     partition: Partition
     segments: Sequence[SegmentToVerify]
@@ -37,7 +37,7 @@ class SegmentTask(NamedTuple):
 
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
-    """List one partition's segments."""
+    """Lists the segments of one partition and checks the names of its files."""
     planned = attempt(partition, lambda: plan_verification(partition.context(run), partition.checkpointed))
     if isinstance(planned, PartitionOutcome):
         return VerificationPlan(partition, (), (), planned)
@@ -45,12 +45,12 @@ def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPla
 
 
 def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFindings:
-    """Check one segment, including every record. Reads only; the result contains all problems."""
+    """Checks one segment, including every record, and returns all problems. Changes nothing."""
     return verify_segment(task.partition.context(run), task.segment)
 
 
 def verdict(run: MaintenanceRun, plan: VerificationPlan, results: Iterable[SegmentFindings]) -> PartitionOutcome:
-    """Combines the results of all segments of one partition, in order."""
+    """Returns the outcome of one partition from the results of all its segments."""
     partition = plan.partition
     if plan.outcome is not None:
         return plan.outcome

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def preview_retention(
     log: LogReader, options: RetentionOptions | None = None, *, as_of_ms: int | None = None
 ) -> RetentionReport:
-    """What :func:`retain` would do; changes nothing, takes no lock.
+    """Returns the report of what :func:`retain` would do. Changes nothing, takes no lock.
 
     ``as_of_ms``: the time to assume; now by default.
     """
@@ -36,10 +36,10 @@ def preview_retention(
 def retain(
     log: Log, options: RetentionOptions | None = None, *, as_of_ms: int | None = None, holder: str = ""
 ) -> RetentionReport:
-    """Delete the segments that the policies release, and remove files that an earlier run renamed long enough ago.
+    """Deletes segments that the policies release, and ``.deleted`` files whose delay has passed. Returns the report.
 
-    ``as_of_ms``: the time that the policies assume; now by default. Processes that find the partition
-    locked show ``holder`` in their errors.
+    ``as_of_ms``: the time that the policies assume; now by default. Processes that find the partition locked show
+    ``holder`` in their errors.
 
     Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds; PolicyViolationError
     if policies other than Kafka's would delete from a topic that is only compacted; StorageError if the disk fails.
@@ -59,9 +59,9 @@ def retain(
 
 
 def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOptions | None) -> RetentionPlan:
-    """The plan. Confirms the age of segments to be deleted from the log itself, not only from their time indexes.
+    """Returns the plan. Reads the age of segments to be deleted from their logs, since a time index may be wrong.
 
-    For the segments that are next in line, adds whether the end of a transaction is what keeps them.
+    For the next segments to be deleted, adds whether the time that keeps them is that of a transaction's end.
     """
     decided = plan_retention(facts, log.context.config, now_ms, options)
     if decided.removed:
@@ -72,7 +72,7 @@ def _decided(log: LogReader, facts: LogFacts, now_ms: int, options: RetentionOpt
 
 
 def apply_plan(log: Log, decided: RetentionPlan) -> None:
-    """Remove the segments that a plan deletes from the log. The caller holds the maintenance lock.
+    """Removes the segments that a plan deletes. The caller holds the maintenance lock.
 
     Steps, and the state on disk after a crash that follows each:
 
@@ -115,7 +115,7 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
 
 
 def _still_there(log: Log, decided: RetentionPlan) -> dict[int, tuple[int, FileStatus]]:
-    """The segments to delete that still end as planned, never the active one: base offset to (next offset, status)."""
+    """Closed segments to delete that still end where the plan says: base offset to (next offset, status of the log)."""
     wanted = {fate.segment.base_offset: fate.segment.next_offset for fate in decided.removed}
     return {
         segment.base_offset: (following.base_offset, segment.status())
@@ -125,7 +125,7 @@ def _still_there(log: Log, decided: RetentionPlan) -> dict[int, tuple[int, FileS
 
 
 def remove_deleted_files(context: LogContext) -> list[DeletedFile]:
-    """Remove the ``.deleted`` files whose delay has passed. The caller holds the maintenance lock."""
+    """Removes and returns the ``.deleted`` files whose delay has passed. The caller holds the maintenance lock."""
     expired = [file for file in deleted_files(context) if not _is_waiting(file, context)]
     for file in expired:
         context.filesystem.remove(file_names.join(context.directory, file.name))

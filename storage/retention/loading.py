@@ -1,4 +1,4 @@
-"""Policies by name: ``package.module:Class``, as on the command line."""
+"""Loads retention policies by the name of their class, ``package.module:Class``, as on the command line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FORM = "expected package.module:Class, such as pyspark_commitlog.storage:Newest
 
 
 def load_policy(name: str, options: Iterable[str] = ()) -> RetentionPolicy:
-    """The policy ``package.module:Class``, created with ``options``, ``key=value`` pairs, as keyword arguments.
+    """Returns the policy of class ``name``, ``package.module:Class``, with ``key=value`` options as keyword arguments.
 
     A value that is a number arrives as int or float, any other as str. The module is searched for where Python finds
     modules, then in the current directory. The result can be pickled: another machine loads the class by its name.
 
-    Raises InvalidConfigError if there is no such class, if it cannot be created so, or if it is no policy.
+    Raises InvalidConfigError if there is no such class, if the options do not fit it, or if it is no policy.
     """
     given = {key: _number_or_text(value) for key, value in parse_pairs("--policy-option", options).items()}
     loaded = LoadedPolicy(name, tuple(given.items()))

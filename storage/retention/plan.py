@@ -37,7 +37,7 @@ class SegmentFate:
 
     @property
     def lifetime_ms(self) -> int | None:
-        """The greatest age that its first record can reach on disk."""
+        """The greatest age, in ms, that the segment's first record can reach on disk; None if unknown."""
         if self.removed_by_ms is None or self.segment.first_timestamp_ms < 0:
             return None
         return self.removed_by_ms - self.segment.first_timestamp_ms
@@ -90,7 +90,7 @@ class _Planner:
     delays_ms: int  # longest time from when a segment may be deleted until its bytes are off the disk
 
     def removed(self, holds: Sequence[_Hold]) -> list[SegmentFate]:
-        """Each policy passes over the segments that remain, from the oldest on to the first one it keeps."""
+        """The segments to delete. Each policy passes over the remaining ones, from the oldest to the first it keeps."""
         undecided = list(reversed(self.facts.segments))
         deleted: list[SegmentFate] = []
         situation = self._at_first()
@@ -105,7 +105,7 @@ class _Planner:
         return deleted
 
     def kept(self, deleted: Sequence[SegmentFate], holds: Sequence[_Hold]) -> Iterator[SegmentFate]:
-        """The other segments: none is deleted before an older one."""
+        """Yields the fates of the other segments; none is deleted before an older one."""
         situation = self._at_first()
         for fate in deleted:
             situation = situation.without(fate.segment)
@@ -121,7 +121,7 @@ class _Planner:
         return Situation(self.now_ms, facts.log_start_offset, facts.size, len(facts.segments), self.config)
 
     def _kept_by_itself(self, segment: SegmentFacts, situation: Situation, holds: Sequence[_Hold]) -> SegmentFate:
-        """The fate of the segment if it were the oldest."""
+        """Returns the fate of the segment if it were the oldest."""
         if _is_empty_active(segment):
             return SegmentFate(segment, False, "active segment", "it is empty, and the next record is written to it")
         verdicts = [(policy.name, _judged(policy, segment, situation)) for policy in self.policies]
@@ -135,12 +135,12 @@ class _Planner:
         return replace(fate, reason=f"{fate.reason}; moreover, {hold.reason}", removed_by_ms=None)
 
     def _due(self, segment: SegmentFacts, verdicts: Sequence[tuple[str, RetentionVerdict]]) -> SegmentFate:
-        """The segment is due to be deleted but must wait for an older one."""
+        """Returns the fate of a segment that a policy releases but that must wait for an older one."""
         name, verdict = next((name, verdict) for name, verdict in verdicts if verdict.goes)
         return SegmentFate(segment, False, name, verdict.reason, self.now_ms, self.now_ms + self.delays_ms)
 
     def _kept_by_policies(self, segment: SegmentFacts, verdicts: list[tuple[str, RetentionVerdict]]) -> SegmentFate:
-        """The policy whose time runs out first, then those with other reasons, then those without any."""
+        """Returns the fate of a segment that all policies keep: the rule whose time ends first, and all reasons."""
         verdicts.sort(key=lambda each: (each[1].until_ms is None, each[1].until_ms or 0, not each[1].reason))
         name, verdict = verdicts[0]
         reason = "; ".join(verdict.reason for _, verdict in verdicts if verdict.reason)
@@ -152,7 +152,7 @@ class _Planner:
 
 
 def _judged(policy: RetentionPolicy, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
-    """The verdict of a policy, which may be anybody's code. Raises InvalidConfigError if it fails."""
+    """Returns the verdict of a policy, which may be a user's code. Raises InvalidConfigError if that fails."""
     try:
         verdict = policy.judge(segment, situation)
     except Exception as error:
@@ -169,7 +169,7 @@ def _faulty(policy: RetentionPolicy, segment: SegmentFacts, what: str) -> Invali
 
 
 def _after(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
-    """The fate of a segment with an older neighbour that is kept: it must wait for that neighbour."""
+    """Returns ``fate``, changed if the older neighbour, whose fate is ``before``, keeps the segment for longer."""
     if fate.until_ms is None or (before.until_ms is not None and before.until_ms <= fate.until_ms):
         return fate if before.removed_by_ms is not None else replace(fate, removed_by_ms=None)
     reason = f"the segment before it, {before.segment.base_offset}, is kept; by itself: {fate.reason}"
@@ -177,7 +177,7 @@ def _after(before: SegmentFate, fate: SegmentFate) -> SegmentFate:
 
 
 def _held(segment: SegmentFacts, holds: Sequence[_Hold]) -> _Hold | None:
-    """What keeps a segment whatever the policies decide: the hold with the lowest offset."""
+    """Returns the hold with the lowest offset that keeps the segment, whatever policies decide; else None."""
     return min((hold for hold in holds if segment.next_offset > hold.offset), default=None)
 
 
@@ -188,7 +188,7 @@ def _is_empty_active(segment: SegmentFacts) -> bool:
 def plan_retention(
     facts: LogFacts, config: LogConfig, now_ms: int, options: RetentionOptions | None = None
 ) -> RetentionPlan:
-    """The plan as of ``now_ms``; changes nothing."""
+    """Returns which segments to delete and which to keep as of ``now_ms``, and why. Changes nothing."""
     options = options or RetentionOptions()
     policies = kafka_policies(config) if options.policies is None else options.policies
     delays_ms = options.check_interval_ms + config.file_delete_delay_ms
@@ -208,13 +208,13 @@ def _transaction_hold(facts: LogFacts) -> _Hold:
 
 
 def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
-    """Holds from the group's offset, but not below the log start, where nobody can read any more."""
+    """Returns the hold on records that a group has not read, except below the log start, where nobody can read."""
     bound = max(offset, facts.log_start_offset)
     return _Hold(bound, f"group {group}", f"group {group!r} has read only up to offset {offset}")
 
 
 def _warnings(facts: LogFacts, groups: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
-    """Warns how much would be deleted but for the slowest groups."""
+    """Yields a warning of how much is kept only because the slowest groups have not read it."""
     if not held_back:
         return
     slowest = min(group.offset for group in groups)

@@ -21,11 +21,11 @@ class Situation(NamedTuple):
     config: LogConfig  # the topic's settings
 
     def without(self, segment: SegmentFacts) -> Situation:
-        """The situation once the segment is deleted."""
+        """Returns the situation once the segment is deleted."""
         return self.after(segment)._replace(log_start_offset=max(self.log_start_offset, segment.next_offset))
 
     def after(self, segment: SegmentFacts) -> Situation:
-        """The situation for the next segment if this one is kept."""
+        """Returns the situation for the next segment if this one is kept."""
         return self._replace(size=self.size - segment.size, segments=self.segments - 1)
 
 
@@ -110,7 +110,7 @@ class TimeRetention:
 
 @dataclass(frozen=True)
 class SparingRetention:
-    """Keeps everything."""
+    """Keeps every segment, for ``reason``."""
 
     reason: str
     name: str = "spared"
@@ -134,7 +134,7 @@ def policies_with(own: RetentionPolicy, config: LogConfig) -> tuple[RetentionPol
 
 
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:
-    """The policies of a topic's config; by size and by time only if ``cleanup.policy`` has ``delete``."""
+    """Returns Kafka's policies for a topic; by size and by time only if ``cleanup.policy`` has ``delete``."""
     if not config.delete:
         return (LogStartRetention("cleanup.policy has no delete: only what is below the log start offset is deleted"),)
     limits: list[RetentionPolicy] = []

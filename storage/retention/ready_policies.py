@@ -45,9 +45,8 @@ class NewestSegmentsRetention:
             raise InvalidConfigError(f"segments = {self.segments!r}: must be a whole number, at least 1")
 
     def judge(self, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
-        reason = (
-            f"kept: the newest {counted(self.segments, 'segment')}; newer than this one: {situation.segments - 1:,}"
-        )
+        newer = counted(situation.segments - 1, "segment")
+        reason = f"the newest {counted(self.segments, 'segment')} are kept, and newer than this one are {newer}"
         return RetentionVerdict(situation.segments > self.segments, reason)
 
 

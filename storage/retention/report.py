@@ -1,4 +1,4 @@
-"""A readable report of what retention did or would do: why is my disk full, and until when."""
+"""The report of what retention did or would do, as text: what was deleted, what is kept, why and until when."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class RetentionReport:
         name = facts.directory.rstrip("/").rpartition("/")[2]
         moment = f"as of {instant(plan.now_ms)}" + (", a dry run" if self.is_dry_run else "")
         if not plan.removed:
-            return f"{name}, {moment}: nothing to delete of {counted(len(plan.kept), 'segment')}, {facts.size:,} bytes"
+            kept = counted(len(plan.kept), "segment")
+            return f"{name}, {moment}: nothing to delete; keeping {kept}, {facts.size:,} bytes"
         return (
             f"{name}, {moment}: deleting {len(plan.removed):,} of {counted(len(plan.fates), 'segment')}, "
             f"{_size(plan.removed):,} of {facts.size:,} bytes; "
@@ -44,7 +45,7 @@ class RetentionReport:
             fates = list(group)
             yield f"by {rule}: {_extent(fates)}; the last one: {fates[-1].reason}"
         if self.plan.rolls:
-            yield "the active segment is one of them: a new, empty one takes its place"
+            yield "the active segment is one of them; a new, empty segment replaces it"
         if self.plan.removed:
             delay_ms = self.plan.file_delete_delay_ms
             after = f"are renamed to .deleted, and removed {duration(delay_ms)} later" if delay_ms else "are removed"

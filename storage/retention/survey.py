@@ -1,4 +1,4 @@
-"""The facts about a log that retention needs."""
+"""Reads the facts about a log that retention needs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LogFacts:
 
 
 def survey_log(log: LogReader) -> LogFacts:
-    """Read the facts of a log; changes nothing. Raises StorageError if files keep vanishing while it reads."""
+    """Returns the facts of a log. Changes nothing. Raises StorageError if files keep vanishing while it reads."""
     return log.looking_again(lambda: _survey(log))
 
 
@@ -95,7 +95,7 @@ def _segment_facts(segment: LogSegment, next_offset: int, *, is_active: bool) ->
 
 
 def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp_ms: int) -> int:
-    """From the time index if that is plausible, else from the batch headers: data is deleted by this timestamp."""
+    """The largest timestamp of a segment, from its time index, or if that is implausible, from its batch headers."""
     largest = segment.largest
     if largest.timestamp >= first_timestamp_ms and largest.offset in range(segment.base_offset, next_offset + 1):
         return largest.timestamp
@@ -105,7 +105,7 @@ def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp
 
 
 def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
-    """The same facts with the largest timestamps of some segments confirmed from the log: an index proves nothing."""
+    """Returns ``facts``, with the largest timestamps of the segments at ``base_offsets`` confirmed from their logs."""
 
     def confirmed(known: SegmentFacts) -> SegmentFacts:
         segment = log.segments.floor(known.base_offset) if known.base_offset in base_offsets else None
@@ -120,7 +120,7 @@ def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int
 
 
 def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
-    """The same facts, and for some segments whether a record or a transaction marker has the largest timestamp."""
+    """Returns ``facts``, with ``beside_marker_ms`` of the segments at ``base_offsets``."""
 
     def look() -> LogFacts:
         return replace(facts, segments=tuple(_with_marker(log, each, base_offsets) for each in facts.segments))
@@ -138,7 +138,7 @@ def _with_marker(log: LogReader, facts: SegmentFacts, base_offsets: Collection[i
 
 
 def _beside_marker(segment: LogSegment) -> int | None:
-    """If a marker has the largest timestamp of all, the largest timestamp of the records around it; else None."""
+    """The largest timestamp of the records around a marker that has the segment's largest timestamp; else None."""
     offset = segment.largest.offset
     for window in segment.batches(segment.position_before(offset - 1), window_bytes=PROBE_BYTES):
         rows = np.flatnonzero(window.headers.table["last_offset"] >= offset)
@@ -149,7 +149,7 @@ def _beside_marker(segment: LogSegment) -> int | None:
 
 
 def deleted_files(context: LogContext) -> Iterator[DeletedFile]:
-    """The ``.deleted`` files in a partition's directory."""
+    """Yields the ``.deleted`` files in a partition's directory."""
     for name in context.filesystem.list(context.directory):
         if name.endswith(file_names.DELETED) and file_names.base_offset_of(name) is not None:
             status = context.filesystem.status(file_names.join(context.directory, name))

@@ -6,7 +6,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1,
 
 
 def duration(duration_ms: int) -> str:
-    """A duration in its two largest units, such as ``24 min 55 s``."""
+    """Returns a duration in ms as text in its two largest units, such as ``24 min 55 s``."""
     parts = []
     for unit_ms, name in _UNITS:
         amount, duration_ms = divmod(duration_ms, unit_ms)
@@ -16,5 +16,5 @@ def duration(duration_ms: int) -> str:
 
 
 def counted(amount: int, noun: str) -> str:
-    """``1 segment``, ``2 segments``."""
+    """Returns a number with its noun: ``1 segment``, ``2 segments``."""
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

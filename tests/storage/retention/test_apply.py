@@ -487,7 +487,7 @@ def test_the_report_states_until_when_a_segment_is_kept_and_why(tmp_path: Path) 
     write_canary(log, clock, start_ms + 9 * MINUTE_MS + 10_000)
     assert log.segments.base_offsets == [0, 109]  # rolled after 9 minutes
     text = str(retain(log)).splitlines()
-    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: nothing to delete of 2 segments, 16,464 bytes"
+    assert text[0] == "canary-0, as of 2021-12-10 10:44:18.991 UTC: nothing to delete; keeping 2 segments, 16,464 bytes"
     assert text[1].strip() == (
         "kept until 2021-12-10 10:54:08.991 UTC: 1 segment, offsets 0 to 108, 16,314 bytes: retention.ms = 600,000, "
         "and its newest record is from 2021-12-10 10:44:08.991 UTC; off the disk by 2021-12-10 11:00:08.991 UTC at the "
@@ -514,7 +514,7 @@ def test_the_report_says_if_a_transaction_marker_keeps_a_segment(tmp_path: Path)
     append(log, b"y", timestamps=NOW_MS)
     clock.advance(2 * DAY_MS)
     text = str(retain(log)).splitlines()
-    assert text[0].endswith("nothing to delete of 3 segments, 363 bytes")
+    assert text[0].endswith("nothing to delete; keeping 3 segments, 363 bytes")
     told = (
         "its newest batch, the end of a transaction, is from 2023-11-14 22:13:20.000 UTC, "
         "while records beside it are from"
