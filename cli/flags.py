@@ -23,7 +23,7 @@ def only(**actions: bool) -> str:
 
 
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completes names of topics once --log-dir was typed. Errors yield no names, as a shell cannot show them."""
+    """Returns the topics that begin with ``incomplete``, for the shell; none before --log-dir is typed or on errors."""
     try:
         with storage.LogManager.open(ctx.params.get("log_dir") or "") as manager:
             return [name for name in manager.topics() if name.startswith(incomplete)]

@@ -125,7 +125,7 @@ class _Reading:
             raise typer.BadParameter("a delimiter cannot be empty")
 
     def chunks(self, source: Input) -> Iterator[list[Row]]:
-        """Yields a list of rows after each read of ``source``: those of complete lines. The last needs no delimiter."""
+        """Yields the rows of all complete lines after each read of ``source``. The last line needs no delimiter."""
         rest = bytearray()
         while data := source.read1(READ_BYTES):
             rest += data

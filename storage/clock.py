@@ -1,4 +1,4 @@
-"""The clock that logs are given, the system's or another: no other module of ``storage`` reads the time."""
+"""Clocks: every log is given one, the system's or another. No other module of ``storage`` reads the time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Clock(Protocol):
     """The wall clock, in milliseconds since the epoch like Kafka's timestamps."""
 
     def now_ms(self) -> int:
-        """Returns the current time."""
+        """Returns the current time, in ms since the epoch."""
         ...
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Waits for so many milliseconds."""
+        """Waits for ``duration_ms``."""
         ...
 
     def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 One key is our own: ``max.decompressed.bytes``, because Kafka decompresses batches without a limit.
 
 One :class:`Key` per field contains everything about a setting: its Kafka name, type, default, bounds, the broker's keys
-that it falls back on, and a sentence of documentation. Checks, errors, rendering and the documentation all use it. A
+that give its default, and a sentence of documentation. Checks, errors, rendering and the documentation all use it. A
 config is checked whenever it is created, and is immutable.
 
 (Longer than modules should be here because of the table of keys, which is best read in one piece.)
@@ -92,7 +92,7 @@ LIST = Kind("a comma-separated list", _list, lambda items: ",".join(sorted(items
 
 
 class Bounds(Protocol):
-    """The allowed values of a key; ``str`` of it completes the sentence "must be …"."""
+    """The allowed values of a key; their ``str`` completes the sentence "must be …"."""
 
     def holds(self, value: Any) -> bool: ...
 
@@ -229,7 +229,7 @@ def _retention(name: str, kind: Kind, unit_ms: int) -> Synonym:
 
 
 def keys_of(config: type[LogConfig | CleanerConfig]) -> dict[str, Key]:
-    """The keys of a config class by the names of its fields, in the order of the class."""
+    """Returns the keys of a config class by the names of its fields, in the order of the class."""
     return {one.name: one.metadata["key"] for one in fields(config)}
 
 
@@ -393,7 +393,7 @@ class LogConfig:
 
     @staticmethod
     def without_effect(mapping: Mapping[str, object]) -> list[str]:
-        """The keys of ``mapping``, a topic's or a broker's, that have no effect here, in order; callers should warn."""
+        """Returns the keys in ``mapping``, of a topic or broker, that have no effect here, so that callers can warn."""
         keys = [key for config in (LogConfig, CleanerConfig) for key in keys_of(config).values() if key.has_effect]
         known = {key.name for key in keys} | {synonym.name for key in keys for synonym in key.synonyms}
         return [given for given in mapping if given not in known and given != CHECK_INTERVAL.name]
@@ -415,7 +415,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment is closed: early enough for the compaction lag (LogConfig.maxSegmentMs)."""
+        """The age in ms at which a segment is closed, in time for max.compaction.lag.ms (LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 

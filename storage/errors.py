@@ -81,13 +81,13 @@ class NotALogDirError(LogStoreError):
 
 
 class SnapshotError(LogStoreError):
-    """Not a snapshot or an incomplete one, or the path for a new snapshot or a restored log is already in use."""
+    """The snapshot is none or is incomplete; or the path for a new snapshot or a restored log is already in use."""
 
 
 class ProgressMismatchError(LogStoreError):
-    """Two records of a writer's progress disagree: the log's and a checkpoint's, or the log's and this process's.
+    """The progress of a writer as the log has it disagrees with that in a checkpoint or in this process.
 
-    To continue would skip rows or write them twice. The message names both records and what to do.
+    To continue would skip rows or write them twice. The message names both and what to do.
     """
 
 
@@ -256,7 +256,7 @@ class PolicyViolationError(LogStoreError):
 
 @contextmanager
 def kept_in(failures: list[LogStoreError] | None) -> Iterator[None]:
-    """A context that adds a LogStoreError to ``failures`` and ends there; if that is None, the error is raised."""
+    """A context that ends at a LogStoreError and adds it to ``failures``; if ``failures`` is None, raises it."""
     try:
         yield
     except LogStoreError as error:

@@ -1,4 +1,4 @@
-"""Paths as people and Spark write them: local ones, ``file:`` URIs, and those of other file systems, which are refused.
+"""Reads paths as people and Spark write them: local paths and ``file:`` URIs. Refuses those of other file systems.
 
 Recognizes URIs by the rule of Hadoop's ``Path``, since Spark gets the same text: a colon before the first slash ends a
 scheme, so ``hdfs:/log`` and ``abfss:log`` are URIs and ``./a:b`` is not.

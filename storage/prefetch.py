@@ -73,7 +73,7 @@ def gathered(
 
 
 class _Waiting(Generic[Item]):
-    """Items that one thread has fetched and another has not used yet."""
+    """Items that one thread has fetched and another has not taken yet."""
 
     def __init__(self, size: Callable[[Item], int], least: int, most: int) -> None:
         self._size_of, self._least, self._most, self._bound = size, least, most, most + most // 2

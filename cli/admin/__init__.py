@@ -1,1 +1,1 @@
-"""Commands that change what a directory says: topics, settings, groups, transactions."""
+"""Commands that change topics, settings, groups and transactions."""

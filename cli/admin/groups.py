@@ -362,10 +362,10 @@ class _Groups:
         return {}
 
     def _unused(self, name: str) -> AbstractContextManager[object]:
-        """Returns a lock for changing a group: of a sink's group, so that no running sink finds its progress changed.
+        """Returns the context in which to change a group. For a sink's group, holds the lock of a running sink.
 
-        Taking it raises LogDirLockedError, which names the holder, while the sink runs. Other groups need no lock:
-        writing takes the lock of a broker's directory, so no broker is serving their members.
+        Raises LogDirLockedError, which names the holder, while the sink runs: its progress must not change. Other
+        groups need no lock: writing takes the lock of a broker's directory, so no broker is serving their members.
         """
         known = self._known.get(name)
         if known is None or not any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):

@@ -26,7 +26,7 @@ _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
 
 
 def target(**given: Any) -> Target | Path:
-    """Returns the target of the one flag that is given, or the path of ``--from-file``.
+    """Returns how to compute new offsets, by the one flag that is given; or the path given with ``--from-file``.
 
     ``given``: all flags by name; an absent one is None or False.
     """
@@ -40,9 +40,9 @@ def target(**given: Any) -> Target | Path:
 
 
 def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
-    """Reads offsets by group and partition from a file that ``--export`` wrote.
+    """Returns the offsets in a file that ``--export`` wrote, by group and partition.
 
-    Its rows are ``topic,partition,offset`` for one group, and begin with the group if there are several. Rows of groups
+    Rows are ``topic,partition,offset`` for one group, and begin with the group if there are several. Rows of groups
     not in ``groups`` are ignored, as by Kafka's tool.
     """
     found: dict[str, dict[tuple[str, int], int]] = {}
@@ -77,7 +77,7 @@ def to_csv(rows: Iterable[tuple[str, str, int, int]], *, with_group: bool) -> st
 
 
 def _csv_cell(value: object) -> str:
-    """Returns a cell as text, in quotes if Kafka's tool (Jackson) quotes it: a long text or one with low characters."""
+    """Returns a cell as text, quoted as by Kafka's tool (Jackson): if it is long or has characters below '-'."""
     text = str(value)
     if isinstance(value, int) or (len(text) <= UNQUOTED_MAX and all(each >= FIRST_UNQUOTED for each in text)):
         return text

@@ -66,7 +66,7 @@ class Asked:
     as_of: str | None = None
 
     def to_run(self, name: str) -> storage.MaintenanceRun:
-        """The run of the command ``name``. Raises InvalidConfigError."""
+        """Returns the run of the command ``name`` with these flags. Raises InvalidConfigError."""
         run = storage.MaintenanceRun(
             self.log_dir,
             holder=storage.describe_holder(f"commitlog {name}"),

@@ -178,7 +178,7 @@ def _draw(found: storage.PartitionDescription) -> None:
 
 
 def _table(found: storage.PartitionDescription, fates: Sequence[storage.SegmentFate]) -> Table:
-    """One row per segment, with a bar that shows its position and size in the log, by bytes."""
+    """Returns a row per segment, with a bar that shows the segment's position and size in the log, in bytes."""
     from rich import box  # noqa: PLC0415
     from rich.bar import Bar  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -210,5 +210,5 @@ def _offsets(fate: storage.SegmentFate) -> str:
 
 
 def _short(timestamp_ms: int) -> str:
-    """A time to the minute; '-' for none."""
+    """Returns a time to the minute; '-' for none."""
     return "-" if timestamp_ms < 0 else storage.instant(timestamp_ms)[:16]

@@ -1,6 +1,6 @@
 """Which part of a log is dirty, which log is the dirtiest, and which segments to merge.
 
-Pure functions of the segments; they change nothing.
+These functions read segments and change nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Cleanable:
-    """How much of a log a compaction would read (Kafka's LogToClean)."""
+    """How much of a log is clean and how much is dirty, and whether compaction is due (Kafka's LogToClean)."""
 
     first_dirty_offset: int  # below it, no key occurs twice
     first_uncleanable_offset: int  # the base offset of a segment; nothing from there on may be touched
@@ -45,15 +45,15 @@ class Cleanable:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a compaction would read anything."""
+        """Whether there are dirty records that a compaction may touch."""
         return self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0
 
 
 def cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable:
     """Returns which part of ``log`` a compaction at ``now_ms`` would cover, and whether it is due.
 
-    ``checkpointed`` is the end of the previous one, from the cleaner-offset-checkpoint. None, or an offset outside the
-    log, makes the whole log dirty.
+    ``checkpointed`` is the end of the previous compaction, from the cleaner-offset-checkpoint. None, or an offset
+    outside the log, makes the whole log dirty.
     """
     start = log.log_start_offset
     first_dirty = start if checkpointed is None or not start <= checkpointed <= log.log_end_offset else checkpointed
@@ -145,8 +145,8 @@ class _Sizes(NamedTuple):
 def group_segments(segments: Sequence[LogSegment], end_offset: int, config: LogConfig) -> list[list[LogSegment]]:
     """Returns groups of adjacent segments; each group fits into one segment. ``segments`` ascend, below ``end_offset``.
 
-    A group spans at most 2^31 offsets, and its log and indexes stay within the sizes of ``config``; a single segment
-    always forms a group.
+    A group spans at most 2^31 offsets, and its log and indexes stay within the sizes of ``config``. A segment that
+    alone exceeds a limit forms a group.
     """
     bounds = [*(segment.base_offset for segment in segments), end_offset]
     groups: list[list[LogSegment]] = []

@@ -1,7 +1,7 @@
 """Decides the fate of each batch (Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
 
 A window of batches is decided at once, by masks over its batches and over all their records. A batch that loses nothing
-is copied as it is; one that loses some records is rebuilt with the rest; one that loses all but must be remembered
+is copied as it is; one that loses some records is rebuilt with the rest; one that loses all records but is still needed
 keeps its header; the others are dropped.
 """
 
@@ -89,7 +89,9 @@ class Filter:
         self._keeps_legacy_tombstones = segment.status().modified_ms > rules.legacy_horizon_ms
 
     def apply(self, window: Window, discardable: Bools) -> Bytes:
-        """Returns the bytes of the batches that remain; ``discardable``, shape (batches,): no transaction needs them.
+        """Returns the bytes of the batches of a window that remain, copied or rebuilt.
+
+        ``discardable``, shape (batches,), marks the batches that no transaction needs.
 
         Raises CorruptRecordError or InvalidRecordError, with path and position: damage is never compacted away.
         """
@@ -177,7 +179,7 @@ def _count_in(counts: Int64s, flags: Bools) -> Int64s:
 
 @contextmanager
 def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
-    """Adds path and position to damage errors."""
+    """A context that adds path and position to CorruptionErrors."""
     try:
         yield
     except CorruptionError as error:

@@ -1,7 +1,7 @@
 """Which transaction markers a compaction still needs (Kafka's CleanedTransactionMetadata).
 
 A marker is needed as long as a batch of its transaction is in the log, emptied or not. Records of aborted transactions
-are dropped at once; without their marker, those after it would become visible again.
+are dropped at once; if their marker were dropped while some remain, these would become visible again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cleaner: rounds of compaction over a log (Kafka's Cleaner)."""
+"""Runs rounds of compaction over a log (Kafka's Cleaner)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class _Keys(NamedTuple):
 
 
 class _Decided(NamedTuple):
-    """A window ready to be filtered, with its transactions decided."""
+    """A window ready to be filtered: it is known which of its batches no transaction needs."""
 
     filtering: Filter
     window: Window

@@ -1,9 +1,10 @@
 """Finds which records of the dirty part are the latest of their keys, while the map is built.
 
 To bound memory, the offsets of the dirty part are divided into cells, of one offset each or of more if there are too
-many. A cell is marked if a record in it may stay: the latest of its key, one without a key, or one that was not put. A
-batch without a marked cell is superseded: its header is enough to drop it, without decompressing or decoding it again.
-If cells are single offsets, the marks also decide every other record, without another lookup of its key.
+many. A cell is marked if a record in it may stay: the latest of its key, one without a key, or one that was not put
+into the map. A batch without a marked cell is superseded: its header is enough to drop it, without decompressing or
+decoding it again. If cells are single offsets, the marks also decide every other record, without another lookup of its
+key.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _CELLS_MAX = 2**21
 
 
 class Superseded:
-    """Marks the records that may stay, of offsets from ``start`` up to, but without, ``end``: the dirty part of a log.
+    """Marks which records may stay in the dirty part of a log, from offset ``start`` to ``end`` - 1.
 
-    First pass all batches in the order of the log; then :meth:`close` reads the map made from them. If the offsets of a
+    First pass all batches, in the order of the log, to :meth:`see_put` and :meth:`see_unput`; then pass the map made
+    from them to :meth:`close`. If the offsets of a
     log do not ascend from record to record, no batch counts as superseded, because the map need not hold the highest
     offsets. Offsets from ``end`` on, in the rest of its segment, share the last cell.
     """
@@ -37,13 +39,13 @@ class Superseded:
         self._is_ordered = True
 
     def see_unput(self, headers: BatchHeaders) -> None:
-        """Takes batches whose records were not put into the map."""
+        """Marks all offsets of batches whose records were not put into the map: these may stay."""
         table = headers.table[headers.table["last_offset"] >= self._start]
         for first, last in zip(self._cells(table["base_offset"]), self._cells(table["last_offset"]), strict=True):
             self._marked[first : last + 1] = True
 
     def see_put(self, headers: BatchHeaders, records: Keyed) -> None:
-        """Takes batches whose records with keys were put into the map."""
+        """Marks the records without keys of batches whose records with keys were put into the map."""
         keyless = records.offsets[~records.has_key & (records.offsets >= self._start)]
         self._marked[self._cells(keyless)] = True
         self._is_ordered = self._is_ordered and self._are_ordered(headers[records.counts > 0], records)
@@ -59,7 +61,7 @@ class Superseded:
         return bool(offsets[0] > above and (offsets[1:] > offsets[:-1]).all() and are_within.all())
 
     def close(self, offset_map: maps.OffsetMap) -> None:
-        """Reads the marks from the map, which must contain all records seen."""
+        """Marks the latest record of each key. The map must contain all records seen before."""
         offset_map.mark_latest(self._start, self._shift, self._marked)
         np.cumsum(self._marked, out=self._marked_before[1:])
         self._latest_offset = offset_map.latest_offset if self._is_ordered else self._start - 1

@@ -1,6 +1,6 @@
 """Records of coordinators' topics as Kafka's tool prints them: JSON, by their schemas.
 
-Kinds that Kafka 3.9.1 knows are printed as it does; later kinds have the layout of 4.3.1, which is the same.
+Records of types that Kafka 3.9.1 knows are printed as Kafka 3.9.1 does, later types as Kafka 4.3.1 does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CoordinatorRecords:
     """Parses the records of one coordinator's topic."""
 
     def __init__(self, messages: str) -> None:
-        """``messages``: the name of the file with their schemas (``format.messages``)."""
+        """``messages``: the name of the file with the schemas of these records (``format.messages``)."""
         self._messages = Messages(messages)
 
     def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:

@@ -107,7 +107,7 @@ class IndexDump:
         return len(data), *decode_time_entries(self.base_offset, data)
 
     def _first_batch(self, log: File, position: int, entry: int) -> BatchAt:
-        """Returns the batch at an entry's position, if ``max_message_size`` bytes hold it; else CorruptIndexError."""
+        """Returns the batch at an entry's position; CorruptIndexError if ``max_message_size`` bytes hold none."""
         start = self._checked(log, position, entry)
         end = min(log.size(), start + self.options.max_message_size)
         batch = next(batches_from(log, start, end), None)

@@ -57,7 +57,7 @@ _LABELS_3_9 = {name: f"{name} " for name in KRAFT_LABELS.values() if name != "Le
 
 
 class Part(NamedTuple):
-    """One column of a line: a ``%`` template for one value, the column, and how its values become text."""
+    """One column in a line: the ``%`` template for a value, the column's name, and how its values become text."""
 
     template: str
     column: str

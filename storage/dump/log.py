@@ -1,7 +1,7 @@
 """Dumps a ``.log``: one line per batch and, if asked for, one line per record (``DumpLogSegments.dumpLog``).
 
-Lines are made from columns, a run of batches at a time: no record becomes an object. Memory holds two windows of the
-file, since one is read while the lines of another are made, and the decompressed batches of one.
+Lines are made from columns, for many batches at a time: no record becomes an object. Memory holds two windows of the
+file, since one is read while the lines of another are made, and the decompressed batches of one window.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Dump = Callable[[str, DumpOptions, DumpFindings, FileSystem], Iterator[list[str]
 def dump_file(
     path: str, options: DumpOptions, findings: DumpFindings, filesystem: FileSystem | None = None
 ) -> Iterator[list[str]]:
-    """Yields the lines about the file at ``path``, in lists; its suffix decides the kind. Default: local files.
+    """Yields the lines about the file at ``path``, in lists; the suffix of the name decides the kind of file.
 
     Raises StorageError for an unreadable file, NotALogDirError for a name that no segment can have, and
     CorruptionError, with path and position, for damage that ends the reading, after all lines before it.

@@ -22,7 +22,7 @@ _REPLACEMENT = "\ufffd".encode()
 
 
 class Contents(NamedTuple):
-    """Texts of n records; None for a record without one."""
+    """Keys and payloads of n records as text; None for a record without."""
 
     keys: Texts
     payloads: Texts
@@ -118,9 +118,9 @@ def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
 class _HashSet:
     """The iteration order of Scala's mutable.HashSet: by bucket, within a bucket by hash.
 
-    A bucket is the low bits of the hash. There are 16 buckets, more for a set that would fill three quarters of them. A
-    set of up to four elements is added element by element and doubles the buckets when they fill up; a larger one does
-    not.
+    A bucket is the low bits of the hash. There are 16 buckets, more for a set that would fill three quarters of them.
+    The elements of a set of up to four are added one by one, and double the buckets when these fill up; those of a
+    larger set do not.
     """
 
     def __init__(self) -> None:

@@ -102,7 +102,7 @@ def producer_changes(context: LogContext, surveys: Sequence[SegmentSurvey]) -> I
 
 
 class _ProducerWalk:
-    """One walk through a log that carries the producer state along."""
+    """Walks through the segments of a log in order, and updates the state of its producers."""
 
     def __init__(self, context: LogContext, first_base_offset: int) -> None:
         self._context = context
@@ -170,7 +170,7 @@ class _ProducerWalk:
     # Snapshots
 
     def _of_snapshot(self, offset: int) -> Iterator[Change]:
-        """Yields the change to the snapshot at ``offset`` unless it has all producers of the log below ``offset``."""
+        """Yields the change to the snapshot at ``offset``, unless the file has all producers of the log below it."""
         wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
         stored = self._read_snapshot(offset)
         if stored is None or not self._states_all({entry.producer_id: entry for entry in stored}, wanted, offset):

@@ -42,7 +42,7 @@ class SegmentSurvey:
     damage: CorruptionError | None = None  # if set, nothing else is known
 
     def without_data(self) -> SegmentSurvey:
-        """Returns a copy for other processes, which shows what files are wrong, but not their correct content."""
+        """Returns a copy without the correct content of files, small enough to send to other processes."""
         return replace(self, changes=tuple(replace(change, data=b"") for change in self.changes))
 
 
@@ -69,7 +69,7 @@ def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
 def rebuild_segment(
     context: LogContext, base_offset: int, *, suffix: str = "", dry_run: bool = False
 ) -> tuple[Change, ...]:
-    """Rebuilds offset and time index of one closed segment; returns the changes made (``dry_run``: needed).
+    """Rebuilds offset and time index of one closed segment. Returns the changes; with ``dry_run``, makes none.
 
     The caller holds the maintenance lock. After a crash, each index is either old or correct.
 
@@ -86,7 +86,7 @@ def rebuild_segment(
 
 
 class IndexEntries:
-    """The entries that recovery creates: one per batch that follows more than ``interval_bytes`` without an entry."""
+    """The entries that recovery creates: one for each batch more than ``interval_bytes`` after the previous entry."""
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.base_offset = base_offset
@@ -164,7 +164,10 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
 def _index_changes(
     segment: SegmentReader, entries: IndexEntries, next_offset: int, *, is_active: bool
 ) -> Iterator[Change]:
-    """Yields a change for each wrong index. Those of an active segment may be padded, the time index incomplete."""
+    """Yields a change for each wrong index.
+
+    In an active segment, indexes may be padded with zeros, and the time index may lack its last entry.
+    """
     offset_index = entries.offset_index()
     time_indexes = [entries.time_index(), *([entries.time_index(closed=False)] if is_active else [])]
     for kind, right in ((file_names.INDEX, [offset_index]), (file_names.TIME_INDEX, time_indexes)):

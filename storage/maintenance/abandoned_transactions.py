@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
-    """Ends the directory's abandoned transactions and deletes idle transactional ids; logs each.
+    """Ends the directory's abandoned transactions, deletes idle transactional ids, and logs each.
 
-    Returns None, or the failed outcome of an error. Partitions that cannot be read are skipped, and the first error of
-    one is returned.
+    Returns None, or a failed outcome: of an error that ended this, or of the first partition that could not be read;
+    such partitions are skipped.
 
     Does nothing in a directory without __transaction_state, where the right end of a transaction is unknown; retention
     then reports the offset from which a transaction is open.

@@ -1,4 +1,4 @@
-"""Compaction of a directory's logs: which are due, why the others are not, and rounds over each until none is due.
+"""Compaction of a directory's logs: finds which are due, and why others are not; runs rounds until none is due.
 
 Kafka's cleaner chooses the dirtiest log, cleans one round, and chooses again
 (LogCleanerManager.grabFilthiestCompactedLog).
@@ -23,7 +23,7 @@ from .run import Chosen, MaintenanceRun, Partition
 
 
 class Choice(NamedTuple):
-    """Whether a log is to be compacted now."""
+    """The decision whether a log is compacted now."""
 
     partition: Partition
     what: Cleanable | None  # None: not examined, or that failed
@@ -77,7 +77,7 @@ def by_dirt(choices: Sequence[Choice]) -> list[Partition]:
 
 
 def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
-    """Compacts one log in rounds until compaction is no longer due; records the end of each in the checkpoint.
+    """Compacts one log in rounds until compaction is no longer due. The checkpoint records the end of each round.
 
     With ``run.dry_run``, only counts what the first round would do.
     """

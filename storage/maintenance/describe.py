@@ -1,4 +1,4 @@
-"""A description of a partition's segments: retention's plan for each, and how much compaction would read."""
+"""Describes a partition: retention's plan for each segment, and how much compaction would read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .selecting import select_partition
 
 @dataclass(frozen=True)
 class PartitionDescription:
-    """A partition at one moment."""
+    """A partition at one moment: its segments, what retention and compaction would do, and an open transaction."""
 
     topic: str
     partition: int

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class OutcomeStatus(Enum):
-    """How the processing of a partition ended."""
+    """How maintenance of a partition ended."""
 
     DONE = "done"  # or, by the rules, there was nothing to do
     DAMAGED = "damaged"  # something in the log is wrong; it was not changed
@@ -37,7 +37,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True)
 class PartitionOutcome:
-    """The outcome for one partition."""
+    """How maintenance of one partition ended, with the report on it."""
 
     topic: str  # empty, with partition -1, if no partition is concerned
     partition: int
@@ -127,7 +127,10 @@ def _described(error: OSError) -> str:
 
 
 def patiently(run: MaintenanceRun, log: Log, task: Callable[[], Report]) -> Report:
-    """Returns the result of ``task``, which locks ``log`` for maintenance; with ``run.wait``, waits if it is locked."""
+    """Returns the result of ``task``, which takes the maintenance lock of ``log``.
+
+    If the lock is held: with ``run.wait``, waits and runs ``task`` again; else raises LogDirLockedError.
+    """
     while True:
         try:
             return task()

@@ -1,4 +1,4 @@
-"""Runs each kind of maintenance over all selected partitions, with a runner of tasks: a loop, or a cluster."""
+"""Runs each kind of maintenance over all selected partitions; a runner runs the tasks, in a loop or on a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Runner(Protocol):
-    """Runs independent tasks, on any machine that can access the directory."""
+    """Runs independent tasks, on machines that can access the directory."""
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
         """Returns the result of ``task`` for each item, in order. ``what`` names the items for progress: ``segments``.

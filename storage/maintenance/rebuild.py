@@ -28,7 +28,7 @@ from .run import MaintenanceRun, Partition
 
 
 class SegmentToSurvey(NamedTuple):
-    """One segment of one partition."""
+    """One segment of one partition, to be read by one task."""
 
     partition: Partition
     base_offset: int
@@ -37,7 +37,7 @@ class SegmentToSurvey(NamedTuple):
 
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
-    """Returns the segments that the names in the partition's directory show, ascending; the last one is active."""
+    """Returns the segments in the partition's directory, ascending; the last one is active. Or the failed outcome."""
     return attempt(partition, lambda: _list_segments(run, partition))
 
 
@@ -56,7 +56,7 @@ def finish_swaps(run: MaintenanceRun, manager: LogManager, partition: Partition)
 
 
 def survey_one_segment(run: MaintenanceRun, task: SegmentToSurvey) -> SegmentSurvey | PartitionOutcome:
-    """Reads one segment and returns what it shows, also if it is damaged. Changes nothing."""
+    """Reads one segment and returns what its log shows, or its damage, or a failed outcome. Changes nothing."""
     return attempt(task.partition, lambda: _survey(run, task))
 
 

@@ -1,4 +1,4 @@
-"""Recovery of a directory's logs: what opening a log for writing does, for all of them, with a report."""
+"""Recovers logs of a directory by opening each for writing, and reports what that did."""
 
 from __future__ import annotations
 

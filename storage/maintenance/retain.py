@@ -1,4 +1,4 @@
-"""Retention of one log of a directory."""
+"""Runs retention on one log of a directory."""
 
 from __future__ import annotations
 

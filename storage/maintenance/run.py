@@ -1,4 +1,4 @@
-"""The options of a maintenance run, and its facts about a partition."""
+"""The options of a maintenance run, and what it knows of a partition beforehand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOPIC_KEYS = frozenset(key.name for key in keys_of(LogConfig).values())
 
 @dataclass(frozen=True)
 class ConfigOverrides:
-    """Settings for one run, by Kafka's names; ``topic`` overrides a topic's own settings, ``broker`` ranks below."""
+    """Settings for one run, by Kafka's names: ``topic`` overrides a topic's own settings, these override ``broker``."""
 
     topic: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class ConfigOverrides:
         return replace(self, broker={**broker, **self.broker})
 
     def config_of(self, topic: TopicDescription) -> LogConfig:
-        """The effective settings of a topic."""
+        """Returns the settings of a topic in this run."""
         return config_of(topic, self.topic, self.broker)
 
 
@@ -115,7 +115,7 @@ class MaintenanceRun:
         return self.clock.now_ms() if self.as_of_ms is None else self.as_of_ms
 
     def check(self) -> None:
-        """Raise InvalidConfigError if ``as_of_ms`` is in the future and the run is not a dry run."""
+        """Raises InvalidConfigError if ``as_of_ms`` is in the future and the run is not a dry run."""
         if self.as_of_ms is not None and self.as_of_ms > self.clock.now_ms() and not self.dry_run:
             raise InvalidConfigError(
                 "--as-of is in the future, and no record may be deleted early: add --dry-run to see what "
@@ -178,7 +178,7 @@ class Partition:
             return "an internal topic, chosen only by its name: to include it, name it in --topics"
         if is_state_of_a_tool(self.topic) and not self.has_own_policy:
             return (
-                "tools keep state in topics of this name for ever, and its own cleanup.policy is not known, so it is "
+                "tools keep state for ever in topics of this name, and its own cleanup.policy is not known, so it is "
                 "chosen only by its name: to include it, name it in --topics"
             )
         return None

@@ -1,4 +1,4 @@
-"""Which partitions a run processes, and the settings of each.
+"""Selects the partitions that a run processes, and finds the settings of each.
 
 What all partitions share is read once, so that ten thousand of them cost no more than their own files.
 """
@@ -33,7 +33,7 @@ from .run import Chosen, ConfigOverrides, Partition
 
 @dataclass(frozen=True)
 class Selection:
-    """The partitions of a run."""
+    """The selected partitions, and damage found while selecting them."""
 
     partitions: tuple[Partition, ...]  # by topic and number
     damage: tuple[CorruptionError, ...]  # of checkpoints at the root

@@ -1,4 +1,4 @@
-"""Verification of a directory's logs, one segment at a time."""
+"""Verifies logs of a directory, one segment per task."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class VerificationPlan(NamedTuple):
 
 
 class SegmentTask(NamedTuple):
-    """One segment of one partition."""
+    """One segment of one partition, to be checked by one task."""
 
     partition: Partition
     segment: SegmentToVerify
 
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
-    """Lists the segments of one partition and checks the names of its files."""
+    """Returns the segments of one partition and what is wrong with the names of its files."""
     planned = attempt(partition, lambda: plan_verification(partition.context(run), partition.checkpointed))
     if isinstance(planned, PartitionOutcome):
         return VerificationPlan(partition, (), (), planned)
@@ -63,7 +63,7 @@ def verdict(run: MaintenanceRun, plan: VerificationPlan, results: Iterable[Segme
 
 @dataclass(frozen=True)
 class Verified:
-    """The findings in one log."""
+    """The report of what verification found in one log."""
 
     partition: Partition
     found: LogFindings

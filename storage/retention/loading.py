@@ -21,8 +21,8 @@ _FORM = "expected package.module:Class, such as pyspark_commitlog.storage:Newest
 def load_policy(name: str, options: Iterable[str] = ()) -> RetentionPolicy:
     """Returns the policy of class ``name``, ``package.module:Class``, with ``key=value`` options as keyword arguments.
 
-    A value that is a number arrives as int or float, any other as str. The module is searched for where Python finds
-    modules, then in the current directory. The result can be pickled: another machine loads the class by its name.
+    A value that is a number is passed as int or float, any other as str. The module is searched for on Python's path,
+    then in the current directory. The result can be pickled: another machine loads the class by its name.
 
     Raises InvalidConfigError if there is no such class, if the options do not fit it, or if it is no policy.
     """
@@ -34,7 +34,7 @@ def load_policy(name: str, options: Iterable[str] = ()) -> RetentionPolicy:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy that is pickled as its name and options."""
+    """A policy that is pickled as the name and options of its class, and created when it is first used."""
 
     path: str  # package.module:Class
     options: tuple[tuple[str, Option], ...] = field(default=())
@@ -60,7 +60,7 @@ def _created(policy: LoadedPolicy) -> RetentionPolicy:
         ) from error
     if not callable(getattr(created, "judge", None)) or not isinstance(getattr(created, "name", None), str):
         raise InvalidConfigError(
-            f"--policy {policy.path}: is no retention policy, which has a text 'name' and judge(segment, situation)"
+            f"--policy {policy.path}: is no retention policy; it needs a text 'name' and judge(segment, situation)"
         )
     return created
 

@@ -15,7 +15,7 @@ from .wording import counted
 
 @dataclass(frozen=True)
 class RetentionOptions:
-    """Options of a run in addition to the topic's config."""
+    """What a retention run takes into account besides the topic's config."""
 
     # Lowest committed offset in this partition by group, 0 if it has none: segments that it has not read are kept.
     keep_for_groups: Mapping[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class SegmentFate:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """Which segments of a log to delete and which to keep, as of a moment."""
+    """Which segments of a log to delete and which to keep, as of ``now_ms``."""
 
     facts: LogFacts
     now_ms: int
@@ -74,7 +74,7 @@ class RetentionPlan:
 
 
 class _Hold(NamedTuple):
-    """Keeps every segment that reaches above ``offset``."""
+    """A reason to keep every segment with records at or above ``offset``, whatever the policies decide."""
 
     offset: int
     name: str
@@ -152,7 +152,7 @@ class _Planner:
 
 
 def _judged(policy: RetentionPolicy, segment: SegmentFacts, situation: Situation) -> RetentionVerdict:
-    """Returns the verdict of a policy, which may be a user's code. Raises InvalidConfigError if that fails."""
+    """Returns a policy's verdict. Raises InvalidConfigError if the policy, which may be a user's code, fails."""
     try:
         verdict = policy.judge(segment, situation)
     except Exception as error:

@@ -38,10 +38,10 @@ class RetentionVerdict(NamedTuple):
 
 
 class RetentionPolicy(Protocol):
-    """Decides which segments are deleted. Anything with these two members is one; no base class is needed.
+    """Decides which segments are deleted. Any object with these two members is a policy.
 
     A policy judges one segment at a time, the oldest that remains first, until it keeps one: nothing is deleted from
-    the middle of a log. It is also asked about kept segments, for the report, in any order. It must not store state
+    the middle of a log. For the report, it also judges segments that are kept, in any order. It must not store state
     between calls, and can be pickled if it is sent to other machines.
     """
 
@@ -90,8 +90,8 @@ class SizeRetention:
 class TimeRetention:
     """``retention.ms``: deletes a segment once its newest record is older than that, not just as old.
 
-    A record with a time in the future therefore keeps its segment and all later ones. A transaction marker counts with
-    the time at which it was written, which for history being loaded is the time of loading.
+    A record with a time in the future therefore keeps its segment and all later ones. A transaction marker counts too,
+    with the time at which it was written: when old records are loaded, that is the time of loading.
     """
 
     retention_ms: int
@@ -126,7 +126,7 @@ def _newest(segment: SegmentFacts) -> str:
 
 
 def policies_with(own: RetentionPolicy, config: LogConfig) -> tuple[RetentionPolicy, ...]:
-    """A policy of one's own in place of the limits of size and time.
+    """Returns the policies of a topic with a user's ``policy`` instead of the limits of size and time.
 
     Segments below the log start offset are deleted as always, and nothing else if ``cleanup.policy`` has no ``delete``.
     """

@@ -1,4 +1,4 @@
-"""Policies to use instead of Kafka's, by time of the file, number of segments, or size."""
+"""Ready retention policies to use instead of Kafka's: by a file's time, number of segments, or size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ModificationTimeRetention:
 
 @dataclass(frozen=True)
 class NewestSegmentsRetention:
-    """Keeps the newest ``segments`` segments, the active one counted. Raises InvalidConfigError if that is below 1."""
+    """Keeps the newest segments, ``segments`` with the active one. Raises InvalidConfigError if that is below 1."""
 
     segments: int
     name: str = "newest segments"

@@ -16,7 +16,7 @@ SEGMENTS_SHOWN = 3  # of the kept ones: the oldest, which are next in line
 
 @dataclass(frozen=True)
 class RetentionReport:
-    """The plan for one log and its outcome; ``str()`` gives a few lines of text."""
+    """What retention did or would do to one log; ``str()`` gives a few lines of text."""
 
     plan: RetentionPlan
     is_dry_run: bool

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SegmentFacts:
-    """The facts about a segment that retention needs. Times in ms since the epoch, -1 if no record has one."""
+    """The facts about a segment that retention needs. Times in ms since the epoch; -1 if no record has a time."""
 
     base_offset: int
     next_offset: int  # the base offset of the next segment, or the log end
@@ -120,7 +120,10 @@ def with_confirmed(log: LogReader, facts: LogFacts, base_offsets: Collection[int
 
 
 def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int]) -> LogFacts:
-    """Returns ``facts``, with ``beside_marker_ms`` of the segments at ``base_offsets``."""
+    """Returns ``facts``, with ``beside_marker_ms`` set where a transaction marker has the largest timestamp.
+
+    Only for the segments at ``base_offsets``.
+    """
 
     def look() -> LogFacts:
         return replace(facts, segments=tuple(_with_marker(log, each, base_offsets) for each in facts.segments))

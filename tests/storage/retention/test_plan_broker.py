@@ -96,7 +96,7 @@ def test_requested_deletions_happen_except_in_internal_topics(directory: Path) -
     outcomes = done(retain_partitions, run_over(directory, "retention.ms=1000"))
     assert left(directory) == UNTOUCHED | {"orders": 0}
     assert "warning" not in str(outcomes["orders"])
-    assert "for state that they keep for ever" in str(outcomes["connect-offsets"])
+    assert "tools keep state for ever in topics of this name" in str(outcomes["connect-offsets"])
 
 
 def test_a_limit_of_bytes_that_is_asked_for_counts_without_one_of_time(directory: Path) -> None:
