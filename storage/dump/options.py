@@ -61,7 +61,7 @@ class DumpFindings:
     in_words_of_4: bool = False  # else those of 3.9
 
     def lines(self) -> Iterator[str]:
-        """Yields the report, as ``DumpLogSegments`` does: a file's last mismatch first; before 4.0, its last gap too."""
+        """Yields the report, as ``DumpLogSegments`` does: a file's last mismatch first, and before 4.0 its last gap."""
         yield from self.remarks
         for path, pairs in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
