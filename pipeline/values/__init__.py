@@ -1,4 +1,4 @@
-"""Keys and values as structs: JSON and Avro, with or without a schema registry."""
+"""Keys and values as structs: serdes for JSON and Avro, with or without a schema registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP requests with retries. No error shows credentials, and they are sent to no other host."""
+"""HTTP requests to schema registries, with retries. Credentials are in no error, and are sent to no other host."""
 
 from __future__ import annotations
 
@@ -28,24 +28,27 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Question(NamedTuple):
-    """A request: a POST of ``body``, or a GET if it is None. ``credentials`` are headers for this host only."""
+    """A request: a POST of ``body``, or a GET if ``body`` is None.
+
+    ``credentials`` are headers that are sent to the host of ``url`` only.
+    """
 
     url: str
     body: bytes | None
     headers: Headers
     credentials: Headers
-    timeout_s: float  # for all tries together
+    timeout_s: float  # for all attempts together
 
 
 class Answer(NamedTuple):
-    """The outcome of a request. ``failure`` says why there is no status."""
+    """The outcome of a request. If ``status`` is None, ``failure`` says why."""
 
     status: int | None
     body: bytes = b""
     failure: str = ""
-    may_pass: bool = False  # a retry may succeed
-    pause_s: float = 0  # requested by the server
-    redirected_to: str = ""  # another host, which did not get the credentials
+    may_pass: bool = False  # whether a retry may succeed
+    pause_s: float = 0  # the pause before a retry that the server requests
+    redirected_to: str = ""  # the other host that answered, which did not get the credentials
     tries: int = 1
 
 
@@ -69,7 +72,7 @@ def ask(question: Question) -> Answer:
 
 
 def split_credentials(url: str) -> tuple[str, Headers]:
-    """Splits an address into one without ``user:password@`` and the header for these, percent-decoded.
+    """Returns ``url`` without ``user:password@``, and these, percent-decoded, as an Authorization header.
 
     Raises InvalidConfigError, which does not show the credentials, unless the address has the form
     ``http[s]://[user:password@]host[:port][/path]``.
@@ -92,7 +95,7 @@ def split_credentials(url: str) -> tuple[str, Headers]:
 
 
 def check_headers(headers: Iterable[tuple[str, str]], where: str) -> Headers:
-    """Returns the headers; raises InvalidConfigError, without the value, for one that HTTP does not allow."""
+    """Returns ``headers``. Raises InvalidConfigError for one that HTTP does not allow; it shows no value."""
     found = tuple(headers)
     for name, value in found:
         if not _HEADER.fullmatch(name):
@@ -103,7 +106,7 @@ def check_headers(headers: Iterable[tuple[str, str]], where: str) -> Headers:
 
 
 def without_secrets(text: str, credentials: Headers) -> str:
-    """Replaces the values of ``credentials`` in ``text`` with stars: a server's answer may repeat them."""
+    """Returns ``text`` with ``***`` in place of credentials, since a server's answer may repeat them."""
     for _, value in credentials:
         for secret in {value, *_parts(value)}:
             text = text.replace(secret, "***") if secret else text
@@ -141,7 +144,7 @@ def _once(question: Question, ends: float) -> Answer:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Returns an opener for HTTP and HTTPS only, with the environment's proxies; a new one per try: not thread-safe."""
+    """Returns an opener for HTTP and HTTPS, with the environment's proxies. Not thread-safe: make one per attempt."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         *(urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()),
@@ -152,7 +155,7 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 class _Request(urllib.request.Request):
-    """One hop of a request. Credentials are for this hop only: :class:`_Redirects` decides about the next."""
+    """One hop of a request; :class:`_Redirects` decides whether the next hop gets the credentials too."""
 
     def __init__(self, question: Question, url: str, body: bytes | None, credentials: Headers) -> None:
         super().__init__(url, body, dict(question.headers))
@@ -163,7 +166,7 @@ class _Request(urllib.request.Request):
 
 
 class _Statuses(urllib.request.HTTPErrorProcessor):
-    """Returns responses of any status, but follows redirects."""
+    """Follows redirects; returns any other response, whatever its status, and raises no error."""
 
     def http_response(self, request: urllib.request.Request, response: Any) -> Any:
         return super().http_response(request, response) if 300 <= response.status < 400 else response
@@ -203,7 +206,7 @@ def _answer(response: Any, request: _Request, body: bytes) -> Answer:
 
 
 def _may_be_cut(response: Any, body: bytes) -> bool:
-    """Whether the body may be cut off: no header says where it ends (headers may be lost), nor does a brace end it."""
+    """Whether the body may be incomplete: no header states its length, and its last byte is no closing brace."""
     delimited = response.chunked or "Content-Length" in response.headers
     return response.status == 200 and not delimited and not body.rstrip().endswith(b"}")
 
@@ -223,7 +226,7 @@ def _body(response: Any, ends: float) -> bytes:
 
 
 def _retry_after_s(header: str | None) -> float:
-    """Parses seconds or a date into seconds from now; 0 if the header is missing or neither."""
+    """Returns the seconds from now that a Retry-After header states, as a number or a date; 0 if it states neither."""
     if header is None or header.strip().isdecimal():
         return float(header or 0)
     try:

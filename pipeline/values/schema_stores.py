@@ -1,4 +1,4 @@
-"""Stores of the schemas of values: a folder, or a registry with Confluent's HTTP interface."""
+"""Stores of schemas: a folder of files, or a registry with Confluent's HTTP interface."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _MEDIA_TYPES = tuple((name, "application/vnd.schemaregistry.v1+json") for name i
 
 
 class SchemaRegistryError(LogStoreError):
-    """A registry cannot be reached, refuses, or sends an unreadable answer; the value is not to blame."""
+    """A registry cannot be reached, refuses a request, or sends an unreadable answer; the value itself may be valid."""
 
 
 class SchemaStore(Protocol):
-    """Schemas by number. A store is sent to Spark's workers, and is compared and hashed by value."""
+    """Finds schemas by id, and ids of schemas. It is sent to Spark's workers, and compared and hashed by value."""
 
     def schema(self, schema_id: int) -> str | None:
-        """Returns the schema with this id as JSON text, or None."""
+        """Returns the schema with this id as JSON text; None if the store does not have it."""
 
     def id_of(self, subject: str, schema: str) -> int:
-        """Returns the id to write with. Raises InvalidConfigError if the store does not have ``schema``."""
+        """Returns the id of ``schema`` for ``subject``. Raises InvalidConfigError if the store does not have it."""
 
 
 def schema_in(file: Path) -> str:
-    """Returns the JSON in a file. Raises InvalidConfigError, with the path, if it is unreadable or not JSON."""
+    """Returns the text of a file with JSON. Raises InvalidConfigError, with the path, if that fails."""
     try:
         text = file.read_text(encoding="utf-8")
         json.loads(text)
     except OSError as error:
         raise InvalidConfigError(f"schema {file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidConfigError(f"schema {file}: it is not JSON in UTF-8: {error}") from None
+        raise InvalidConfigError(f"schema {file} is not JSON in UTF-8: {error}") from None
     return text
 
 
 @dataclass(frozen=True)
 class SchemaFolder:
-    """A folder of files ``<id>.avsc``, for any subject. Save them by hand: this class never writes."""
+    """A store in a folder of files ``<id>.avsc``, for any subject. Users save the files: this class only reads."""
 
     path: str
 
@@ -67,14 +67,14 @@ class SchemaFolder:
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A registry at ``url``, which may be ``https://user:password@host``.
+    """A store in a schema registry at ``url``, which may be ``https://user:password@host``.
 
-    ``headers`` are pairs of name and value, sent with every request to this host; they are sent to Spark's workers as
-    part of the query's plan. ``headers_file`` is the path of a file with lines ``Name: value``, which each worker reads
-    when it makes a request: its content is in no plan. With ``register``, a schema is registered under its subject when
-    it is first used to write; without, it must be registered already. Temporary failures are retried within
-    ``timeout_s``; after that, or at once if the registry refuses, raises SchemaRegistryError. No error and no repr
-    shows credentials.
+    ``headers`` are pairs of name and value that every request to this host has; they are sent to Spark's workers in
+    the query's plan. ``headers_file`` is the path of a file with lines ``Name: value``, which each worker reads when it
+    makes a request, so its content is in no plan. With ``register``, a schema is registered under its subject when it
+    is first used to write; otherwise it must be registered already. Retries temporary failures within ``timeout_s``.
+    After that, or at once if the registry refuses a request, raises SchemaRegistryError. No error and no repr shows
+    credentials.
     """
 
     url: str  # a user and password in it become a header
@@ -88,7 +88,7 @@ class SchemaRegistry:
         given = check_headers(self.headers, f"schema registry {bare}")
         if credentials and any(name.lower() == "authorization" for name, _ in given):
             raise InvalidConfigError(
-                f"schema registry {bare}: both its address and its headers have credentials; give them once"
+                f"schema registry {bare}: both its address and its headers have credentials; give only one of them"
             )
         if self.timeout_s <= 0:
             raise InvalidConfigError(f"schema registry {bare}: timeout_s is {self.timeout_s}; it must be above 0")
@@ -118,7 +118,7 @@ class SchemaRegistry:
         return f"schema registry {self.url}"
 
     def _ask(self, path: str, body: dict[str, str] | None = None) -> dict[str, Any] | None:
-        """Returns the answer; None for 404, which means that the schema or subject does not exist."""
+        """Returns the JSON object in the answer; None for 404: the schema or subject does not exist."""
         credentials = (*self.headers, *_headers_of(self.headers_file))
         sent = None if body is None else json.dumps(body).encode()
         answer = ask(Question(self.url.rstrip("/") + path, sent, _MEDIA_TYPES, credentials, self.timeout_s))
@@ -153,13 +153,13 @@ def _failure_text(answer: Answer, path: str, timeout_s: float) -> str:
 
 
 def _headers_of(file: str | None) -> Headers:
-    """Reads headers from a file, one per line. Raises InvalidConfigError, without their values, if that fails."""
+    """Returns the headers in a file, one per line. Raises InvalidConfigError, which shows none of their values."""
     if file is None:
         return ()
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
-        raise InvalidConfigError(f"headers of the schema registry, file {file}: {why}") from None
+        raise InvalidConfigError(f"headers_file {file} of the schema registry cannot be read: {why}") from None
     pairs = [line.partition(":") for line in lines if line.strip()]
     return check_headers(((name.strip(), value.strip()) for name, _, value in pairs), f"file {file}")

@@ -1,8 +1,8 @@
-"""Serdes: convert values of records to structs and back, as Arrow arrays, with or without Spark.
+"""Serdes: they convert values of records to structs and back, as Arrow arrays, with or without Spark.
 
-A serde (:class:`JsonSerde` here, ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.values.avro.serde`) knows the struct
-of its values. A null value is a null struct, both ways: a tombstone stays one. For Spark's columns, use a serde with
-:mod:`pyspark_commitlog.pipeline.values.spark`.
+There are :class:`JsonSerde` in this module, and ``AvroSerde`` in :mod:`pyspark_commitlog.pipeline.values.avro.serde`.
+A null value becomes a null struct, and a null struct becomes a null value: a tombstone stays a tombstone. The functions
+of :mod:`pyspark_commitlog.pipeline.values.spark` apply a serde to a column of Spark.
 """
 
 from __future__ import annotations
@@ -21,47 +21,48 @@ from .spark_times import zone_of
 
 T = TypeVar("T")
 
-# Named as in Spark's from_avro and from_json: raise for a value that does not decode, or read it as null.
+# What to do with a value that does not decode, named as in Spark's from_avro: raise an error, or read it as null.
 Mode = Literal["failfast", "permissive"]
 
 
 _CONFLUENT_MAGIC = b"\0"  # JSON cannot begin with it
-_ONE_BY_ONE_MAX = 256  # decoding this many takes about as long as starting the parser of columns
+_ONE_BY_ONE_MAX = 256  # decoding this many values takes about as long as starting the parser of columns
 _SAMPLE, _PIECES = 64, 16
 
 
 class SerializationError(LogStoreError):
-    """A value cannot be decoded, or a row does not fit the schema to write it with."""
+    """A value cannot be decoded, or a row does not fit the schema that it is to be written with."""
 
 
 class Serde(Protocol):
-    """Converts whole columns. Both methods take a ``pyarrow.Array`` or ``ChunkedArray`` and return the same kind."""
+    """Converts columns of values to structs and back; for a ``ChunkedArray``, returns a ``ChunkedArray``."""
 
     type: pa.StructType
     mode: Mode
 
     def decode(self, values: pa.Array) -> pa.Array:
-        """Converts binary or string values to structs of ``type``.
+        """Returns binary or string values as structs of ``type``.
 
-        A bad value raises SerializationError naming the row (its index in ``values``), or is null with mode
-        ``permissive``.
+        A value that cannot be decoded raises SerializationError, which names its row (the index in ``values``); with
+        mode ``permissive``, it becomes null.
         """
 
     def encode(self, rows: pa.Array) -> pa.Array:
-        """Converts structs to binary values.
+        """Returns structs as binary values.
 
-        A bad row raises SerializationError naming it, in any mode: a null value would delete.
+        A row that cannot be encoded raises SerializationError, which names it, in any mode: a null value would be a
+        tombstone.
         """
 
 
 class JsonSerde:
     """Serde for values that are one JSON object in UTF-8. Ignores unknown fields; missing fields are null.
 
-    Values are read as by Spark's from_json; docs/values.md lists the exceptions. Dates and timestamps are written as
-    ISO 8601 text, decimals as text. ``confluent_header``: values may begin with Confluent's header, 00 and a schema id
-    of 4 bytes, which is skipped; such a serde only reads. ``timezone`` applies to text without a time zone in columns
-    of timestamps in UTC. Raises InvalidConfigError for types that have no form in JSON here, such as bytes, times and
-    maps.
+    Reads values as Spark's from_json does; docs/values.md lists the exceptions. Writes dates and timestamps as ISO 8601
+    text, decimals as text. With ``confluent_header``, skips Confluent's header (00 and a schema id of 4 bytes) at the
+    start of a value, if it is there; such a serde only reads. ``timezone`` applies to timestamps written as text
+    without a zone, in columns with a time zone. Raises InvalidConfigError for a type that this serde cannot write as
+    JSON: bytes, times and maps.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class JsonSerde:
 
     def encode(self, rows: pa.Array) -> pa.Array:
         if self._confluent_header:
-            raise InvalidConfigError("a JsonSerde with confluent_header only reads: JSON is written without a header")
+            raise InvalidConfigError(
+                "a JsonSerde with confluent_header=True cannot write: it would write no header; use a serde without it"
+            )
         return by_chunk(self._encode, rows, pa.binary())
 
     def _decode(self, values: pa.Array) -> pa.Array:
@@ -96,10 +99,11 @@ class JsonSerde:
         return objects.take(where)
 
     def _parts(self, values: pa.Array, rows: pa.Array) -> list[pa.Array]:
-        """Decodes all values at once; if that fails, in pieces or one by one, by rules that the parser lacks.
+        """Decodes values with the fast parser of columns, or if that fails, in pieces, or one by one.
 
-        One by one takes about five times as long. So a few bad values must cost little more than none, and if most
-        values have to be read one by one, the parser must not be tried again and again.
+        Decoding one by one knows all of Spark's rules, and takes about five times as long. If only a few values need
+        it, dividing the values into pieces keeps the others fast. If most values need it (the parser fails both for
+        the first and for the last 64), the parser is not tried again.
         """
         if (found := self._at_once(values)) is not None:
             return [found]
@@ -140,7 +144,11 @@ class JsonSerde:
 
 
 def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> list[T | None]:
-    """Applies ``decode``, which raises SerializationError for a bad value, to each value."""
+    """Returns the result of ``decode`` for each value; None for null.
+
+    If ``decode`` raises SerializationError, raises it with the number of the row, or with mode ``permissive`` returns
+    None for the value.
+    """
     found: list[T | None] = []
     for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
         try:
@@ -153,7 +161,7 @@ def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> l
 
 
 def encode_rows(rows: pa.Array, encode: Callable[[dict[str, Any]], bytes]) -> pa.Array:
-    """Applies ``encode`` to each row; its errors become SerializationError naming the row."""
+    """Returns the result of ``encode`` for each row. Raises SerializationError, which names the row, for its errors."""
 
     def values() -> Iterable[bytes | None]:
         for index, row in enumerate(rows.to_pylist()):
@@ -177,7 +185,7 @@ def cast_rows(rows: pa.Array, type: pa.StructType) -> pa.Array:
 
 
 def by_chunk(convert: Callable[[pa.Array], pa.Array], column: pa.Array, type: pa.DataType) -> pa.Array:
-    """Applies ``convert``, which takes an Array, to an Array or ChunkedArray."""
+    """Returns the result of ``convert``, which takes an Array, for an Array, or for each chunk of a ChunkedArray."""
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([convert(chunk) for chunk in column.chunks], type)
     return convert(column)
@@ -213,7 +221,7 @@ def _at(row: int, what: str, why: object, value: bytes) -> SerializationError:
 
 
 def _to_text(value: object) -> str:
-    """Converts what JSON has no form for to text: dates and timestamps in ISO 8601, decimals as digits."""
+    """Returns dates and timestamps as ISO 8601 text, and decimals as digits, since JSON has no such types."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
@@ -234,5 +242,5 @@ def _check_json(kind: pa.DataType, where: str) -> None:
         _check_json(kind.value_type, f"{where}[]")
     elif not any(is_one(kind) for is_one in _IN_JSON):
         raise InvalidConfigError(
-            f"field {where}: {kind} has no form in JSON here; use text for bytes, and a list of structs for a map"
+            f"field {where}: type {kind} is not supported in JSON; use text for bytes, and a list of structs for a map"
         )

@@ -1,4 +1,4 @@
-"""Serdes in Spark: convert a column of bytes to a column of structs, and back."""
+"""Applies serdes to Spark's columns: bytes to structs, and back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .serde import Mode, Serde, SerializationError
 
 
 def decoded(values: Column, serde: Serde) -> Column:
-    """Decodes ``values`` to structs: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
+    """Returns a column of structs: ``frame.select(decoded(frame.value, serde).alias("flight")).select("flight.*")``.
 
-    A value that does not decode, or has a time that does not fit Spark's microseconds, fails the query with
-    SerializationError, or is null (mode ``permissive``).
+    If a value does not decode, or has a time that does not fit Spark's microseconds, the query fails with
+    SerializationError; with mode ``permissive``, the struct is null.
     """
     spark_type = from_arrow_type(serde.type, prefer_timestamp_ntz=True)
     arrow_type = to_arrow_type(spark_type, timezone="UTC")
@@ -33,7 +33,7 @@ def decoded(values: Column, serde: Serde) -> Column:
 
 
 def encoded(rows: Column, serde: Serde) -> Column:
-    """Encodes structs to bytes: ``frame.select(encoded(F.struct("*"), serde).alias("value"))``."""
+    """Returns a column of bytes: ``frame.select(encoded(F.struct("*"), serde).alias("value"))``."""
 
     def encode(column: pa.Array) -> pa.Array:
         return serde.encode(column)
@@ -42,7 +42,7 @@ def encoded(rows: Column, serde: Serde) -> Column:
 
 
 def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
-    """Casts ``rows`` to ``kind``; one that does not fit is null, or with ``mode`` failfast a SerializationError."""
+    """Returns ``rows`` cast to ``kind``. For a row that does not fit: null, or with failfast SerializationError."""
     found = []
     for row in range(len(rows)):
         try:

@@ -1,4 +1,4 @@
-"""Parses dates and times as Spark does (``SparkDateTimeUtils``), including years that Python does not support."""
+"""Parses dates and times as Spark does (``SparkDateTimeUtils``), also in years that Python's datetime lacks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SHORT_IDS = {
 
 
 def days_of(text: str) -> int:
-    """Returns the days since 1970 of ``[+-]yyyy[-[m]m[-[d]d]]``; the year may have up to seven digits.
+    """Returns the days since 1970-01-01 of ``[+-]yyyy[-[m]m[-[d]d]]``; the year may have up to seven digits.
 
-    After a day and a blank or T, anything may follow. Raises ValueError.
+    A day may be followed by a blank or T, and then by any text. Raises ValueError.
     """
     found = _DATE.fullmatch(text.strip(_BLANKS))
     if found is None:
@@ -50,8 +50,8 @@ def days_of(text: str) -> int:
 def nanoseconds_of(text: str, zone: tzinfo | None) -> int:
     """Returns the nanoseconds since 1970 of ``date[( |T)[h]h[:[m]m[:[s]s[.fraction][zone]]]]``.
 
-    Drops digits beyond nine. ``zone`` applies to text without one; if it is None, the text must not have one, and the
-    time is local. Raises ValueError.
+    Drops digits of the fraction beyond nine. ``zone`` is the time zone of text that names none. If ``zone`` is None,
+    the text must not name one, and the result counts from 1970 in local time. Raises ValueError.
     """
     found = _TIME.fullmatch(text.strip(_BLANKS))
     if found is None:
@@ -71,7 +71,7 @@ def nanoseconds_of(text: str, zone: tzinfo | None) -> int:
 
 @lru_cache(maxsize=1000)
 def zone_of(name: str) -> tzinfo:
-    """Returns a zone by its Java name: ``Z``, ``+01:00``, ``UTC+1``, ``Europe/Paris``, ``PST``. Raises ValueError."""
+    """Returns a zone by its name in Java: ``Z``, ``+01:00``, ``Europe/Paris``, ``PST``. Raises ValueError."""
     name = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", name)
     name = re.sub(r"([+-][0-9]{2}):([0-9])$", r"\1:0\2", name)
     name = _SHORT_IDS.get(name, name)
@@ -95,7 +95,10 @@ def _region(name: str) -> tzinfo:
 
 
 def _offset_s(zone: tzinfo, local_s: int) -> int:
-    """Returns the offset at a local time: in a gap the one before it, in an overlap the earlier one, as in Java."""
+    """Returns the zone's offset from UTC, in seconds, at a local time, given in seconds since 1970.
+
+    As in Java: in a gap the offset before the gap, in an overlap the earlier of the two offsets.
+    """
     moment = None  # a fixed offset is the same at any time
     if not isinstance(zone, timezone):
         late, early = max(0, local_s - _LAST_S), max(0, _FIRST_S - local_s)

@@ -1,4 +1,4 @@
-"""The defaults of fields that the writer's schema lacks, by the rules of Apache's Java library."""
+"""The values of fields that the writer's schema lacks: their defaults, by the rules of Apache's Java library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from .schema import NO_DEFAULT, Node
 
 _INT_BITS = {"int": 32, "long": 64}
-# How Java chooses a branch by the JSON: these kinds accept any, the others only the types named here.
+# How Java chooses the branch of a union for a default: these kinds accept any JSON, the others only the types below.
 _OF_ANY = ("record", "enum", "array", "map")
 _TYPES = (
     {"null": (type(None),), "boolean": (bool,)}
@@ -21,15 +21,15 @@ _EMPTY: dict[str, Any] = {"map": {}, "record": {}}
 
 
 class WrongDefaultError(ValueError):
-    """A default is not a value of its type."""
+    """A field's default is not a value of the field's type."""
 
 
 def default_value(kind: Node, default: Any) -> Any:
-    """Converts ``default``, which is JSON, to a value as fastavro reads one: bytes, numbers, dicts, lists.
+    """Returns ``default``, which is JSON, as the value that fastavro would read: bytes, numbers, dicts, lists.
 
-    Bytes are written as the characters U+0000 to U+00FF. A fixed is truncated or zero-filled to its size. The default
-    of a union belongs to the first branch that it fits. Null is also an empty map, and a record of defaults. Raises
-    WrongDefaultError.
+    In the JSON, bytes are text of the characters U+0000 to U+00FF. A fixed is truncated or filled with zeros to its
+    size. The default of a union belongs to the first branch that it fits. Null also stands for an empty map, and for a
+    record with the defaults of its fields. Raises WrongDefaultError.
     """
     if kind.kind == "union":
         return _of_union(kind, default)
@@ -44,18 +44,21 @@ def default_value(kind: Node, default: Any) -> Any:
     if kind.kind == "record" and isinstance(default, dict):
         return {each.name: default_value(each.type, default.get(each.name, each.default)) for each in kind.fields}
     raise WrongDefaultError(
-        f"its default {default!r:.100} is not of type {kind}" if default is not NO_DEFAULT else "no default"
+        f"its default {default!r:.100} is not of type {kind}" if default is not NO_DEFAULT else "it has no default"
     )
 
 
 def decimal(unscaled: bytes, scale: int) -> Decimal:
-    """Returns the number of a decimal's bytes: a big-endian integer, divided by 10 to the power of ``scale``."""
+    """Returns the decimal with these bytes: a big-endian integer, divided by 10 to the power of ``scale``."""
     number = int.from_bytes(unscaled, signed=True)
     return Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale))
 
 
 def single(number: float) -> float:
-    """Rounds a number once to a 32-bit float, also an integer of more than 53 bits; infinite if out of range."""
+    """Returns a number as the nearest 32-bit float, rounded only once, even if it is an integer of more than 53 bits.
+
+    Returns infinity for a number that is out of range.
+    """
     with np.errstate(over="ignore"):
         return float(np.float32(np.int64(number) if isinstance(number, int) else number))
 
@@ -68,7 +71,7 @@ def _of_union(kind: Node, default: Any) -> Any:
 
 
 def _scalar(kind: Node, default: Any) -> Any:
-    """Returns the value of a scalar; NO_DEFAULT if ``kind`` is not one, or ``default`` not one of its values."""
+    """Returns ``default`` as a value of ``kind``; NO_DEFAULT if ``kind`` is no scalar, or ``default`` does not fit."""
     name, is_number = kind.kind, isinstance(default, int | float) and not isinstance(default, bool)
     if name == "null" and default is None:
         return None

@@ -1,4 +1,4 @@
-"""Avro's schema resolution as in Apache's Java library (1.12): reads values of one schema as those of another.
+"""Avro's schema resolution as in Apache's Java library (1.12): reads values of one schema as values of another.
 
 The specification does not say what to do with records whose names differ; Java reads them, as do Spark's from_avro and
 Confluent's clients. The details are in ``org.apache.avro.Resolver``: https://github.com/apache/avro.
@@ -45,20 +45,20 @@ LOGICAL_READERS.update({f"{kind}-{_MARK}": _converted for kind in _KINDS})
 
 
 class _MismatchError(Exception):
-    """A type of the writer cannot be read as the reader's."""
+    """A type of the writer's schema cannot be read as the corresponding type of the reader's schema."""
 
 
 def resolved(writer: Node, reader: Node) -> Any:
     """Returns a schema for fastavro that reads what ``writer`` wrote as values of ``reader``, a record.
 
-    Fields that the reader does not have are read under names that the reader does not use. A value that cannot be read
-    as the reader's raises SerializationError with the field; other values are read.
+    Fields that only the writer has are read under names that ``reader`` does not use. If a value has a part that cannot
+    be read as ``reader`` says, reading it raises SerializationError, which names the field; other values are read.
     """
     return _Resolution(reader).of(writer, reader, reader.name)
 
 
 class _Resolution:
-    """One walk through two schemas. Defines a named type again, under a new name, wherever it is used."""
+    """Resolves one pair of schemas. In the result, each use of a named type defines it again, under a new name."""
 
     def __init__(self, reader: Node) -> None:
         self._numbers = count()
@@ -70,7 +70,7 @@ class _Resolution:
             self._new_fields[node.name] = self._new_fields.get(node.name, {}) | aliases
 
     def of(self, writer: Node, reader: Node, where: str) -> Any:
-        """Returns a schema that reads ``writer`` as ``reader``, or, if that is impossible, rejects each value."""
+        """Returns a schema that reads ``writer`` as ``reader``, or rejects each value if that is impossible."""
         try:
             return self._pair(writer, reader, where)
         except _MismatchError as error:
@@ -94,7 +94,11 @@ class _Resolution:
         return self._leaf(writer, reader)
 
     def _branch(self, writer: Node, reader: Node, where: str) -> Node:
-        """Returns the branch of the reader's union for ``writer``: any record that fits, other types by name."""
+        """Returns the branch of the reader's union that ``writer`` is read as.
+
+        An enum or fixed needs a branch of the same name; a record may be read as any record that fits. Raises
+        _MismatchError if there is no branch.
+        """
         same = [each for each in reader.branches if each.kind == writer.kind]
         for each in same:
             if each.kind not in NAMED or each.name == self._name(writer):
@@ -116,7 +120,7 @@ class _Resolution:
         return True
 
     def _record(self, writer: Node, reader: Node, where: str, *, strict: bool = False) -> Any:
-        """Returns a schema that reads records; with ``strict``, raises also for a field that cannot be read."""
+        """Returns a schema that reads records; with ``strict``, raises _MismatchError if a field cannot be read."""
         new_names = self._new_fields.get(self._name(writer), {})
         names = [new_names.get(each.name, each.name) for each in writer.fields]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -178,7 +182,7 @@ class _Resolution:
         return found if convert is None else _marked(found, convert)
 
     def _equivalent(self, writer: Node, reader: Node, seen: set[tuple[int, int]]) -> bool:
-        """Whether two unions match branch by branch; then each branch is read as the one at its position."""
+        """Whether two unions match branch by branch: each branch is then read as the branch at the same position."""
         if writer.kind != reader.kind or (id(writer), id(reader)) in seen:
             return writer.kind == reader.kind
         seen.add((id(writer), id(reader)))
@@ -207,7 +211,7 @@ class _Resolution:
         return next(name for number in self._numbers if (name := f"unread_{number}") not in wanted)
 
     def _skipped(self, node: Node, names: dict[int, str]) -> Any:
-        """Returns the schema of ``node`` without logical types; ``names`` has the types defined so far."""
+        """Returns the schema of ``node`` without logical types; ``names`` has the types that are defined already."""
         if node.kind == "union":
             return [self._skipped(each, names) for each in node.branches]
         if node.inner is not None:

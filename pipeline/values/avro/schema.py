@@ -12,7 +12,7 @@ NO_DEFAULT: Any = object()  # not None, which is the default null
 
 @dataclass(eq=False)
 class Node:
-    """A type, with full names and aliases; ``inner`` is the type of an array's items or a map's values."""
+    """A type. Names and aliases are full names; ``inner`` is the type of an array's items or of a map's values."""
 
     kind: str  # "union", or Avro's name
     name: str = ""
@@ -45,7 +45,7 @@ class Field:
 
 
 def graph(schema: Any) -> Node:
-    """Returns the graph of ``schema``, as parsed by fastavro: with full names, each type defined at its first use."""
+    """Returns the graph of a schema that fastavro has parsed: with full names, each type defined at its first use."""
     return _Graph({}).of(schema)
 
 
@@ -91,6 +91,6 @@ def _logical(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _full(alias: str, name: str) -> str:
-    """Returns the full name of an alias: without dots, it is in the namespace of the type's name."""
+    """Returns the full name of an alias; an alias without dots is in the namespace of the type ``name``."""
     namespace = name.rpartition(".")[0]
     return f"{namespace}.{alias}" if namespace and "." not in alias else alias

@@ -1,4 +1,4 @@
-"""Avro values: a header that identifies the schema a value was written with, then Avro's binary encoding.
+"""Avro values: a header that identifies the schema of the value, followed by Avro's binary encoding.
 
 Uses fastavro, which the extra ``avro`` installs.
 """
@@ -38,7 +38,7 @@ _NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
 
 class Framing(Hashable, Protocol):
-    """The header that identifies a value's schema: ``magic``, then an id of ``id_size`` bytes."""
+    """The header of values that identifies a schema: the bytes ``magic``, then an id of ``id_size`` bytes."""
 
     @property
     def magic(self) -> bytes: ...
@@ -48,23 +48,23 @@ class Framing(Hashable, Protocol):
 
     @property
     def where(self) -> str:
-        """Where schemas are searched for, and what to do if one is missing; for messages."""
+        """For messages: where schemas are searched for, and what to do if one is missing."""
 
     def name(self, schema_id: bytes) -> str:
-        """Returns the id in readable form."""
+        """Returns an id in readable form, for messages."""
 
     def schema(self, schema_id: bytes, own: str) -> str | None:
-        """Returns the schema with this id as JSON text, or None; ``own`` is the serde's schema."""
+        """Returns the schema with this id as JSON text, or None if it is unknown; ``own`` is the serde's schema."""
 
     def id_of(self, schema: str) -> bytes:
-        """Returns the id to write before a value. Raises InvalidConfigError if the schema has none."""
+        """Returns the id of ``schema``, for the header of a value. Raises InvalidConfigError if it has no id."""
 
 
 @dataclass(frozen=True)
 class SingleObject:
-    """Avro's single-object encoding: C3 01 and the CRC-64-AVRO fingerprint of the schema, little-endian.
+    """The header of Avro's single-object encoding: C3 01 and the schema's CRC-64-AVRO fingerprint, little-endian.
 
-    Finds the serde's own schema, and those of other writers in files ``*.avsc`` in ``folder``.
+    Knows the serde's own schema, and the schemas in files ``*.avsc`` in ``folder``.
     """
 
     folder: str | None = None
@@ -89,9 +89,9 @@ class SingleObject:
 
 @dataclass(frozen=True)
 class Confluent:
-    """Confluent's header: 00 and the schema's id in ``store``, 4 bytes, big-endian.
+    """Confluent's header: 00 and the id that the schema has in ``store``, 4 bytes, big-endian.
 
-    Writing needs ``subject``: by convention ``<topic>-value`` for the values of a topic.
+    Writing needs ``subject``, which is ``<topic>-value`` by convention for the values of a topic.
     """
 
     store: SchemaStore
@@ -118,9 +118,9 @@ class Confluent:
 class AvroSerde:
     """Serde for values of ``schema``, a record. Values written with another schema are resolved by Avro's rules.
 
-    Unions must be of null and one type, a schema must not contain itself, and decimals have at most 38 digits:
-    otherwise InvalidConfigError names the field. Enums become strings. A registry that does not answer is an error in
-    any mode.
+    Raises InvalidConfigError, which names the field, for a union of anything else than null and one type, for a type
+    that contains itself, and for a decimal of more than 38 digits. Enums become strings. A registry that does not
+    answer is an error in any mode.
     """
 
     def __init__(self, schema: AvroSchema, framing: Framing, mode: Mode = "failfast") -> None:
@@ -159,7 +159,7 @@ class AvroSerde:
 
 
 class _Column:
-    """Decodes one column; does not search again for a schema that was not found."""
+    """Decodes the values of one column; searches only once for a schema that is not found."""
 
     def __init__(self, framing: Framing, text: str, kind: pa.StructType) -> None:
         self._framing = framing
@@ -168,7 +168,7 @@ class _Column:
         self._unknown: set[bytes] = set()
 
     def decode(self, value: bytes) -> Any:
-        """Returns the record in ``value``; SerializationError for a wrong header, an unknown schema or bad bytes."""
+        """Returns the record in ``value``. Raises SerializationError for a wrong header, schema or encoding."""
         magic, start = self._framing.magic, len(self._framing.magic) + self._framing.id_size
         if not value.startswith(magic) or len(value) < start:
             raise SerializationError(f"it has no header of {start} bytes that begins with {magic.hex(' ')}")
@@ -184,7 +184,7 @@ class _Column:
         return record
 
     def decode_checked(self, value: bytes) -> Any:
-        """Same as :meth:`decode`, but also raises SerializationError for a value that does not fit its Arrow type."""
+        """Does the same as :meth:`decode`, but raises SerializationError too if a value does not fit its Arrow type."""
         record = self.decode(value)
         try:
             pa.array([record], self._kind)
@@ -204,7 +204,7 @@ class _Column:
 
 @lru_cache(maxsize=1000)
 def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
-    """Returns the schema for fastavro that reads values of this id as ``own``; cached per process.
+    """Returns the schema with which fastavro reads values with this id as values of ``own``; cached per process.
 
     Raises SerializationError for an unknown id.
     """
@@ -219,7 +219,7 @@ def _unknown(framing: Framing, schema_id: bytes) -> str:
 
 
 def _parse(text: str) -> Parsed:
-    """Parses a schema without checking defaults: as in Spark, a wrong default is an error only when it is needed."""
+    """Returns a parsed schema. Checks no defaults: as in Spark, a wrong default is an error only when it is used."""
     try:
         return fastavro.parse_schema(json.loads(text), _write_hint=False, _ignore_default_error=True)
     except (
@@ -236,7 +236,7 @@ def _parse(text: str) -> Parsed:
 
 
 def _without_logical(schema: Any) -> Any:
-    """Returns ``schema`` with dates and times replaced by the numbers that store them, which are the same in Arrow."""
+    """Returns ``schema`` with the plain numbers that store dates and times in place of these; Arrow stores the same."""
     if isinstance(schema, list):
         return [_without_logical(each) for each in schema]
     if not isinstance(schema, dict):
@@ -246,7 +246,7 @@ def _without_logical(schema: Any) -> Any:
 
 
 def _maps_as_dicts(value: Any, kind: pa.DataType) -> Any:
-    """Returns a row as fastavro expects it, with maps as dicts: Arrow has them as lists of pairs."""
+    """Returns a row with maps as dicts, as fastavro expects them; Arrow has maps as lists of pairs."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

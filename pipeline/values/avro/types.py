@@ -33,9 +33,9 @@ _DECIMAL_DIGITS = 38
 
 
 def arrow_type(schema: Any) -> pa.StructType:
-    """Returns the struct of ``schema``, as parsed by fastavro: with full names, each type defined at its first use.
+    """Returns the Arrow struct for values of a schema that fastavro has parsed.
 
-    Raises InvalidConfigError if it is not a record, or naming a field that has no Arrow type.
+    Raises InvalidConfigError if the schema is not a record, or for a field that has no Arrow type, which it names.
     """
     if not isinstance(schema, Mapping) or schema["type"] != "record":
         raise InvalidConfigError("the Avro schema of a column of values must be a record")
@@ -43,7 +43,7 @@ def arrow_type(schema: Any) -> pa.StructType:
 
 
 class _Types:
-    """One walk through a schema, with the named types met so far; None while a type is being defined."""
+    """Converts the types of one schema; remembers named types, as None while a type is being defined."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
@@ -98,6 +98,6 @@ def _logical(schema: Mapping[str, Any], where: str) -> pa.DataType | None:
         return _LOGICAL.get(name) if name else None
     if schema["precision"] > _DECIMAL_DIGITS:
         raise InvalidConfigError(
-            f"field {where}: a decimal of {schema['precision']} digits; Arrow has at most {_DECIMAL_DIGITS}"
+            f"field {where}: a decimal of {schema['precision']} digits is too long: Arrow has {_DECIMAL_DIGITS} at most"
         )
     return pa.decimal128(schema["precision"], schema.get("scale", 0))

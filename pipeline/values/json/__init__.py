@@ -1,1 +1,1 @@
-"""JSON values by the rules of Spark's from_json: whole columns quickly, single values with their errors."""
+"""JSON values by the rules of Spark's from_json: columns of usual values quickly, others one by one."""

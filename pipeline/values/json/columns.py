@@ -1,4 +1,4 @@
-"""Decodes whole columns of JSON with Arrow's parser: values of the usual forms, which Spark reads the same way."""
+"""Decodes columns of JSON with Arrow's parser, if all values have usual forms, which Spark reads the same way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 class ColumnParser:
-    """Reads values as structs of ``kind``; ``zone`` is for times without a zone."""
+    """Parses values as structs of ``kind``; ``zone`` is the time zone of times that name none."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
         self._kind = kind
@@ -29,11 +29,11 @@ class ColumnParser:
         self._read_as = pa.schema([pa.field(field.name, _read_type(field.type)) for field in kind])
 
     def read(self, values: list[bytes]) -> pa.Array:
-        """Reads the structs. Raises ArrowInvalid unless each value is one object with fields of the usual forms.
+        """Returns the values as structs. Raises ArrowInvalid unless each is one object with fields of usual forms.
 
-        Every value begins with an opening brace and ends with a closing one, and in JSON an opening brace never follows
-        a closing one inside an object. So between values the parser is outside all objects, each value has at least one
-        object, and if there are as many objects as values, each value has exactly one.
+        The values are parsed as one text, in which each value is checked to begin and end with a brace. Inside an
+        object, an opening brace never follows a closing one, so between two values the parser is outside all objects.
+        Each value therefore has at least one object, and exactly one if there are as many objects as values.
         """
         if not values:
             return pa.nulls(0, self._kind)
@@ -56,7 +56,7 @@ class ColumnParser:
         return self._typed(parsed, self._kind)
 
     def _typed(self, parsed: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Converts ``parsed``, which has the type of :func:`_read_type`, to ``kind``. Raises ArrowInvalid."""
+        """Returns ``parsed``, which has the type ``_read_type(kind)``, as ``kind``. Raises ArrowInvalid."""
         if pa.types.is_struct(kind):
             columns = [self._typed(parsed.field(index), field.type) for index, field in enumerate(kind)]
             return pa.StructArray.from_arrays(columns, fields=list(kind), mask=parsed.is_null())
@@ -81,7 +81,7 @@ class ColumnParser:
 
 
 def _one_by_one(texts: pa.Array, kind: pa.DataType, read: Convert) -> pa.Array:
-    """Converts ``texts`` of unusual forms, each distinct one once. Raises ArrowInvalid."""
+    """Returns ``texts`` of unusual forms as ``kind``; converts each distinct text only once. Raises ArrowInvalid."""
     encoded = texts.dictionary_encode()
     try:
         return pa.array(map(read, encoded.dictionary.to_pylist()), kind).take(encoded.indices)
@@ -90,7 +90,7 @@ def _one_by_one(texts: pa.Array, kind: pa.DataType, read: Convert) -> pa.Array:
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type to parse ``kind`` as: text for dates and times, which have more forms than the parser knows."""
+    """Returns the type that Arrow's parser reads ``kind`` as: text for dates and times, which have more forms."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _read_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -103,5 +103,5 @@ def _all_match(texts: pa.Array, form: str) -> bool:
 
 
 def _has_odd_number(data: bytes) -> bool:
-    """Whether NaN or Infinity stands in place of a number: the parser spells them differently from Spark."""
+    """Whether a number is NaN or Infinity, for which Arrow's parser accepts other spellings than Spark."""
     return (b"NaN" in data or b"Inf" in data) and _ODD_NUMBER.search(data) is not None

@@ -1,4 +1,4 @@
-"""JSON as Spark's from_json reads it, with names and numbers as they are written, and values converted back to text."""
+"""Parses JSON as Spark's from_json does, keeping numbers and names as written, and converts values back to text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Whole(str):
 
 
 class Real(str):
-    """The text of any other number, including NaN, Infinity and -Infinity."""
+    """The text of a number with a fraction or exponent, or NaN, Infinity or -Infinity."""
 
 
 class Pairs(list[tuple[str, Any]]):
-    """The members of an object in order, including repeated names."""
+    """The members of an object, pairs of name and value, in order; names may be repeated."""
 
 
 def parse(text: str) -> Any:
-    """Parses objects as Pairs, arrays as lists, numbers as Whole and Real, all else as ``json`` does.
+    """Returns objects as Pairs, arrays as lists, numbers as Whole or Real, and all else as ``json`` does.
 
-    Accepts what Spark accepts besides JSON: text in single quotes, NaN, Infinity, and INF with a sign. Raises
-    ValueError, also if anything but blanks follows.
+    Also accepts text in single quotes, NaN, Infinity, and INF with a sign, as Spark does. Raises ValueError for other
+    text, and if anything except blanks follows the value.
     """
     try:
         return _DECODER.decode(text)
@@ -43,7 +43,7 @@ def parse(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Converts a value that is not text to what Spark puts into a text column: without blanks, floats as in Java."""
+    """Returns a value that is not text as the JSON that Spark puts into a text column: no blanks, floats as in Java."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, Whole):
@@ -56,7 +56,7 @@ def as_text(value: Any) -> str:
 
 
 def java_double(number: float) -> str:
-    """Formats as ``Double.toString`` (since Java 19): ``1.0E10``; quoted unless finite, as Jackson does."""
+    """Returns a number as ``Double.toString`` writes it since Java 19 (``1.0E10``); in quotes unless it is finite."""
     if not math.isfinite(number):
         return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}[repr(number)]
     sign, digits, exponent = _decimal_parts(number)
@@ -68,7 +68,10 @@ def java_double(number: float) -> str:
 
 
 def _decimal_parts(number: float) -> tuple[str, str, int]:
-    """Returns sign, shortest digits, and the first digit's exponent; two digits if that is more exact (4.9E-324)."""
+    """Returns sign, shortest digits, and the exponent of the first digit.
+
+    Returns two digits in place of one if they are closer to the number, as in 4.9E-324.
+    """
     text = repr(number)
     if len(_digits(text)) == 1 and float(f"{number:.1e}") == number:
         text = f"{number:.1e}"
@@ -88,7 +91,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(character: str) -> str:
-    """Escapes a character; one beyond U+FFFF as two UTF-16 surrogates, as Jackson does."""
+    """Returns the escape of a character; beyond U+FFFF, two UTF-16 surrogates, as Jackson writes."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     units = character.encode("utf-16-be", "surrogatepass").hex().upper()
@@ -96,7 +99,7 @@ def _escape(character: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Replaces single quotes by double ones, and all spellings of Infinity by that of ``json``."""
+    """Returns ``text`` with double quotes in place of single ones, and with Infinity spelled as ``json`` expects it."""
 
     def replace(found: re.Match[str]) -> str:
         double, single, between, _ = found.groups()

@@ -1,7 +1,7 @@
 """Decodes single JSON values by the rules of Spark's from_json (JacksonParser).
 
-Accepts more than the parser of whole columns in :mod:`pyspark_commitlog.pipeline.values.json.columns`, and says why it
-rejects a value.
+This parser is slower than the one of :mod:`pyspark_commitlog.pipeline.values.json.columns`, but it accepts all that
+Spark accepts, and its errors say why a value is rejected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ValueParser:
-    """Reads values as rows of ``kind``; ``zone`` is for times without a zone."""
+    """Parses values as rows of ``kind``; ``zone`` is the time zone of times that name none."""
 
     def __init__(self, kind: pa.StructType, zone: tzinfo) -> None:
         self._zone = zone
@@ -38,7 +38,7 @@ class ValueParser:
         self._convert = self._struct(kind)
 
     def read(self, value: bytes) -> dict[str, Any]:
-        """Returns a row with the fields that the object has. Raises ValueError with the reason."""
+        """Returns the fields of ``kind`` that the object in ``value`` has. Raises ValueError with the reason."""
         try:
             text, self._is_utf8 = value.decode(), True
         except UnicodeDecodeError:  # maybe only in a field that is not read
@@ -102,7 +102,7 @@ def _check(value: Any, what: str, *kinds: type) -> None:
 
 
 def _named(value: Any) -> str:
-    """Formats ``value`` for messages."""
+    """Returns ``value`` as it is shown in messages."""
     return f"text {value!r:.100}" if type(value) is str else f"{as_text(value):.100}"
 
 
@@ -139,13 +139,13 @@ def _floating(kind: pa.DataType) -> Convert:
 
 
 def _rounded(text: str, kind: pa.DataType) -> float:
-    """Converts ``text`` to a float of fewer bits, rounding only once."""
+    """Returns the number in ``text`` as a float of 16 or 32 bits, rounded only once."""
     with np.errstate(over="ignore"):
         near = np.dtype(kind.to_pandas_dtype()).type(text)
         candidates = [float(each) for each in (near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf))]
     if not np.isfinite(near) or candidates[0] == float(text):
         return candidates[0]
-    # Of two equally near ones, the first is right: it was rounded to even, from a number that was equally near.
+    # Of two equally near candidates, the first is right: NumPy rounded it to even.
     finite = [each for each in candidates if np.isfinite(each)]
     return min(finite, key=lambda each: abs(Decimal(each) - Decimal(text)))
 
@@ -168,7 +168,7 @@ def _decimal(kind: pa.DataType) -> Convert:
 
 
 def date_converter(kind: pa.DataType) -> Convert:
-    """Returns a converter of text to the number that a column of ``kind`` stores; it raises ValueError."""
+    """Returns a function that converts a date as text to the number in a column of ``kind``; it raises ValueError."""
 
     def convert(value: Any) -> int:
         _check(value, "a date as text", str)
@@ -181,9 +181,9 @@ def date_converter(kind: pa.DataType) -> Convert:
 
 
 def time_converter(kind: pa.TimestampType, zone: tzinfo) -> Convert:
-    """Returns a converter to the number that a column of ``kind`` stores; it raises ValueError.
+    """Returns a function that converts a time to the number that a column of ``kind`` stores; it raises ValueError.
 
-    It takes text, and whole seconds if the column has a time zone.
+    The function takes text and, if the column has a time zone, whole seconds since 1970.
     """
     ns_per_step = 10**9 // _PER_SECOND[kind.unit]
     has_zone = kind.tz is not None
@@ -205,7 +205,10 @@ def time_converter(kind: pa.TimestampType, zone: tzinfo) -> Convert:
 
 
 def _or_without_gmt(read: Callable[[str], int], text: str) -> int:
-    """Reads text, again without GMT if that fails, as Spark does: its first versions wrote GMT before an offset."""
+    """Returns the result of ``read``, which is tried again without ``GMT`` in the text if it fails, as Spark does.
+
+    Early versions of Spark wrote ``GMT`` before an offset.
+    """
     try:
         return read(text)
     except ValueError:

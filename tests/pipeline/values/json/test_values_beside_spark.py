@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession, functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_commitlog.pipeline.values.json.values import Reader
+from pyspark_commitlog.pipeline.values.json.values import ValueParser
 from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError
 from pyspark_commitlog.pipeline.values.spark_times import zone_of
 from tests.support.json_corpus import SCHEMA, every
@@ -105,7 +105,7 @@ def test_value_is_read_the_same_alone_among_others_and_by_either_reader(schema: 
     serde = JsonSerde(schema, "permissive", timezone="Europe/Paris")
     values = [text.encode() for text in TEXTS]
     alone = [plain(serde.decode(pa.array([value])))[0] for value in values]
-    reader, by_one = Reader(serde.type, zone_of("Europe/Paris")), list[Any]()
+    reader, by_one = ValueParser(serde.type, zone_of("Europe/Paris")), list[Any]()
     for value in values:
         try:
             by_one += plain(pa.array([reader.read(value)], serde.type))
