@@ -40,6 +40,7 @@ COMMANDS = {  # command name to module
     "dump-log": ".reading.dump_log",
 }
 
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 # Boxes and colours only on a terminal: programs read plain text.
 _LOOKS: Mapping[str, Any] = {
     "pretty_exceptions_enable": False,
@@ -60,7 +61,8 @@ class _Commands(Mapping[str, TyperCommand]):
         if name not in COMMANDS:
             raise KeyError(name)
         one = typer.Typer(add_completion=False, **_LOOKS)
-        one.command(name, cls=KafkaCommand)(getattr(import_module(COMMANDS[name], __name__), name.replace("-", "_")))
+        function = getattr(import_module(COMMANDS[name], __name__), name.replace("-", "_"))
+        one.command(name, cls=KafkaCommand, context_settings=HELP)(function)
         command = typer.main.get_command(one)
         assert isinstance(command, TyperCommand)
         return command
@@ -76,6 +78,7 @@ app = typer.Typer(
     cls=_Group,
     help="Kafka's command-line tools without a broker, for log directories of a broker or of spark-commitlog.",
     no_args_is_help=True,
+    context_settings=HELP,
     **_LOOKS,
 )
 

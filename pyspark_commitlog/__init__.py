@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         SchemaRegistry as SchemaRegistry,
     )
     from pyspark_commitlog.pipeline.write import commitlog_sink as commitlog_sink
+
+    __version__: str
 else:
-    __getattr__, __dir__, __all__ = lazy_loader.attach(
+    _loaded, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "pipeline.datasource": ["CommitLogDataSource", "DefaultSource"],
@@ -41,3 +43,10 @@ else:
             "pipeline.write": ["commitlog_sink"],
         },
     )
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":  # of the installed package
+            from importlib.metadata import version  # noqa: PLC0415  takes 20 ms
+
+            return version("spark-commitlog")
+        return _loaded(name)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import pyspark_commitlog
 from pyspark_commitlog.cli import COMMANDS, _Commands, kafka_flags
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
@@ -339,8 +340,14 @@ def test_subcommands_of_kafkas_tool_are_flags_here(
     assert in_process.commitlog(*here, *kafkas) == in_process.commitlog(*here, *ours)
 
 
+def test_help_has_a_short_flag() -> None:
+    for command in ((), ("topics",)):
+        assert in_process.commitlog(*command, "-h").stdout == in_process.commitlog(*command, "--help").stdout != ""
+
+
 def test_the_version_is_printed() -> None:
     assert in_process.commitlog("--version").stdout == f"{version('spark-commitlog')}\n"
+    assert pyspark_commitlog.__version__ == version("spark-commitlog")
 
 
 def test_a_decoder_flag_may_lack_its_value(plain: Path) -> None:
