@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import typer
 
@@ -29,7 +29,8 @@ STATES_KNOWN = (
 TYPES_KNOWN = ("Classic", "Consumer", "Share", "Streams", "Unknown")
 
 
-_MemberColumn = tuple[Column, Callable[[storage.GroupDescription, storage.GroupMember], object]]
+# A string, because looking these types up would import numpy.
+_MemberColumn: TypeAlias = "tuple[Column, Callable[[storage.GroupDescription, storage.GroupMember], object]]"
 
 
 def chosen_among(flag: str, known: Sequence[str], given: str | None) -> frozenset[str]:

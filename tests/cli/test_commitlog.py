@@ -256,6 +256,8 @@ LOG_DIR = {
     "produce": ["-t", "t"],
     "verify": [],
     "rebuild-index": [],
+    "retain": [],
+    "compact": [],
     "recover": [],
     "snapshot": ["--to", "s"],
     "restore": ["--from", "s"],
