@@ -122,7 +122,7 @@ class _Reading:
 
     def __post_init__(self) -> None:
         if not self.delimiter or self.key_delimiter == b"":
-            raise typer.BadParameter("a delimiter cannot be empty")
+            raise typer.BadParameter("--delimiter and --key-delimiter cannot be empty")
 
     def chunks(self, source: Input) -> Iterator[list[Row]]:
         """Yields the rows of all complete lines after each read of ``source``. The last line needs no delimiter."""

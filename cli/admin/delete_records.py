@@ -76,5 +76,6 @@ def _parsed(path: Path) -> dict[tuple[str, int], int]:
     parsed = {(topic, partition): offset for topic, partition, offset in rows}
     if len(parsed) < len(rows):
         twice = sorted({row[:2] for row in rows if [other[:2] for other in rows].count(row[:2]) > 1})
-        fail(f"{path}: more than one offset for {', '.join(f'{topic}-{partition}' for topic, partition in twice)}")
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in twice)
+        fail(f"{path}: more than one offset for {names}; give one for each")
     return parsed

@@ -34,7 +34,7 @@ _MemberColumn: TypeAlias = "tuple[Column, Callable[[storage.GroupDescription, st
 
 
 def chosen_among(flag: str, known: Sequence[str], given: str | None) -> frozenset[str]:
-    """Parses the comma-separated values of ``--state`` or ``--type``, ignoring case; all values if none is given."""
+    """Returns the values in a comma-separated ``--state`` or ``--type``, ignoring case; all of ``known`` if empty."""
     asked = [word.strip() for word in (given or "").split(",") if word.strip()]
     by_case = {word.lower(): word for word in known}
     wrong = [word for word in asked if word.lower() not in by_case]
@@ -102,7 +102,7 @@ def show_members(groups: Iterable[storage.GroupDescription], *, is_verbose: bool
 
 
 def _member_columns(group: storage.GroupDescription, *, is_verbose: bool) -> list[_MemberColumn]:
-    """The columns of Kafka 3.9 for groups of the classic protocol, and those of Kafka 4 for the others."""
+    """Returns the columns of Kafka 3.9 for a group of the classic protocol, else those of Kafka 4."""
     is_static = any(member.instance_id for member in group.members)
     shown = [(Column("GROUP"), _group_name), (Column("CONSUMER-ID"), _consumer_id)]
     if is_static and (is_verbose or group.type == "Consumer"):
@@ -126,7 +126,7 @@ def _consumer_id(_: storage.GroupDescription, member: storage.GroupMember) -> ob
 
 
 def _named(partitions: Iterable[tuple[str, int]]) -> str | None:
-    """Partition numbers by topic as Kafka 4 prints them: ``orders:0,1;payments:2``."""
+    """Returns partitions as Kafka 4 prints them: ``orders:0,1;payments:2``."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(str(partition))
@@ -134,7 +134,7 @@ def _named(partitions: Iterable[tuple[str, int]]) -> str | None:
 
 
 def _assignment(member: storage.GroupMember) -> str | None:
-    """The partition numbers of each topic as Kafka 3.9.1 prints them: ``(0,1), (2)``."""
+    """Returns the partition numbers of each topic as Kafka 3.9.1 prints them: ``(0,1), (2)``."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in member.partitions:
         by_topic.setdefault(topic, []).append(str(partition))

@@ -44,8 +44,8 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
         typer.echo(f"writer {each.txn_app_id} has batches up to {each.newest_batch} in topic {each.topic}")
     if writers:
         typer.echo(
-            "a query with a newer checkpoint is refused when it writes here, because the rows in between would be "
-            "missing: restore a checkpoint of that time too, or follow the error message"
+            "a query whose checkpoint is newer is refused when it writes here: the rows in between would be missing. "
+            "Restore a checkpoint as old as the snapshot, or do what the error says"
         )
 
 

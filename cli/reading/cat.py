@@ -103,7 +103,7 @@ def cat(  # the flags are those of kcat -C
     elif not as_json:
         text = record_text.delimited(key_delimiter, delimiter, null=nothing)
     if ("stored" in (offset or [])) != (group is not None):
-        raise typer.BadParameter("'--offset stored' and --group need each other")
+        raise typer.BadParameter("'--offset stored' needs --group, and --group needs '--offset stored'")
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}

@@ -98,7 +98,11 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
     if found.cleanable is not None:
         what = found.cleanable
         due = (
-            "due" if what.is_due else f"not due: more than {what.ratio_min:g} is needed" if what.is_dirty else "not due"
+            "due"
+            if what.is_due
+            else f"not due: the ratio must be above {what.ratio_min:g}"
+            if what.is_dirty
+            else "not due"
         )
         yield (
             f"  dirty ratio {what.ratio:.2f}: {what.dirty_bytes:,} dirty bytes, {what.clean_bytes:,} clean; "

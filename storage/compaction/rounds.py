@@ -63,7 +63,8 @@ class Cleaner:
         if self.offset_map.limit < 1:
             raise InvalidConfigError(
                 f"log.cleaner.dedupe.buffer.size = {self.config.dedupe_buffer_size} for {self.config.threads} threads "
-                f"and log.cleaner.io.buffer.load.factor = {self.config.io_buffer_load_factor}: no room for a single key"
+                f"and log.cleaner.io.buffer.load.factor = {self.config.io_buffer_load_factor}: no room for a single "
+                "key; raise the size or the factor, or lower log.cleaner.threads"
             )
         self.window_bytes = max(self.config.io_buffer_size // self.config.threads, WINDOW_BYTES_MIN)
 

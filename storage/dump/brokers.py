@@ -35,9 +35,9 @@ Fields = Mapping[str, Any]
 
 
 def control_fields(key: bytes, value: bytes) -> dict[str, object]:
-    """The content of a control record, by the names that Kafka's tool prints.
+    """Returns the content of a control record, by the names that Kafka's tool prints.
 
-    Contains ``endTxnMarker`` and ``coordinatorEpoch`` for a marker, else ``controlType``; for KRaft's records also
+    Has ``endTxnMarker`` and ``coordinatorEpoch`` for a marker, else ``controlType``; for KRaft's records also
     their label with the decoded value, unless that does not decode. Raises InvalidRecordError for a bad key or marker.
     """
     kind, coordinator_epoch = parse(key, value)

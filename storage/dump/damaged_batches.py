@@ -45,7 +45,10 @@ def records_of(file: File, batch: BatchAt) -> Records:
 
 
 def salvage(buffer: Bytes, header: BatchHeaders, columns: tuple[str, ...]) -> Salvaged:
-    """Returns the records, as far as they decode, of the batch in ``buffer`` that ``header``, of one row, describes."""
+    """Returns the records of one batch as far as they decode, and the error that ends them.
+
+    ``header``, of one row, describes the batch in ``buffer``. ``columns``: those to decode, as in ``format.decode``.
+    """
     position, size = int(header.table["position"][0]), int(header.table["size"][0])
     batch = bytearray(buffer[position : position + size].tobytes())
     try:
@@ -122,7 +125,7 @@ def _one_batch(buffer: Bytes) -> BatchHeaders:
     """Returns the header, one row, of the only batch in ``buffer``. Raises CorruptRecordError."""
     scan = formats.scan(buffer)
     if scan.reason is formats.StopReason.TRUNCATED:
-        raise CorruptRecordError("the file was truncated while it was read", position=0)
+        raise CorruptRecordError("the file was truncated while it was read; dump it again", position=0)
     if scan.reason is not formats.StopReason.END:
         raise formats.stop_error(scan, buffer)
     return scan.headers

@@ -48,7 +48,7 @@ def base_offset_of(path: str) -> int:
     """Returns the number at the beginning of a file's name. Raises NotALogDirError if there is none."""
     stem = path.rpartition("/")[2].partition(".")[0]
     if not (stem.isascii() and stem.isdigit()):
-        raise NotALogDirError(f"{path}: a segment's file is named by its base offset, as 00000000000000000000.log")
+        raise NotALogDirError(f"{path}: a segment's file is named after its base offset: 00000000000000000000.log")
     return int(stem)
 
 

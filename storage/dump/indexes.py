@@ -137,7 +137,7 @@ class IndexDump:
 
     def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:
         entry_bytes = TIME_ENTRY.itemsize if self.path.endswith(file_names.TIME_INDEX) else OFFSET_ENTRY.itemsize
-        return CorruptIndexError(reason, path=self.path, position=max(entry, 0) * entry_bytes)
+        return CorruptIndexError(f"{reason}; rebuild the index", path=self.path, position=max(entry, 0) * entry_bytes)
 
 
 def dump_txn_index(path: str, layout: Layout, filesystem: FileSystem) -> Iterator[list[str]]:

@@ -42,7 +42,7 @@ def _payload(value: str | None) -> str:
 
 
 def _control_with(labels: Mapping[str, str]) -> Text:
-    """The text of control records; ``labels``: of those whose content is shown, not only their type."""
+    """Returns the text function for control records; ``labels``: those whose content is shown, not only the type."""
 
     def text(fields: Mapping[str, object] | None) -> str:
         for name in labels.keys() & (fields or {}).keys():

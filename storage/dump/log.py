@@ -72,7 +72,10 @@ class LogDump:
             return self.layout.note("KRaft bootstrap snapshot")
         offset, _, epoch = name.partition("-")
         if not (offset.isdecimal() and epoch.isdecimal()):
-            raise NotALogDirError(f"{self.path}: the name of a snapshot must be its end offset and its epoch")
+            raise NotALogDirError(
+                f"{self.path}: a snapshot is named after its end offset and its epoch, such as "
+                "00000000000000000007-0000000003.checkpoint"
+            )
         return self.layout.note(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
 
     def _run(self, window: Window, headers: BatchHeaders) -> Iterator[list[str]]:

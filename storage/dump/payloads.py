@@ -154,7 +154,7 @@ def _signed(value: int) -> int:
 
 
 def decoder_for(options: DumpOptions) -> Decoder:
-    """The decoder that the options ask for."""
+    """Returns the decoder for keys and values that the options ask for."""
     return (_DECODERS_4 if options.format == "4.0" else _DECODERS)[options.decoder]
 
 

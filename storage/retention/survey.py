@@ -99,7 +99,10 @@ def _largest_timestamp_ms(segment: LogSegment, next_offset: int, first_timestamp
     largest = segment.largest
     if largest.timestamp >= first_timestamp_ms and largest.offset in range(segment.base_offset, next_offset + 1):
         return largest.timestamp
-    logger.warning("%s: contradicts the log; using the timestamps of the records", segment.path(file_names.TIME_INDEX))
+    logger.warning(
+        "%s contradicts the log; using the timestamps of the records. Rebuild the index",
+        segment.path(file_names.TIME_INDEX),
+    )
     timestamps = (int(window.headers.table["max_timestamp"].max()) for window in segment.batches())
     return max(timestamps, default=NO_TIMESTAMP)
 

@@ -56,7 +56,7 @@ def test_restore_prints_the_progress_of_writers_and_warns_of_newer_checkpoints(d
     assert writer == {"txn_app_id": "ingest", "topic": "orders", "newest_batch": 3}
     told = commitlog(*restore).stdout.splitlines()
     assert told[1] == "writer ingest has batches up to 3 in topic orders"
-    assert told[2].startswith("a query with a newer checkpoint is refused")
+    assert told[2].startswith("a query whose checkpoint is newer is refused")
 
 
 def test_restore_succeeds_if_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:

@@ -364,7 +364,7 @@ def test_a_file_of_another_kind_is_skipped(name: str) -> None:
 
 def test_a_name_without_a_base_offset(tmp_path: Path) -> None:
     (tmp_path / "abc.log").write_bytes(b"")
-    with pytest.raises(NotALogDirError, match=r"abc\.log: a segment's file is named by its base offset"):
+    with pytest.raises(NotALogDirError, match=r"abc\.log: a segment's file is named after its base offset"):
         dumped(str(tmp_path / "abc.log"))
 
 
