@@ -107,11 +107,12 @@ def cat(  # the flags are those of kcat -C
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
+        firsts = {(topic, each): log.log_start_offset for each, log in watchers.items()}
         stored = {} if group is None else _stored(manager, group)
         spans = {each: span.stored_at(stored.get((topic, each))) for each in watchers}
         tails = [_Tail(logs.enter_context(log), topic, each, spans[each]) for each, log in watchers.items()]
         if span.is_offset or not quiet:
-            _report_moved(tails, is_given=span.is_offset)
+            _report_moved(tails, storage.remote_offsets(manager, firsts), is_given=span.is_offset)
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
@@ -192,6 +193,7 @@ class _Tail:
     def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
         self.name = f"{topic} [{partition}]"
         self._log, self._topic, self._partition, self._span = log, topic, partition, span
+        self.partition = (topic, partition)
         self.asked = span.begin(log, span.isolation)
         # After a crash, a log whose records were all deleted may have a log start above its log end.
         self.next_offset = max(min(self.asked, log.log_end_offset), log.log_start_offset)
@@ -239,16 +241,20 @@ class _Tail:
         return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
 
 
-def _report_moved(tails: Sequence[_Tail], *, is_given: bool) -> None:
+def _report_moved(tails: Sequence[_Tail], remote: Mapping[tuple[str, int], range], *, is_given: bool) -> None:
     """Reports the partitions that start at the nearest offset because they do not have the requested one.
 
-    ``is_given``: the user gave the offset as a number. If that is above every log end, exits with 1.
+    ``is_given``: the user gave the offset as a number. If that is above every log end, exits with 1. ``remote``:
+    offsets that only remote storage has; reported if reading starts after them.
     """
     if is_given and all(tail.asked > tail.next_offset for tail in tails):
         fail("; ".join(tail.outside for tail in tails))
     for tail in tails:
         if tail.asked != tail.next_offset:
             typer.echo(f"commitlog: {tail.outside}; starting at {tail.next_offset}", err=True)
+        offsets = remote.get(tail.partition)
+        if offsets is not None and tail.next_offset == offsets.stop:
+            typer.echo(f"commitlog: {tail.name}: {storage.remote_text(offsets)}", err=True)
 
 
 class _Printing:

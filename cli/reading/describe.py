@@ -93,6 +93,8 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         f"{found.topic}-{found.partition}: offsets {facts.log_start_offset} to {facts.log_end_offset}{stable}, "
         f"{segments}, {facts.size:,} bytes"
     )
+    if found.remote is not None:
+        yield f"  {storage.remote_text(found.remote)}"
     if found.holding is not None:
         yield f"  {found.holding}: readers of committed records wait for it; see commitlog transactions"
     if found.cleanable is not None:
@@ -143,6 +145,7 @@ def _json(found: storage.PartitionDescription) -> dict[str, Any]:
         "bytes": facts.size,
         "dirty_ratio": None if what is None else what.ratio,
         "compaction_due": None if what is None else what.is_due,
+        "remote_offsets": None if found.remote is None else [found.remote.start, found.remote.stop],
         "segments": [_segment_json(found, fate) for fate in found.retention.plan.fates],
     }
 

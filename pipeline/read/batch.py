@@ -8,8 +8,8 @@ from functools import cache
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...storage import LogManager
-from ..rows import Ends, Logs, TopicPartition, check_start_before_end
+from ...storage import LogManager, remote_offsets
+from ..rows import Ends, Logs, TopicPartition, check_start_before_end, warn_of_remote
 from ..workers import freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions
@@ -44,7 +44,9 @@ class BatchReader(DataSourceReader):
         """Returns the range of offsets to read from each partition, by the options and then by the filters."""
         options = self._options
         logs = open_logs.catch_up(options.subscription.partitions(open_logs.manager))
-        ends = {each: Ends(log.log_start_offset, readable_end(log, options)) for each, log in logs.items()}
+        firsts = {each: log.log_start_offset for each, log in logs.items()}
+        remote = remote_offsets(open_logs.manager, firsts)
+        ends = {each: Ends(firsts[each], readable_end(logs[each], options), remote=remote.get(each)) for each in logs}
 
         @cache  # the start, the end and a filter may need the offset of the same time
         def at(source: TopicPartition, timestamp_ms: int) -> int | None:
@@ -52,6 +54,7 @@ class BatchReader(DataSourceReader):
 
         known = Logs(ends, at, options.loss)
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
+        warn_of_remote(starts, ends)
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)

@@ -23,8 +23,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...storage import CommittedOffset, GroupOffsets, LogWatcher, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from ..rows import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested
+from ...storage import (
+    CommittedOffset,
+    GroupOffsets,
+    LogWatcher,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+    remote_offsets,
+)
+from ..rows import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested, warn_of_remote
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
@@ -85,8 +92,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._open_logs.manager)
             states = self._all_states(wanted) if self._target is None else self._target
-            ends = {each: Ends(state.first, state.end, state.next) for each, state in states.items()}
+            remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
+            ends = {each: Ends(state.first, state.end, state.next, remote.get(each)) for each, state in states.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
+            warn_of_remote(self._initial, ends)
             self._committed = self._initial  # nothing was read yet, so there is nothing to commit
         return self._initial
 

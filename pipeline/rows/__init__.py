@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         offsets_from_nested as offsets_from_nested,
         offsets_to_nested as offsets_to_nested,
         timestamps_from_json as timestamps_from_json,
+        warn_of_remote as warn_of_remote,
     )
     from .spark_schema import (
         WriteColumns as WriteColumns,
@@ -102,6 +103,7 @@ else:
                 "offsets_from_nested",
                 "offsets_to_nested",
                 "timestamps_from_json",
+                "warn_of_remote",
             ],
             "spark_schema": ["WriteColumns", "arrow_schema", "nullable_as", "read_schema", "schema_with"],
         },

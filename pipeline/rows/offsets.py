@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError
+from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError, remote_text
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class Ends(NamedTuple):
     first: int
     next: int  # the offset that ``latest`` stands for
     most: int | None = None  # the largest offset that an option may name, if that is more than the latest
+    remote: range | None = None  # offsets below ``first`` that only a broker's remote storage has
 
     def holds(self, offset: int) -> bool:
         """Whether a read may begin or end at ``offset``."""
@@ -131,7 +132,8 @@ class AtOffsets:
         loss.report(
             OffsetOutOfRangeError,
             f"option {self.option}: offset {offset} of {partition} is outside the log, "
-            f"which begins at {there.first} and ends before {there.next}",
+            f"which begins at {there.first} and ends before {there.next}"
+            + ("" if there.remote is None else f"; {remote_text(there.remote)}"),
         )
         return there.first if offset < there.first else there.next
 
@@ -216,6 +218,14 @@ def check_order(starting: Bound, ending: Bound) -> None:
         )
     numbers = {partition for partition in starts if min(starts[partition], ends[partition]) >= 0}
     _check_each(starting, ending, {each: starts[each] for each in numbers}, ends)
+
+
+def warn_of_remote(starts: Offsets, ends: Mapping[TopicPartition, Ends]) -> None:
+    """Logs a warning for each partition that is read from its first offset here, while earlier ones are remote."""
+    for partition, start in sorted(starts.items()):
+        remote = ends[partition].remote
+        if remote is not None and start == remote.stop:
+            logger.warning("%s is read from offset %s on: %s", partition, start, remote_text(remote))
 
 
 def check_start_before_end(starting: Bound, ending: Bound, starts: Offsets, ends: Offsets) -> None:

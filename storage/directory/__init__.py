@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         is_internal as is_internal,
         is_state_of_a_tool as is_state_of_a_tool,
     )
+    from .remote_tier import remote_offsets as remote_offsets, remote_text as remote_text
     from .snapshot import (
         LOG_FOLDER as LOG_FOLDER,
         Snapshot as Snapshot,
@@ -88,6 +89,7 @@ else:
                 "is_internal",
                 "is_state_of_a_tool",
             ],
+            "remote_tier": ["remote_offsets", "remote_text"],
             "snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
             "topics_file": ["Known", "PARTITIONS_MAX", "TopicDescription"],
         },

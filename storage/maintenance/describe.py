@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compaction import Cleanable, cleanable
-from ..directory import LogManager
+from ..directory import LogManager, remote_offsets
 from ..format.files import file_names
 from ..reading import LogReader
 from ..retention import RetentionReport, SegmentFate, preview_retention
@@ -23,6 +23,7 @@ class PartitionDescription:
     retention: RetentionReport  # a dry run: its plan has every segment, with its fate and the reason
     cleanable: Cleanable | None  # None if the topic is not compacted
     holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
+    remote: range | None = None  # offsets that only a broker's remote storage has
 
     def compaction_of(self, fate: SegmentFate) -> str | None:
         """Returns ``clean``, ``dirty``, ``uncleanable`` (compaction may not touch the segment yet), or None."""
@@ -46,8 +47,9 @@ def describe_partition(
     with manager.open_reader(topic, partition, chosen.config) as log:
         log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
+        remote = remote_offsets(manager, {(topic, partition): log.log_start_offset}).get((topic, partition))
         return PartitionDescription(
-            topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log)
+            topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log), remote
         )
 
 

@@ -21,6 +21,7 @@ from tests.cli.in_process import commitlog
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import NOW_MS, append, end_transaction, write_transactional
+from tests.support.tiered import tiered_directory
 
 STAGES = ("plain/final", "codecs/final", "transactions/final", "times/final")
 
@@ -348,3 +349,14 @@ def test_help_names_kcats_flags() -> None:
     assert done.code == 0
     for flag in ("-t", "-p", "-o", "-c", "-e", "-f", "-K", "-J", "-D", "-Z", "-q", "--group", "--isolation-level"):
         assert flag in done.stdout
+
+
+def test_records_that_a_broker_has_only_in_remote_storage_are_named(tmp_path: Path) -> None:
+    directory = tiered_directory(tmp_path / "log")
+    said = "offsets 0 to 617 are only in the broker's remote storage, which is not read"
+    cat = ("cat", "--log-dir", directory, "-t", "t-plain", "-e")
+    assert commitlog(*cat).stderr.splitlines()[0] == f"commitlog: t-plain [0]: {said}"
+    assert [said in commitlog(*cat, "-o", offset).stderr for offset in (3, 618, 619)] == [True, True, False]
+    assert said in commitlog("describe", "--log-dir", directory, "--topic", "t-plain").stdout
+    described = json.loads(commitlog("describe", "--log-dir", directory, "--topic", "t-plain", "--json").stdout)
+    assert described["remote_offsets"] == [0, 618]
