@@ -117,7 +117,7 @@ def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> It
         yield from _timed(segment, start, end)
     for window, times in _timed(segment, known.end, segment.size, known.next_offset):
         yield window, times
-        known.note(times, window.position + window.headers.end, window.headers.next_offset)
+        known.add(times, window.position + window.headers.end, window.headers.next_offset)
 
 
 def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tuple[int, int]:

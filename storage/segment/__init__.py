@@ -1,7 +1,7 @@
 """One segment: its ``.log``, its indexes, and the protocols by which segments replace one another.
 
-:class:`SegmentReader` reads a segment, :class:`LogSegment` writes it, :class:`LogSegments` is all of a log's; ``swap``
-says what a crash leaves while segments are replaced, and ``split`` divides one whose offsets do not fit.
+:class:`SegmentReader` reads a segment, :class:`LogSegment` also writes it, and :class:`LogSegments` has all segments of
+a log. ``swap`` replaces segments by others, and ``split`` divides a segment whose offsets are too far apart.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class LogSegments:
 
     @property
     def size(self) -> int:
-        """Bytes of all logs."""
+        """Bytes of the ``.log`` files of all segments."""
         return sum(segment.size for segment in self._segments)
 
     def with_next_offsets(self, log_end_offset: int) -> list[tuple[LogSegment, int]]:
@@ -55,7 +55,7 @@ class LogSegments:
         return self._segments[index] if index < len(self._segments) else None
 
     def reaching(self, offset: int) -> list[LogSegment]:
-        """The segment that holds ``offset``, if there is one, and all after it."""
+        """The segments from the one that covers ``offset`` on; all segments if ``offset`` is below the first one."""
         index = bisect_right(self._segments, offset, key=_BASE_OFFSET)
         return self._segments[max(index - 1, 0) :]
 
@@ -73,6 +73,6 @@ class LogSegments:
         self._segments.remove(segment)
 
     def close(self) -> None:
-        """Close all open files."""
+        """Close the open files of all segments; the next use of a segment opens them again."""
         for segment in self._segments:
             segment.close()

@@ -1,14 +1,14 @@
 """What the indexes of a segment share: the file, and sorted pairs of numbers.
 
-Entries are kept in memory, sorted, and written through to the file; nothing is read, and no file created, before it is
-needed. An index belongs to one thread at a time, which holds its log's lock.
+An index keeps its entries in memory, sorted, and writes new ones to its file at once. It reads and creates no file
+before that is needed. One thread at a time, which holds the log's lock, may use an index.
 
-Like Kafka, extends an active segment's ``.index`` and ``.timeindex`` to full capacity with zeros, and cuts them to the
-used size when the segment is rolled or closed. A crash leaves the zeros in place, so trailing zero entries do not count
-as entries here. Kafka counts them, which is why it always rebuilds the indexes of unflushed segments.
+As in Kafka, the ``.index`` and ``.timeindex`` of an active segment are extended with zeros to their full capacity, and
+cut to the used size when the segment is rolled or closed. After a crash the zeros are still there; therefore entries of
+zeros at the end do not count. Kafka counts them, which is why it always rebuilds the indexes of unflushed segments.
 
-All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports what is wrong with a file; a lookup in a damaged
-file does not fail but gives a wrong result, so a walk over the log must not trust a position without a batch.
+All indexes can be rebuilt from the ``.log``. ``sanity_check`` reports what is wrong with a file. A lookup in a damaged
+file does not fail but returns a wrong result; callers must check that a batch begins at the position that they get.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..format.tables import Int64s
 
 MAX_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
 _ENTRIES_AT_FIRST = 16  # grows by doubling
-_BLOCK_ENTRIES = 4096  # reading this many takes little longer than reading one
-_NEW_ENTRIES = 256  # of other processes, that can be read without rereading everything
+_BLOCK_ENTRIES = 4096  # reading so many takes hardly longer than reading one
+_NEW_ENTRIES = 256  # if other processes added more, the whole file is read again
 
 
 class SidecarFile:
-    """An index's file: opened for writing on the first write, read in one go and closed again."""
+    """The file of an index. Opened for writing when first written; for reading, opened, read in one go and closed."""
 
     def __init__(self, filesystem: FileSystem, path: str, writable: bool) -> None:
         self.filesystem = filesystem
@@ -43,8 +43,11 @@ class SidecarFile:
         self._file: File | None = None
 
     def for_writing(self) -> File:
+        """The file, open for writing, created if missing. Raises io.UnsupportedOperation if the index is read-only."""
         if not self.writable:
-            raise io.UnsupportedOperation(f"{self.path}: this index was opened for reading only")
+            raise io.UnsupportedOperation(
+                f"{self.path}: this index was opened for reading only; open the log for writing to change it"
+            )
         if self._file is None:
             self._file = self.filesystem.open(self.path, "create")
         return self._file
@@ -63,13 +66,16 @@ class SidecarFile:
         try:
             size = file.size()
             if size > INT32_MAX:
-                raise CorruptIndexError(f"index of {size} bytes, more than the limit of {INT32_MAX}", path=self.path)
+                raise CorruptIndexError(
+                    f"the index has {size} bytes, more than the limit of {INT32_MAX}; rebuild it from the log",
+                    path=self.path,
+                )
             return bytes(file.read(0, _used_entries(file, size // entry_bytes, entry_bytes) * entry_bytes))
         finally:
             file.close()
 
     def sync(self) -> None:
-        """Sync, including what an earlier process wrote; does nothing if there is no file."""
+        """Wait until the file, including what other processes wrote, is on disk; does nothing if there is no file."""
         if self._file is not None or self.filesystem.status(self.path) is not None:
             self.for_writing().sync()
 
@@ -79,7 +85,7 @@ class SidecarFile:
             self._file = None
 
     def rename_to(self, path: str) -> None:
-        """Rename; no error if there is no file. Closes the file: writing continues under the new name."""
+        """Rename the file, if there is one, and close it. Later writes go to the new name."""
         self.close()
         if self.filesystem.status(self.path) is not None:
             self.filesystem.rename(self.path, path)
@@ -87,11 +93,11 @@ class SidecarFile:
 
 
 def _used_entries(file: File, count: int, entry_bytes: int) -> int:
-    """The number of entries before the padding: in an intact file, only zeros follow a zero entry.
+    """Returns how many of the ``count`` entries in an index file precede its padding of zeros.
 
-    Finds the block in which the padding begins by bisection. The first entry may be all zero and still be an entry
-    (offset 0 at time 0), so a file of one entry has one. A file damaged by zeros in its middle may give fewer entries,
-    which costs time but no correctness.
+    Finds the block in which the padding begins by bisection, since in an intact file only zeros follow an entry of
+    zeros. The first entry may consist of zeros and still count (offset 0 at time 0), so a file of one entry has one. If
+    damage put zeros into the middle of the file, the result may be too small, which makes lookups slower but not wrong.
     """
 
     def is_zero(entry: int) -> bool:
@@ -136,7 +142,7 @@ class _Columns:
 
 
 class PairFormat(NamedTuple):
-    """The file format of two columns, of which one has offsets."""
+    """The file format of an index with two columns of numbers, one of which contains offsets."""
 
     columns: tuple[str, str]
     entry_bytes: int
@@ -145,7 +151,7 @@ class PairFormat(NamedTuple):
 
 
 class PairIndex(ABC):
-    """Common to ``.index`` and ``.timeindex``: two columns, a capacity, and the file they are written through to."""
+    """What ``.index`` and ``.timeindex`` share: two sorted columns, a capacity in entries, and a file."""
 
     FORMAT: PairFormat
     RESERVED_ENTRIES = 0  # slots that only an append with skip_full_check may use
@@ -159,7 +165,7 @@ class PairIndex(ABC):
         max_bytes: int = MAX_INDEX_BYTES,
         writable: bool = True,
     ) -> None:
-        """Opens nothing. ``max_bytes`` is ``segment.index.bytes``, rounded down to whole entries."""
+        """Opens no file. ``max_bytes``: the capacity (``segment.index.bytes``), rounded down to whole entries."""
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.FORMAT.entry_bytes
         self._file = SidecarFile(filesystem, path, writable)
@@ -183,24 +189,27 @@ class PairIndex(ABC):
 
     @property
     def room(self) -> int:
-        """The number of entries that can be appended before it is full."""
+        """How many entries can be appended before the index is full."""
         return max(0, self.max_entries - self.RESERVED_ENTRIES - len(self))
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes in use; an active segment's file is longer."""
+        """Bytes that the entries occupy; the file of an active segment is longer."""
         return len(self) * self.FORMAT.entry_bytes
 
     def resize(self) -> None:
-        """Extend the file to full capacity with zeros, creating it if necessary: for an active segment."""
+        """Extend the file with zeros to its full capacity, as an active segment needs; creates the file if missing."""
         self._file.for_writing().truncate(max(self.max_entries * self.FORMAT.entry_bytes, self.size_in_bytes))
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file after its last entry, creating it if necessary: on roll, clean close and after recovery."""
+        """Cut the file after its last entry; creates the file if missing.
+
+        Called when a segment is rolled, closed or recovered.
+        """
         self._file.for_writing().truncate(self.size_in_bytes)
 
     def reset(self) -> None:
-        """Drop all entries; the file is empty afterwards, created if necessary."""
+        """Remove all entries and empty the file; creates the file if missing."""
         self._file.for_writing().truncate(0)
         self._loaded = _Columns(_none(), _none())
 
@@ -209,13 +218,20 @@ class PairIndex(ABC):
         self._keep(int(np.searchsorted(self.offsets, offset, side="left")))
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless column 1 increases and column 2 never decreases."""
+        """Check the entries. Raises CorruptIndexError, with the position in the file, for the first fault.
+
+        Faults: the first column does not increase, the second one decreases, the file ends with part of an entry, or an
+        offset is below the segment's base offset.
+        """
         self._check_length()
         columns = (self._columns.first, self._columns.second)
         for name, column, strictly in zip(self.FORMAT.columns, columns, (True, False), strict=True):
             self._check_sorted(column, name, strictly=strictly)
         if len(self) and min(self.offsets[0] - self.base_offset, columns[0][0], columns[1][0]) < 0:
-            raise self._corrupt(f"entry 0 has {self._entry(0)}, but the segment begins at {self.base_offset}", 0)
+            raise self._corrupt(
+                f"entry 0 is {self._entry(0)}, but the segment begins at offset {self.base_offset}; rebuild the index",
+                0,
+            )
 
     def sync(self) -> None:
         """Wait until the file is on disk."""
@@ -227,13 +243,14 @@ class PairIndex(ABC):
         self._loaded = None
 
     def rename_to(self, path: str) -> None:
-        """Give the file another name; does not sync the directory."""
+        """Rename the file; does not sync the directory."""
         self._file.rename_to(path)
 
     def read_appended(self) -> None:
-        """Read what other processes added after the known entries; reads everything again if they rewrote the file.
+        """Read the entries that other processes appended to the file; if they rewrote the file, read it all again.
 
-        They may do so: closing a log adds an entry that belongs to no batch, and recovery rewrites the index.
+        Other processes rewrite an index when they recover the segment, and may add an entry that belongs to no batch
+        when they close the log.
         """
         if self._loaded is None:
             return
@@ -256,11 +273,15 @@ class PairIndex(ABC):
         return self._loaded
 
     def _write(self, first: Int64s, second: Int64s, skip_full_check: bool) -> None:
-        """After a crash, some of the new entries or none are on disk; in memory: all, or none if writing failed."""
+        """Append entries to the file, then to memory; if writing fails, memory is unchanged.
+
+        After a crash, any number of the new entries may be on disk.
+        """
         columns = self._columns
         if not skip_full_check and len(first) > self.room:
             raise ValueError(
-                f"{self.path}: {len(first)} entries after its {columns.count}, but there is room for only {self.room}"
+                f"{self.path}: cannot append {len(first)} entries to {columns.count}, since the index is full after "
+                f"{self.room} more; roll the segment first"
             )
         data = self.FORMAT.encode(self.base_offset, first, second)
         self._file.for_writing().write(columns.count * self.FORMAT.entry_bytes, data)
@@ -270,11 +291,14 @@ class PairIndex(ABC):
     def _entry(self, n: int) -> tuple[int, int]: ...
 
     def _last_up_to(self, target: int) -> int:
-        """The last entry whose first column is at most ``target``; -1 if there is none."""
+        """The number of the last entry whose first column is at most ``target``; -1 if there is none."""
         return int(np.searchsorted(self._columns.first, target, side="right")) - 1
 
     def _keep(self, count: int) -> None:
-        """Drop the entries from ``count`` on, in the file too: their bytes read as zeros or are cut off."""
+        """Keep only the first ``count`` entries, in memory and in the file.
+
+        A preallocated file keeps its size: zeros replace the other entries.
+        """
         if count == len(self):
             return
         size = self._file.size()
@@ -297,14 +321,19 @@ class PairIndex(ABC):
         over = self._file.size() % self.FORMAT.entry_bytes
         if over:
             position = self._file.size() - over
-            raise self._corrupt(f"{over} bytes after the last entry of {self.FORMAT.entry_bytes}", position)
+            raise self._corrupt(
+                f"{over} bytes follow the last whole entry of {self.FORMAT.entry_bytes} bytes; rebuild the index",
+                position,
+            )
 
     def _check_sorted(self, column: Int64s, what: str, *, strictly: bool) -> None:
         before, after = column[:-1], column[1:]  # compared, since the difference of times may exceed 2^63
         wrong = np.flatnonzero(after <= before if strictly else after < before)
         if len(wrong):
             at = int(wrong[0]) + 1
-            reason = f"entry {at} has {what} {column[at]}, the one before it {column[at - 1]}"
+            reason = (
+                f"entry {at} has {what} {column[at]}, but the entry before it has {column[at - 1]}; rebuild the index"
+            )
             raise self._corrupt(reason, at * self.FORMAT.entry_bytes)
 
     def _corrupt(self, reason: str, position: int) -> CorruptIndexError:
@@ -312,7 +341,7 @@ class PairIndex(ABC):
 
 
 def shifted(before: int, column: Int64s) -> Int64s:
-    """For each value the one before it, ``before`` for the first; shape (n,), n > 0."""
+    """Returns the column moved by one row: ``before``, then all values but the last; shape (n,), n > 0."""
     result = np.empty_like(column)
     result[0] = before
     result[1:] = column[:-1]

@@ -1,7 +1,7 @@
-"""Whether batches are correct: by their checksums, and by their neighbours where no checksum helps.
+"""Checks batches: by their checksums, and by their neighbours' offsets, which no checksum covers.
 
-The base offset of a batch is not covered by its checksum, in Kafka too. In a log from which nothing was removed, each
-batch begins where the previous one ends; where the log was compacted, or may have been, it begins there or above.
+In a log from which nothing was removed, each batch begins where the previous one ends. In a log that was or may have
+been compacted, a batch begins there or above.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ NEVER_COMPACTED = (
 class Holes(IntEnum):
     """Where offsets may be missing in a log."""
 
-    NOWHERE = 0  # never compacted, nor filled with gaps
-    INSIDE_SEGMENTS = 1  # unknown whether it was; but a missing segment is no gap
-    ANYWHERE = 2  # it was, or it was copied from somewhere
+    NOWHERE = 0  # the log was never compacted, and gaps were never written to it
+    INSIDE_SEGMENTS = 1  # unknown; offsets may be missing inside segments, but not between them
+    ANYWHERE = 2  # the log was compacted, or copied from somewhere
 
 
 class Damage(NamedTuple):
-    """The first batch that is not correct."""
+    """The first damaged batch: its row in the headers, and the error."""
 
     row: int
     error: CorruptionError
 
 
 def inside_segments() -> Holes:
-    """For a log of which nothing is known."""
+    """Returns where offsets may be missing in a log of which nothing is known."""
     return Holes.INSIDE_SEGMENTS
 
 
 def always(holes: Holes) -> Callable[[], Holes]:
-    """Returns the same answer each time; can be pickled."""
+    """Returns a function that always returns ``holes``; it can be pickled."""
     return partial(Holes, holes)
 
 
@@ -65,11 +65,11 @@ def find_damage(
     expected: int | None = None,
     following: tuple[int, int] | None = None,
 ) -> Damage | None:
-    """The first of these consecutive batches (at least one) with a wrong checksum, or that does not fit its neighbours.
+    """Returns the first of these consecutive batches (at least one) that is damaged; None if all are right.
 
-    ``expected`` is the offset after the preceding batch, ``following`` the first and the last offset of the batch that
-    follows; None: unknown. ``holes`` is only asked where offsets are missing. Positions in the error are relative to
-    ``buffer``.
+    A batch is damaged if its checksum is wrong or its offsets do not fit those of its neighbours. ``expected`` is the
+    offset after the preceding batch, ``following`` the first and last offset of the following batch; None: unknown.
+    ``holes`` is called only if offsets are missing. The position in the error is relative to ``buffer``.
     """
     try:
         formats.verify(buffer, headers)
@@ -101,11 +101,23 @@ def _find_misfit(
         reason = f"offsets {expected_first[row]} to {first[row] - 1} are missing before this batch"
         return Damage(row, MissingSegmentError(f"{reason}, {NEVER_COMPACTED}", position=position))
     if last[row] < first[row] or first[row] < 0:
-        return Damage(row, CorruptRecordError(f"{offsets} cannot be right", position=position))
+        return Damage(
+            row, CorruptRecordError(f"{offsets} are not a valid range of offsets; restore the file", position=position)
+        )
     if first[row] < expected_first[row]:
-        return Damage(row, CorruptRecordError(f"{offsets} follow {expected_first[row] - 1}", position=position))
+        return Damage(
+            row,
+            CorruptRecordError(
+                f"{offsets} follow offset {expected_first[row] - 1}; restore the file", position=position
+            ),
+        )
     begin, end = (first[row + 1], last[row + 1]) if row + 1 < len(first) else following or (None, None)
-    return Damage(row, CorruptRecordError(f"offsets {begin} to {end} follow {last[row]}", position=_end(headers, row)))
+    return Damage(
+        row,
+        CorruptRecordError(
+            f"offsets {begin} to {end} follow offset {last[row]}; restore the file", position=_end(headers, row)
+        ),
+    )
 
 
 def _end(headers: BatchHeaders, row: int) -> int:
@@ -113,14 +125,14 @@ def _end(headers: BatchHeaders, row: int) -> int:
 
 
 def _join(first: Int64s, last: Int64s, expected: int | None) -> bool:
-    """Whether each begins where the previous one ends."""
+    """Whether each batch begins where the previous one ends, and the first one at ``expected``, if known."""
     if not 0 <= first[0] <= last[-1] or expected not in (None, first[0]):
         return False
     return bool((first[1:] == last[:-1] + 1).all() and (first <= last).all()) if len(first) > 1 else True
 
 
 def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
-    """Which batches overlap the next one: one of the two does not have the offsets it was written with."""
+    """For each batch, whether it overlaps the next one, so that the offsets of one of them are wrong; shape (n,)."""
     next_first = np.empty(len(first), dtype=np.int64)
     next_first[:-1] = first[1:]
     next_first[-1] = following
@@ -129,7 +141,9 @@ def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
 
 
 def _after_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
-    """The offset after each batch's predecessor; for the first one ``expected``, or its own first offset."""
+    """For each batch, the offset after its predecessor, shape (n,); for the first one ``expected``, or its own
+    offset.
+    """
     after = np.empty(len(first), dtype=np.int64)
     after[0] = first[0] if expected is None else expected
     after[1:] = last[:-1] + 1
@@ -137,7 +151,7 @@ def _after_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s
 
 
 def _hides_its_first(headers: BatchHeaders) -> Bools:
-    """Wrapper messages of the older formats: their header has only the last offset."""
+    """For each batch, whether it is a wrapper message of magic 0 or 1, whose header has only the last offset."""
     found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
     return found
 
@@ -151,11 +165,11 @@ def check_wrapped(
     lowest: int = 0,
     expected: int | None = None,
 ) -> None:
-    """Raise, like :func:`find_damage`, where wrapper messages of the older formats hold wrong offsets.
+    """Raises CorruptRecordError or MissingSegmentError if wrapper messages of magic 0 or 1 contain wrong offsets.
 
-    ``decoded`` is the content of ``rows`` of ``headers``: only that gives the first offset of a wrapper message. None
-    may be below ``lowest``. Where nothing is missing, the first batch of ``headers`` does not begin above ``expected``;
-    None: unknown.
+    :func:`find_damage` cannot find these, because the header of a wrapper message does not have its first offset.
+    ``decoded`` is the content of the batches in ``rows`` of ``headers``. No offset may be below ``lowest``.
+    ``expected`` is the offset at which the first batch of ``headers`` should begin; None: unknown.
     """
     is_wrapper = _hides_its_first(headers)
     if not is_wrapper.any():
@@ -175,10 +189,14 @@ def _check_one_wrapper(
 ) -> None:
     first, last, position = int(offsets[0]), int(offsets[-1]), int(header["position"])
     if last != header["last_offset"] or (np.diff(offsets) <= 0).any():
-        reason = f"messages {first} to {last} are in a wrapper message with offset {header['last_offset']}"
+        reason = (
+            f"offsets {first} to {last} are in a wrapper message with offset {header['last_offset']}; restore the file"
+        )
         raise CorruptRecordError(reason, position=position)
     if first < lowest:
-        raise CorruptRecordError(f"offsets {first} to {last} follow {lowest - 1}", position=position)
+        raise CorruptRecordError(
+            f"offsets {first} to {last} follow offset {lowest - 1}; restore the file", position=position
+        )
     if expected is not None and first > expected and holes() is Holes.NOWHERE:
         reason = f"offsets {expected} to {first - 1} are missing before this batch, {NEVER_COMPACTED}"
         raise MissingSegmentError(reason, position=position)

@@ -20,23 +20,23 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex(PairIndex):
-    """Where to start reading: the last offset and the position of some batches of the segment (``.index``)."""
+    """The last offset and the position of some batches of the segment (``.index``): where to start reading."""
 
     FORMAT = PairFormat(("offset", "position"), OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
 
     @property
     def offsets(self) -> Int64s:
-        """Last offsets of the indexed batches, shape (len,); valid until the next change."""
+        """The last offsets of the indexed batches, shape (number of entries,); valid until the index changes."""
         return self._columns.first
 
     @property
     def positions(self) -> Int64s:
-        """Positions of the indexed batches, shape (len,); valid until the next change."""
+        """The positions of the indexed batches, shape (number of entries,); valid until the index changes."""
         return self._columns.second
 
     @property
     def last_offset(self) -> int:
-        """The last entry's; the base offset if there are no entries."""
+        """The offset in the last entry; the segment's base offset if there are no entries."""
         return self._columns.last()[0] if len(self) else self.base_offset
 
     def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
@@ -47,8 +47,8 @@ class OffsetIndex(PairIndex):
         """Add entries in one write; both arrays have shape (n,).
 
         Raises InvalidOffsetError unless offsets increase, SegmentOffsetOverflowError for an offset that the segment
-        cannot hold, and ValueError if the index has no room, with nothing appended. Use ``skip_full_check`` to rebuild
-        an index with a smaller ``segment.index.bytes`` than it was written with.
+        cannot hold, and ValueError if the index is full; then nothing is appended. ``skip_full_check`` appends even to
+        a full index, for a rebuild after ``segment.index.bytes`` was made smaller.
         """
         if not len(offsets):
             return
@@ -56,11 +56,13 @@ class OffsetIndex(PairIndex):
         before = self.last_offset if len(self) else self.base_offset - 1
         if (offsets <= shifted(before, offsets)).any():
             found = ", ".join(map(str, offsets[:3].tolist()))
-            raise InvalidOffsetError(f"{self.path}: offsets {found} ... do not increase from {self.last_offset}")
+            raise InvalidOffsetError(
+                f"{self.path}: cannot append offsets {found} ..., which do not increase from {self.last_offset}"
+            )
         self._write(offsets, positions, skip_full_check)
 
     def lookup(self, target_offset: int) -> OffsetPosition:
-        """The last entry at or below ``target_offset``; (base offset, 0) if there is none."""
+        """The last entry with an offset at or below ``target_offset``; (base offset, 0) if there is none."""
         n = self._last_up_to(target_offset)
         return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
 

@@ -1,4 +1,4 @@
-"""Reading a segment: a ``.log`` and its indexes (Kafka's LogSegment): its end, and lookups by offset and by time."""
+"""SegmentReader: finds the end of a segment, and looks up batches by offset and by time (Kafka's LogSegment)."""
 
 from __future__ import annotations
 
@@ -33,34 +33,38 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """The position of a batch in a segment, and, if they were read, that batch and some that follow it."""
+    """The position of a batch in a segment; and that batch with some that follow it, if the search has read them."""
 
     position: int
     window: Window | None = None
 
 
 class SegmentReader(SegmentWalk):
-    """A segment to read. Files are opened when first needed, so that ten thousand segments open quickly."""
+    """Reads one segment. Opens a file only when it is needed, so that ten thousand segments open quickly."""
 
     # Class attributes, so that segments that are never asked about need no attributes of their own.
     known_largest: TimestampOffset | None = None
     _appended_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
     _known_first_timestamp: int | None = None
-    walked_end: int | None = None  # the offset after its batches, as a search for its largest time found it
-    walked_size = 0  # of the file then: an active segment grows
+    walked_end: int | None = None  # the offset after the last batch, if a search for the largest timestamp read it
+    walked_size = 0  # the size at that search: an active segment grows
     record_times: RecordTimes | None = None  # as far as lookups by time have read it
     _is_time_index_checked = False
     _is_time_index_distrusted = False
     is_largest_confirmed = False
 
     def check_follows(self, before: SegmentReader, next_offset: int) -> None:
-        """Raise if this segment does not begin with ``next_offset``, at which the one ``before`` it ends.
+        """Raises an error unless this segment begins where the segment ``before`` it ends, at ``next_offset``.
 
-        CorruptRecordError if that one reaches into this one, MissingSegmentError if offsets are missing between them,
-        unless the log may have holes, or they are too far apart for one segment.
+        Raises CorruptRecordError if the two segments overlap. Raises MissingSegmentError if offsets are missing between
+        them, unless the log may have holes anywhere, or this segment's base offset is more than 2^31 - 1 above the
+        other.
         """
         if next_offset > self.base_offset:
-            reason = f"it reaches up to offset {next_offset - 1}, but the next segment begins at {self.base_offset}"
+            reason = (
+                f"the segment reaches up to offset {next_offset - 1}, but the next one begins at {self.base_offset}; "
+                "restore both files"
+            )
             raise CorruptRecordError(reason, path=before.path(file_names.LOG))
         is_near = self.base_offset - before.base_offset <= INT32_MAX
         if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
@@ -68,7 +72,7 @@ class SegmentReader(SegmentWalk):
             raise MissingSegmentError(reason, path=self.context.directory)
 
     def extend(self, size: int) -> None:
-        """Complete batches were seen up to ``size``; what the indexes say about them is looked up again."""
+        """Set :attr:`size` after another process appended batches; the indexes are read again when used."""
         for name in ("offset_index", "time_index", "txn_index"):
             opened = self.__dict__.pop(name, None)
             if opened is not None:
@@ -85,9 +89,9 @@ class SegmentReader(SegmentWalk):
         self._is_time_index_checked, self._last_seen = False, LastSeen()
 
     def release(self) -> None:
-        """Close a segment to which nobody appends, and forget what was seen: at the next use it may be another file.
+        """Close a segment to which nobody appends, and forget everything that was read from it.
 
-        Compaction replaces segments by others of the same name.
+        At the next use the files may be others, since compaction replaces segments by others of the same name.
         """
         self.close()
         self._known_size = self.known_largest = self._appended_largest = self._known_first_timestamp = None
@@ -97,10 +101,10 @@ class SegmentReader(SegmentWalk):
     # The end
 
     def lost_end(self, next_offset: int) -> str | None:
-        """What the index knows behind the log, which ends before ``next_offset``; None if it leads to nothing there.
+        """Returns why the segment, which ends before ``next_offset``, seems to have lost its end; None if it does not.
 
-        Where offsets may be missing, nothing else shows that a closed segment lost its end. The last entry must be
-        beyond the end by its offset and by its position: a single wrong bit changes only one of them.
+        In a log in which offsets may be missing, only the offset index can show that. Its last entry must be above the
+        end both by offset and by position, since a single wrong bit changes only one of them.
         """
         try:
             index = self.offset_index
@@ -109,14 +113,16 @@ class SegmentReader(SegmentWalk):
         except CorruptIndexError:
             return None
         return (
-            f"the log ends with offset {next_offset - 1} after {self.size} bytes, but its index leads to offset "
-            f"{index.last_offset} at position {index.positions[-1]}: the end of the log is missing, or the index wrong"
+            f"the log ends with offset {next_offset - 1} after {self.size} bytes, but its index leads to "
+            f"offset {index.last_offset} at position {index.positions[-1]}: the end of the log is missing, or the "
+            "index is wrong; restore the file, or rebuild the index"
         )
 
     def is_whole_in_newer_format(self, position: int) -> bool:
-        """Whether there is a batch whose only fault is an unknown magic: its checksum, which excludes that, is correct.
+        """Whether the batch at ``position`` is complete, with a correct checksum, but has an unknown magic.
 
-        What a crash leaves of a write has a wrong checksum; this is what a newer Kafka may have written.
+        A newer Kafka may have written such a batch. An unfinished write would have a wrong checksum, which does not
+        cover the magic.
         """
         wanted = size_at_start(np.frombuffer(self._file.read(position, LOG_OVERHEAD), dtype=np.uint8))
         if not MAGIC_AT < wanted <= self.file_size - position:
@@ -127,19 +133,22 @@ class SegmentReader(SegmentWalk):
         return len(headers) == 1 and bool(formats.checksums_match(buffer, headers)[0])
 
     def skip_damage(self) -> bool:
-        """Move :attr:`size` to the next sound batch after the damage that begins there; False if there is none."""
+        """Skip the damage that begins at :attr:`size`: set it to the position of the next sound batch.
+
+        Returns False, and changes nothing, if no sound batch follows.
+        """
         found = self.search(self.file_size).next_sound(self.size + 1)
         self._known_size = self._known_size if found is None else found
         return found is not None
 
     def end_at(self, size: int) -> None:
-        """Set :attr:`size` to ``size``, whatever is there."""
+        """Set :attr:`size` to ``size``; checks nothing."""
         self._known_size = size
 
     def next_offset(self) -> int:
-        """The offset after the last correct batch: read from the last index entry on.
+        """Returns the offset after the last correct batch, which it finds by reading from the last index entry on.
 
-        Also finds what is not in the indexes: where that batch ends (:attr:`size`), and late timestamps.
+        Also sets :attr:`size` to the end of that batch, and remembers timestamps that are not yet in the time index.
         """
         windows = self.from_index(self.offset_index.last_offset, self.file_size)
         self._known_size, next_offset = 0, self.base_offset
@@ -148,10 +157,10 @@ class SegmentReader(SegmentWalk):
         return next_offset
 
     def read_appended(self, expected: int | None = None) -> Iterator[Window]:
-        """The batches after :attr:`size`, which advances past each window before that is yielded.
+        """Yields the batches after :attr:`size`; sets :attr:`size` to the end of each window before yielding it.
 
-        ``expected`` is the offset after the batches before, if known. Anything after the last correct batch is not part
-        of the log.
+        Ends silently at the first damaged or incomplete batch. ``expected``: the offset at which the first batch should
+        begin; None if unknown.
         """
         return self._appended(self.batches(self.size, self.file_size, expected=expected))
 
@@ -163,7 +172,7 @@ class SegmentReader(SegmentWalk):
                 yield window
 
     def _update_largest(self, headers: BatchHeaders) -> None:
-        """For batches after those known. A time index that was not read yet is read when :attr:`largest` is needed."""
+        """Remember the largest timestamp of appended batches, without reading the time index if it was not read yet."""
         found = _largest_of(headers)
         if self.known_largest is not None:
             self.known_largest = _later(self.known_largest, found)
@@ -171,11 +180,11 @@ class SegmentReader(SegmentWalk):
             self._appended_largest = found if self._appended_largest is None else _later(self._appended_largest, found)
 
     def remember_end(self, window: Window) -> None:
-        """Remember that the batch after this window will be asked for next."""
+        """Remember where this window ends, because the caller will read the batch after it next."""
         self._last_seen.following = (window.headers.next_offset, window.position + window.headers.end)
 
     def _follows_last_read(self, offset: int) -> bool:
-        """Whether the batch after what was read begins with ``offset`` and is complete; if not, the index is used."""
+        """Whether a complete batch that begins with ``offset`` follows the window of :meth:`remember_end`."""
         following, position = self._last_seen.following
         if following != offset or position >= self.size:
             return False
@@ -184,15 +193,15 @@ class SegmentReader(SegmentWalk):
         return is_next and size_at_start(start) <= self.size - position
 
     def position_reaching(self, offset: int) -> int | None:
-        """The position of the first batch whose last offset is not below ``offset``; None if there is none."""
+        """The position of the first batch with a last offset at or above ``offset``; None if there is no such batch."""
         found = self.find(offset, offset)
         return None if found is None else found.position
 
     def find(self, offset: int, until: int) -> FoundBatch | None:
-        """The first batch whose last offset is not below ``offset``; None if there is none.
+        """Finds the first batch with a last offset at or above ``offset``; None if there is no such batch.
 
-        The result includes what was read to find it: that batch and some that follow, up to the one that reaches
-        ``until`` if it is among them.
+        The result includes the batches that the search has read, from the found one on, but none after the first one
+        that reaches offset ``until``.
         """
         if self._follows_last_read(offset):
             return FoundBatch(self._last_seen.following[1])
@@ -206,7 +215,7 @@ class SegmentReader(SegmentWalk):
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the first batch that has it, according to the time index."""
+        """The largest timestamp (ms), and the last offset of the first batch with it, according to the time index."""
         if self.known_largest is None:
             self.known_largest = self._find_largest()
         return self.known_largest
@@ -223,9 +232,9 @@ class SegmentReader(SegmentWalk):
         return found if self._appended_largest is None else _later(found, self._appended_largest)
 
     def confirm_largest(self) -> TimestampOffset:
-        """Like :attr:`largest`, but checked in the log, since no checksum covers the time index.
+        """Returns :attr:`largest` after checking it against the log, because no checksum covers the time index.
 
-        This takes several times as long as reading the index.
+        Takes several times as long as reading the index.
         """
         if not self.is_largest_confirmed:
             self.is_largest_confirmed = True
@@ -234,18 +243,19 @@ class SegmentReader(SegmentWalk):
         return self.largest
 
     def _lacks_time_entries(self) -> bool:
-        """Whether the time index is empty but must not be: a broker creates an empty one if the file is missing.
+        """Whether the time index is empty although the segment has batches whose times it should have.
 
-        That of an active segment is empty before the first entry of the offset index; then all of it was taken in.
+        A broker creates an empty time index if the file is missing. An active segment may have an empty time index
+        until the offset index has its first entry; then all of its batches were read as they were appended.
         """
         if len(self.time_index) or not self.size:
             return False
         return self._appended_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
-        """Whether the batch in the last entry of the time index has its time, and none at the end is younger.
+        """Whether the log agrees with the last time index entry: its batch has that time, and later ones none above it.
 
-        If the largest time is long before the end of the segment, the batches in between are not checked.
+        If that batch is far from the end of the segment, the batches in between are not checked.
         """
         entry = self.time_index.last_entry
         if not len(self.time_index) or not self.size:
@@ -258,22 +268,22 @@ class SegmentReader(SegmentWalk):
             self.walked_end, self.walked_size = windows[-1].next_offset, self.size
             if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
                 return True
-        logger.warning("%s: contradicts the log; the index is not used", self.time_index.path)
+        logger.warning("%s: the time index contradicts the log and is not used; rebuild it", self.time_index.path)
         return False
 
     def is_right_about(self, entry: TimestampOffset) -> bool:
-        """Whether the batch in an entry of the time index has the time of the entry; if so, the entry is genuine."""
+        """Whether the batch that a time index entry names has the timestamp of the entry."""
         return self._batches_from(entry, PROBE_BYTES) is not None
 
     def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
-        """The batch in an entry of the time index, and some after it; None if it does not have that time."""
+        """Reads the batch that a time index entry names, and some after it; None if its timestamp is another."""
         position = self.position_reaching(entry.offset)
         window = None if position is None else next(self.batches(position, window_bytes=window_bytes))
         is_right = window is not None and window.headers.table["max_timestamp"][0] == entry.timestamp
         return window if is_right else None
 
     def has_sound_time_index(self) -> bool:
-        """Whether there is a usable one; only a writer can rebuild it. Checked once."""
+        """Whether the time index exists and passes its check, which is made once. A reader cannot rebuild the index."""
         if self._is_time_index_checked:
             return True
         if self._is_time_index_distrusted or self.context.filesystem.status(self.path(file_names.TIME_INDEX)) is None:
@@ -288,12 +298,16 @@ class SegmentReader(SegmentWalk):
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp, confirmed by the log, or the file's time if no record has one."""
+        """The largest timestamp, ms, checked against the log; the file's modification time if no record has one."""
         confirmed = self.confirm_largest().timestamp
         return confirmed if confirmed >= 0 else self.status().modified_ms
 
     def time_hint(self, timestamp_ms: int) -> TimestampOffset:
-        """An offset up to which no batch is younger than its time, at most ``timestamp_ms``: according to the index."""
+        """Returns the last time index entry at or below ``timestamp_ms``, if the log has the batch that it names.
+
+        No record up to the entry's offset is later than its timestamp. Returns (-1, base offset) if there is no such
+        entry, or if the log contradicts it.
+        """
         nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         entry = self.time_index.lookup(timestamp_ms) if self.has_sound_time_index() else nothing
         return entry if entry == nothing or self.is_right_about(entry) else nothing
@@ -301,9 +315,10 @@ class SegmentReader(SegmentWalk):
     def timed_batches(
         self, position: int, end: int, window_bytes: int, *, expected: int | None = None
     ) -> tuple[Window, Int64s] | None:
-        """The first batches at a position, as :meth:`batches` yields them, and the largest times of their records.
+        """Returns the first window of batches at ``position``, and the largest record time (ms) of each, shape (n,).
 
-        The batches of the last call are not read again; their window has no bytes.
+        Returns None if there is no batch before position ``end``. A repeated call for the same position returns the
+        same batches without reading them again; their window then has an empty buffer.
         """
         seen = self._last_seen.timed
         if seen is not None and seen[0].position == position and position + seen[0].headers.end <= end:
@@ -316,7 +331,7 @@ class SegmentReader(SegmentWalk):
         return window, times
 
     def records_at(self, window: Window, row: int) -> Records:
-        """The records of one batch, without their columns."""
+        """The records of the batch in ``row`` of a window; keys, values and headers are not decoded."""
         batch = window.headers.table[row]
         position = window.position + int(batch["position"])
         known_position, records = self._last_seen.decoded
@@ -337,7 +352,7 @@ class SegmentReader(SegmentWalk):
 
 
 def _from(window: Window, offset: int) -> Window:
-    """A window without the batches before the one that reaches ``offset``, and without bytes after the last one."""
+    """Returns the window from the batch that reaches ``offset`` on, without the bytes after its last batch."""
     table = window.headers.table[np.flatnonzero(window.headers.table["last_offset"] >= offset)[0] :].copy()
     start, end = int(table["position"][0]), window.headers.end
     table["position"] -= start
@@ -345,7 +360,10 @@ def _from(window: Window, offset: int) -> Window:
 
 
 def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """For each batch, the largest timestamp up to it and the last offset of the first batch that has it."""
+    """For each batch, the largest timestamp (ms) up to it, and the last offset of the first batch with that timestamp.
+
+    ``before`` is the largest timestamp of the batches before these. Both arrays have shape (n,).
+    """
     timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
     running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
     kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
@@ -353,11 +371,11 @@ def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int
 
 
 def _largest_of(headers: BatchHeaders) -> TimestampOffset:
-    """The largest timestamp of batches, and the last offset of the first one that has it."""
+    """The largest timestamp (ms) of these batches, and the last offset of the first batch with it."""
     row = int(headers.table["max_timestamp"].argmax())
     return TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
 
 
 def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
-    """The larger timestamp; if equal, that of the earlier batch."""
+    """Returns the one with the larger timestamp; ``known`` if they are equal."""
     return found if found.timestamp > known.timestamp else known

@@ -1,8 +1,7 @@
-"""Searching for the next sound batch after damage, where none of the bytes can be trusted.
+"""Finds the next sound batch after damage.
 
-The length and the offset of a batch are not covered by its checksum, so after a damaged batch the start of the next one
-is unknown. It is searched for byte by byte: where magic, length and offset look like a batch of the segment, the
-checksum decides.
+After a damaged batch, the start of the next one is unknown, because no checksum covers the length field. Therefore each
+byte is tried: if magic, length and offset look like a batch of the segment, its checksum is computed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..format.tables import BatchHeaders, Bytes, Int64s
 
 BATCH_BYTES_MIN = LOG_OVERHEAD + 14  # the smallest message of magic 0
 SEARCH_BYTES = 1 << 20
-SEARCHED_BATCH_BYTES_MAX = 1 << 28  # in a search, unlike a read in order: garbage must not reserve memory
+SEARCHED_BATCH_BYTES_MAX = 1 << 28  # larger batches are not found, so that a length read from garbage costs no memory
 
 
 class Search:
@@ -55,7 +54,7 @@ class Search:
         return self.sound_at(position) is not None
 
     def sound_at(self, position: int) -> BatchHeaders | None:
-        """The header of that batch; None if there is none."""
+        """The header of the sound batch that begins at ``position``, one row; None if there is no such batch."""
         head = self._bytes(position, min(HEADER_UP_TO_MAGIC + 1, self._end - position))
         if len(head) <= HEADER_UP_TO_MAGIC or not 0 <= _number_at(head, 0, 8) - self._base_offset <= INT32_MAX:
             return None
@@ -84,14 +83,16 @@ class Search:
 
 
 def one_sound_batch(buffer: Bytes) -> BatchHeaders | None:
-    """The header if the bytes are exactly one batch with a correct checksum; None otherwise."""
+    """Returns the header if the bytes are exactly one batch with a correct checksum; None otherwise."""
     headers = formats.scan(buffer).headers
     is_one = len(headers) == 1 and headers.end == len(buffer)
     return headers if is_one and formats.checksums_match(buffer, headers)[0] else None
 
 
 def length_at(buffer: Bytes, position: int) -> int:
-    """The length field of the batch that begins there (without its first 12 bytes); 0 if the buffer ends before it."""
+    """The length field of the batch at ``position``: its size less 12 bytes; 0 if the buffer ends before the field
+    does.
+    """
     return _number_at(buffer, position + LENGTH_AT, 4) if len(buffer) >= position + LOG_OVERHEAD else 0
 
 

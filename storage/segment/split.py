@@ -1,6 +1,6 @@
-"""Splits a segment that holds offsets more than 2^31 - 1 above its base.
+"""Splits a segment with offsets more than 2^31 - 1 above its base offset.
 
-Compaction and old brokers created such segments; no index can have an entry for an offset that far away.
+Compaction and old brokers created such segments. An index cannot have entries for offsets that far away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .writer import LogSegment
 
 
 class _Part(NamedTuple):
-    """A piece of the segment, up to the next one."""
+    """A part of the segment that becomes a segment of its own; it ends where the next part begins."""
 
     base_offset: int
     position: int  # of its first byte in the segment
@@ -29,20 +29,21 @@ class _Part(NamedTuple):
 def split_segment(segment: LogSegment) -> list[int]:
     """Split a segment into several with the same batches, byte for byte; returns their base offsets in order.
 
-    The caller holds the append and the maintenance lock, forgets the segment and reloads the log, which replaces the
-    segment by its parts and rebuilds their indexes; these are not created here. Anything after the last whole batch is
-    copied too, for recovery to judge.
+    The caller holds the append lock and the maintenance lock, and reloads the log afterwards, which replaces the
+    segment by its parts and creates their indexes. Bytes after the last whole batch are copied too; recovery handles
+    them.
 
     The state on disk after a crash that follows each step:
 
-    1. ``.log.cleaned`` of the parts written and synced: the segment; opening the log removes the parts.
-    2. Renamed to ``.log.swap`` from the last to the first: the segment, as long as one ``.cleaned`` remains; opening
-       the log undoes the renames.
-    3. All renamed, the directory synced: the parts; opening the log removes the segment and drops ``.swap``
-       (:mod:`swaps`).
+    1. The parts are written as ``.log.cleaned`` and synced. The log still consists of the segment; opening the log
+       removes the parts.
+    2. The parts are renamed to ``.log.swap``, from the last to the first. As long as one ``.cleaned`` exists, the log
+       consists of the segment; opening the log undoes the renames.
+    3. All parts are renamed and the directory is synced. The log consists of the parts; opening it removes the segment
+       and the suffix ``.swap`` (see :mod:`.swap`).
 
-    Creates an empty first part if not even the first batch fits, so that one part always has the name of the source and
-    replaces it.
+    If even the first batch is too far from the base offset, the first part is empty: one part always has the base
+    offset of the segment, and replaces it.
     """
     context = segment.context
     parts = _parts(segment)
@@ -74,7 +75,7 @@ def _parts(segment: LogSegment) -> list[_Part]:
 
 
 def _base_offset(batch: BatchHeaders, next_offset: int) -> int:
-    """The base offset of a segment that begins with this batch. A legacy header contains only the last offset."""
+    """The base offset for a segment that begins with this batch; a header of magic 0 or 1 has only the last offset."""
     base_offset, last_offset = int(batch.table["base_offset"][0]), int(batch.table["last_offset"][0])
     return base_offset if batch.table["magic"][0] >= 2 else max(next_offset, last_offset - INT32_MAX)
 

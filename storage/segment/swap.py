@@ -31,16 +31,18 @@ _ON_THEIR_WAY = (file_names.DELETED, file_names.CLEANED, file_names.SWAP)
 
 @dataclass(frozen=True)
 class SwapPlan:
-    """How to finish or undo everything unfinished; names are file names in the partition's directory."""
+    """How to finish or undo all unfinished swaps. The lists contain file names in the partition's directory."""
 
-    undone: list[str]  # .swap files of an unfinished operation: to be removed before the .cleaned that mark it
-    deleted: list[str]  # leftovers, and originals that a finished .swap replaces
-    swapped_in: list[str]  # end with .swap; the final name lacks it
-    kept: list[str]  # unchanged
+    undone: list[
+        str
+    ]  # .swap files of an unfinished swap: removed before its .cleaned files, which show it is unfinished
+    deleted: list[str]  # to be removed: .cleaned, .deleted, and originals that a complete .swap replaces
+    swapped_in: list[str]  # complete .swap files: to be renamed to the name without .swap
+    kept: list[str]  # not to be changed
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is unfinished."""
+        """Whether there is nothing to finish or undo."""
         return not (self.undone or self.deleted or self.swapped_in)
 
     @cached_property
@@ -49,7 +51,7 @@ class SwapPlan:
         return file_names.by_suffix(self.kept)
 
     def segment_suffixes(self) -> dict[int, str]:
-        """Base offset of each segment, and the present suffix of its ``.log``: ``""`` or ``.swap``."""
+        """By the base offset of each segment, the suffix that its ``.log`` now has: ``""`` or ``.swap``."""
         logs = filter(_is_swapped_log, self.swapped_in)
         return dict.fromkeys(self.kept_by_suffix[file_names.LOG], "") | dict.fromkeys(
             map(file_names.offset_in, logs), file_names.SWAP
@@ -57,7 +59,10 @@ class SwapPlan:
 
 
 def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> SwapPlan:
-    """Classify the names of a listing; ``next_offset(base)`` is the end of the ``.log.swap`` with that base offset."""
+    """Returns what to do with each name in a listing of a partition's directory.
+
+    ``next_offset(base)`` returns the offset after the last batch of the ``.log.swap`` with that base offset.
+    """
     files = file_names.segment_files(listing)
     nothing_to_do = SwapPlan([], [], [], files)
     if not any(suffix.endswith(_ON_THEIR_WAY) for suffix in nothing_to_do.kept_by_suffix):
@@ -77,7 +82,7 @@ def plan_swaps(listing: Sequence[str], next_offset: Callable[[int], int]) -> Swa
 
 
 def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
-    """Returns what ``listing``, the names in the partition's directory, means after a crash or during a compaction."""
+    """Returns how to finish or undo the swaps that ``listing``, the names in the partition's directory, shows."""
 
     def next_offset(base: int) -> int:
         with closing(SegmentReader(context, base, file_names.SWAP)) as segment:
@@ -89,9 +94,9 @@ def swap_plan(context: LogContext, listing: Sequence[str]) -> SwapPlan:
 def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
     """Remove and rename as planned. Only for the holder of the maintenance lock.
 
-    After a crash, there are fewer ``.swap`` files of an unfinished operation, still marked by its ``.cleaned``; or
-    fewer originals and leftovers, with the finished ``.swap`` files complete; or some of these have their final names.
-    A plan made from any of these states leads to the same result. One sync at the end is enough, because a file system
+    A crash may leave some ``.swap`` files of an unfinished swap removed while its ``.cleaned`` files still exist; or
+    some of the files to delete removed while all complete ``.swap`` files exist; or some ``.swap`` files renamed. A
+    plan made from any of these states leads to the same result. One sync at the end is enough, because a file system
     keeps the order of name changes within one directory.
     """
     for name in [*plan.undone, *plan.deleted]:
@@ -107,8 +112,8 @@ def carry_out(plan: SwapPlan, filesystem: FileSystem, directory: str) -> None:
 def is_waiting(deleted_ms: int, now_ms: int, delay_ms: int) -> bool:
     """Whether a ``.deleted`` file must be kept: it was renamed less than ``file.delete.delay.ms`` ago.
 
-    Uses its modification time, which is set before the rename. A time in the future was not set by us: it is a broker's
-    file, or the clock went back. Such files are removed, as when a broker starts.
+    ``deleted_ms`` is the modification time of the file, which is set before the rename. If it is in the future, a
+    broker wrote the file or the clock was set back; such a file need not be kept, as when a broker starts.
     """
     return 0 <= now_ms - deleted_ms < delay_ms
 
@@ -161,7 +166,7 @@ def _is_swapped_log(name: str) -> bool:
 
 
 def _mark_snapshots_deleted(context: LogContext, base_offsets: set[int]) -> None:
-    """Remove the snapshots at these base offsets; losing one costs at most a longer replay."""
+    """Delete the snapshots at these base offsets: without one, loading the log at most reads more batches."""
     for base_offset in base_offsets:
         path = file_names.join(context.directory, file_names.segment_file(base_offset, file_names.SNAPSHOT))
         if context.config.file_delete_delay_ms:

@@ -16,7 +16,7 @@ from ..format.files.index_entries import TIME_ENTRY, decode_time_entries, encode
 from ..format.tables import BatchHeaders, Int64s
 from .index_file import PairFormat, PairIndex, one, shifted
 
-NO_RECORD = -INT64_MAX - 1  # ms: earlier than any record
+NO_RECORD = -INT64_MAX - 1  # ms: earlier than the time of any record
 
 
 class TimestampOffset(NamedTuple):
@@ -29,7 +29,7 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(PairIndex):
     """The largest timestamp up to certain offsets of the segment (``.timeindex``).
 
-    Keeps the last slot free for the entry that closes a segment (``skip_full_check``).
+    One slot is reserved for the last entry, which is appended with ``skip_full_check`` when the segment is closed.
     """
 
     FORMAT = PairFormat(("timestamp", "offset"), TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
@@ -37,12 +37,12 @@ class TimeIndex(PairIndex):
 
     @property
     def timestamps(self) -> Int64s:
-        """ms, shape (len,), increasing; valid until the next change."""
+        """The timestamps of the entries, ms, increasing, shape (number of entries,); valid until the index changes."""
         return self._columns.first
 
     @property
     def offsets(self) -> Int64s:
-        """Shape (len,), not decreasing; valid until the next change."""
+        """The offsets of the entries, never decreasing, shape (number of entries,); valid until the index changes."""
         return self._columns.second
 
     @property
@@ -51,14 +51,14 @@ class TimeIndex(PairIndex):
         return TimestampOffset(*self._columns.last()) if len(self) else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Record ``timestamp`` as the segment's largest up to ``offset``; see :meth:`append_many`."""
+        """Add an entry: no record up to ``offset`` is later than ``timestamp`` (ms); see :meth:`append_many`."""
         self.append_many(one(timestamp), one(offset), skip_full_check=skip_full_check)
 
     def append_many(self, timestamps: Int64s, offsets: Int64s, *, skip_full_check: bool = False) -> None:
-        """Add entries in one write; both arrays have shape (n,). Skips a timestamp equal to the one before it.
+        """Add entries in one write; both arrays have shape (n,). Skips entries with the timestamp of the previous one.
 
         Raises InvalidOffsetError for an offset or a timestamp below the one before it, SegmentOffsetOverflowError for
-        an offset that the segment cannot hold, and ValueError if the index has no room, with nothing appended.
+        an offset that the segment cannot hold, and ValueError if the index is full; then nothing is appended.
         """
         if not len(offsets):
             return
@@ -67,13 +67,16 @@ class TimeIndex(PairIndex):
         times_before = shifted(before.timestamp, timestamps)
         if (timestamps < times_before).any() or (offsets < shifted(before.offset, offsets)).any():
             found = TimestampOffset(int(timestamps[0]), int(offsets[0]))
-            raise InvalidOffsetError(f"{self.path}: entries from {found} on fall below {before} or each other")
+            raise InvalidOffsetError(
+                f"{self.path}: cannot append entries from {found} on, since one is below "
+                f"{before} or below its predecessor"
+            )
         rises = timestamps > times_before
         if rises.any():
             self._write(timestamps[rises], offsets[rises], skip_full_check)
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The last entry at or below ``target_timestamp``; (-1, base offset) if there is none."""
+        """The last entry with a timestamp at or below ``target_timestamp`` (ms); (-1, base offset) if there is none."""
         n = self._last_up_to(target_timestamp)
         return self._entry(n) if n >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
@@ -82,16 +85,19 @@ class TimeIndex(PairIndex):
 
 
 def times_of_records(headers: BatchHeaders) -> Int64s:
-    """The largest record time in each header, and NO_RECORD for markers and emptied batches."""
+    """For each batch, the largest time of its records, ms, shape (n,); NO_RECORD for markers and emptied batches."""
     is_data = ~headers.is_control & (headers.table["count"] != 0)
     return np.where(is_data, headers.table["max_timestamp"], NO_RECORD)
 
 
 class RecordTimes:
-    """The largest record time, in ms, of each stretch of a segment, as far as the segment was read."""
+    """Remembers the largest record time (ms) of each part of a segment that lookups by time have read."""
 
     def __init__(self, start: int, older: int, inode: int) -> None:
-        """``older``: no record before position ``start`` is later. ``inode``: of the file being read."""
+        """Begins at position ``start``: no record before it is later than ``older`` (ms).
+
+        ``inode`` identifies the file that is read.
+        """
         self.start = self.end = start
         self.older = older
         self.inode = inode
@@ -99,14 +105,17 @@ class RecordTimes:
         self.largest = NO_RECORD  # of all stretches
         self._stretches: list[tuple[int, int, int]] = []  # position, end position, largest time
 
-    def note(self, times: Int64s, end: int, next_offset: int) -> None:
-        """Add the next stretch, up to a position and an offset, with the :func:`record_times` of its batches."""
+    def add(self, times: Int64s, end: int, next_offset: int) -> None:
+        """Add the next part, from the previous one to position ``end``; ``next_offset`` is the offset after it.
+
+        ``times``: what :func:`times_of_records` returned for the batches of that part.
+        """
         largest = int(times.max())
         self._stretches.append((self.end, end, largest))
         self.end, self.next_offset, self.largest = end, next_offset, max(self.largest, largest)
 
     def reaching(self, timestamp_ms: int) -> list[tuple[int, int]]:
-        """The stretches with a record of this time or a later one."""
+        """The parts, as (position, end position), that contain a record at or after ``timestamp_ms``."""
         if self.largest < timestamp_ms:
             return []
         return [(start, end) for start, end, largest in self._stretches if largest >= timestamp_ms]

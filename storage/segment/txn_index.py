@@ -11,10 +11,10 @@ from .index_file import SidecarFile
 
 
 class TransactionIndex:
-    """The aborted transactions whose markers are in the segment (``.txnindex``); created with the first of them."""
+    """The aborted transactions whose markers are in the segment (``.txnindex``). The first entry creates the file."""
 
     def __init__(self, filesystem: FileSystem, path: str, base_offset: int, *, writable: bool = True) -> None:
-        """Opens nothing."""
+        """Opens no file."""
         self.base_offset = base_offset
         self._file = SidecarFile(filesystem, path, writable)
         self._loaded: list[AbortedTxn] | None = None
@@ -28,7 +28,10 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTxn]:
-        """In the order of their markers; must not be changed. Raises CorruptIndexError for an unknown entry version."""
+        """All aborted transactions in the order of their markers; the caller must not change the list.
+
+        Raises CorruptIndexError for an entry of an unknown version.
+        """
         if self._loaded is None:
             try:
                 self._loaded = decode_aborted(self._file.read_entries(TXN_ENTRY.itemsize))
@@ -37,19 +40,21 @@ class TransactionIndex:
         return self._loaded
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add a transaction. Raises InvalidOffsetError unless its marker follows that of the last one.
+        """Add a transaction. Raises InvalidOffsetError unless its marker is above the marker of the last entry.
 
-        After a crash, the whole entry, none, or a part of it is on disk; readers ignore a part, and the next append
+        After a crash, the disk may hold all, none or a part of the entry. Readers ignore a part, and the next append
         overwrites it.
         """
         if self.entries and aborted.last_offset <= self.entries[-1].last_offset:
             last = self.entries[-1].last_offset
-            raise InvalidOffsetError(f"{self.path}: marker {aborted.last_offset} is not above the last one, {last}")
+            raise InvalidOffsetError(
+                f"{self.path}: cannot append the marker at offset {aborted.last_offset}: the last one is at {last}"
+            )
         self._file.for_writing().write(len(self.entries) * TXN_ENTRY.itemsize, encode_aborted([aborted]))
         self.entries.append(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """(aborted transactions with records in [fetch_offset, upper_bound_offset), whether these are all of them).
+        """Returns (the aborted transactions with records in [fetch_offset, upper_bound_offset), whether these are all).
 
         If not, the index of the next segment may contain more.
         """
@@ -63,26 +68,28 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at or above ``offset``."""
+        """Remove the transactions whose marker is at or above ``offset``."""
         count = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
         if count < len(self.entries):
             self._file.for_writing().truncate(count * TXN_ENTRY.itemsize)
             del self.entries[count:]
 
     def reset(self) -> None:
-        """Drop all transactions; creates no file."""
+        """Remove all transactions; creates no file."""
         if self._file.filesystem.status(self.path) is not None:
             self._file.for_writing().truncate(0)
         self._loaded = []
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError, with the position, unless all entries are complete and the markers in order."""
+        """Raises CorruptIndexError, with the position in the file, unless all entries are complete and in order."""
         if self._file.size() % TXN_ENTRY.itemsize:
-            raise self._corrupt("a partial entry at the end", len(self.entries))
+            raise self._corrupt("the file ends with part of an entry; rebuild the index", len(self.entries))
         before = self.base_offset - 1
         for n, entry in enumerate(self.entries):
             if entry.last_offset <= before or entry.first_offset >= entry.last_offset:
-                raise self._corrupt(f"{entry} does not follow marker {before}", n)
+                raise self._corrupt(
+                    f"the marker of {entry} is not above its first offset and above {before}; rebuild the index", n
+                )
             before = entry.last_offset
 
     def sync(self) -> None:
@@ -95,7 +102,7 @@ class TransactionIndex:
         self._loaded = None
 
     def rename_to(self, path: str) -> None:
-        """Give the file, if there is one, another name; does not sync the directory."""
+        """Rename the file, if there is one; does not sync the directory."""
         self._file.rename_to(path)
 
     def _corrupt(self, reason: str, entry: int) -> CorruptIndexError:

@@ -1,11 +1,11 @@
 """Walking through a segment: reading the batches of a ``.log`` in order, from a position or from an offset.
 
-A segment holds complete batches in offset order, from its base offset on. A walk needs no lock: it reads complete
+A segment contains complete batches in offset order, from its base offset on. A walk needs no lock: it reads complete
 batches up to a given size of the file.
 
-Only the log itself is synced on every acknowledgement, so an index may be wrong after a power cut. A position from an
-index is therefore used only if a batch with a correct checksum begins there; otherwise the log is read from its
-beginning.
+Only the ``.log`` is synced before records are acknowledged, so an index may be wrong after a power cut. Therefore a
+position from an index is used only if a batch with a correct checksum begins there; otherwise the ``.log`` is read from
+its beginning.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
 
-WINDOW_BYTES = 4 * 1024 * 1024  # a walk through a log: enough to amortise a call, little enough to stay in the cache
-PROBE_BYTES = 64 * 1024  # a walk that ends after a few batches: usually an index interval and one batch
+WINDOW_BYTES = 4 * 1024 * 1024  # read at a time: enough to amortise a call, little enough to stay in the cache
+PROBE_BYTES = 64 * 1024  # the same, if a few batches are enough: usually an index interval and one batch
 
-Rows = slice | Int64s  # batches of a window
+Rows = slice | Int64s  # the rows of some batches in the headers of a window
 
 # All files that a segment may have, in the order in which Kafka renames and removes them.
 FILE_KINDS = (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX)
@@ -48,18 +48,21 @@ FILE_KINDS = (file_names.LOG, file_names.INDEX, file_names.TIME_INDEX, file_name
 
 @dataclass(frozen=True)
 class LogContext:
-    """What all segments of a log share."""
+    """What all segments of a log share: directory, settings, clock and file system."""
 
     directory: str
     config: LogConfig
     clock: Clock
     filesystem: FileSystem
     writable: bool = True
-    holes: Callable[[], Holes] = inside_segments  # where offsets may be missing
+    holes: Callable[[], Holes] = inside_segments  # returns where offsets may be missing
 
 
 class Window(NamedTuple):
-    """Complete batches as stored in a segment; positions in ``headers`` are relative to the start of ``buffer``."""
+    """Consecutive complete batches as stored in a segment.
+
+    Positions in ``headers`` count from the start of ``buffer``.
+    """
 
     position: int  # of the buffer, in the file
     buffer: Bytes
@@ -68,9 +71,9 @@ class Window(NamedTuple):
 
 @dataclass
 class LastSeen:
-    """Batches that need not be read again if asked about several times in a row, as in a lookup."""
+    """What was read last, so that repeated questions about the same batches, as in a lookup, need no second read."""
 
-    indexed: OffsetPosition | None = None  # an entry of the offset index that is correct
+    indexed: OffsetPosition | None = None  # an entry of the offset index that was checked and is correct
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
     following: tuple[int, int] = (-1, -1)  # offset and position of the batch after the last one read
@@ -83,7 +86,7 @@ class SegmentWalk:
     _is_index_distrusted = False
 
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
-        """Touches no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
+        """Opens no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
         self.context = context
         self.base_offset = base_offset
         self.suffix = suffix
@@ -95,14 +98,16 @@ class SegmentWalk:
     # Files
 
     def path(self, kind: str) -> str:
-        """The path of this segment's file of a kind, such as ``.index``."""
+        """The path of one of the segment's files; ``kind`` is one of :data:`FILE_KINDS`, such as ``.index``."""
         return file_names.join(self.context.directory, file_names.segment_file(self.base_offset, kind) + self.suffix)
 
     def status(self) -> FileStatus:
-        """The status of the ``.log`` from the file system. Raises SegmentRemovedError."""
+        """Size, modification time and inode of the ``.log``. Raises SegmentRemovedError if the file does not exist."""
         status = self.context.filesystem.status(self.path(file_names.LOG))
         if status is None:
-            raise SegmentRemovedError(f"{self.path(file_names.LOG)}: removed while this log is open; open it again")
+            raise SegmentRemovedError(
+                f"{self.path(file_names.LOG)}: the segment was removed while this log was open; open the log again"
+            )
         return status
 
     @cached_property
@@ -142,7 +147,7 @@ class SegmentWalk:
         return TransactionIndex(context.filesystem, path, self.base_offset, writable=context.writable)
 
     def read_bytes(self, position: int, length: int) -> memoryview:
-        """The bytes of the log as stored; fewer only where the file ends."""
+        """Reads ``length`` bytes of the ``.log`` at ``position``; returns fewer only at the end of the file."""
         return self._file.read(position, length)
 
     # Walking
@@ -156,11 +161,12 @@ class SegmentWalk:
         expected: int | None = None,
         until: int = INT64_MAX,
     ) -> Iterator[Window]:
-        """The batches from the one at ``position`` up to ``end``, in windows of about ``window_bytes``: all of them, or
-        those up to the one that reaches offset ``until``.
+        """Yields the batches between two positions of the ``.log``, in windows of about ``window_bytes``.
 
-        Each has a correct checksum and fits the one before it. ``expected`` is the offset after the batch before
-        ``position``, if known. A batch larger than a window gets a window of its own.
+        Begins with the batch at ``position``; ends before position ``end`` (default: :attr:`size`), or with the batch
+        that reaches offset ``until``. Each batch is checked: its checksum is correct, and it fits the batch before it.
+        ``expected`` is the offset at which the first batch should begin, if known. A batch larger than ``window_bytes``
+        gets a window of its own.
 
         Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
         SegmentRemovedError if the log was truncated while it was read.
@@ -183,7 +189,7 @@ class SegmentWalk:
             raise self._not_whole(position, end)
 
     def sound_batches(self, position: int = 0) -> Iterator[Window]:
-        """Like :meth:`batches`, but damage is skipped silently, up to the next correct batch."""
+        """Yields the batches from ``position`` on, like :meth:`batches`, but skips damage silently."""
         end = self.size
         while position < end:
             try:
@@ -195,7 +201,11 @@ class SegmentWalk:
                 position = end if found is None else found
 
     def _find_damage(self, window: Window, expected: int | None, end: int) -> Damage | None:
-        """The first batch whose checksum is wrong, or that does not fit its neighbours in the file up to ``end``."""
+        """Returns the first batch of a window that has a wrong checksum or does not fit its neighbours.
+
+        Returns None if all batches are right. The batch after the window counts as a neighbour if it begins before
+        position ``end``.
+        """
         following = self._overlapping(window, end)
         found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
         return (
@@ -205,7 +215,9 @@ class SegmentWalk:
         )
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
-        """The offsets of the batch after a window, if it is sound but overlaps the window; None otherwise."""
+        """Returns the first and last offset of the batch after a window, if it is sound and overlaps the window;
+        else None.
+        """
         window_end = window.position + window.headers.end
         if window_end >= end:
             return None
@@ -218,17 +230,21 @@ class SegmentWalk:
         return None if headers is None else (int(headers.table["base_offset"][0]), headers.next_offset - 1)
 
     def search(self, end: int) -> Search:
-        """A search for sound batches in the first ``end`` bytes."""
+        """Returns an object that finds sound batches in the first ``end`` bytes of the ``.log``."""
         return Search(self._file, self.base_offset, end)
 
     def _not_whole(self, position: int, end: int) -> CorruptRecordError | SegmentRemovedError:
         if self.file_size < end:
-            return SegmentRemovedError(f"{self.path(file_names.LOG)}: cut while this log is open; open it again")
-        reason = "the last batch is incomplete, or its length is wrong"
+            return SegmentRemovedError(
+                f"{self.path(file_names.LOG)}: the segment was truncated while this log was open; open the log again"
+            )
+        reason = "the last batch is incomplete, or its length field is wrong"
         return CorruptRecordError(reason, path=self.path(file_names.LOG), position=position)
 
     def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
-        """Like :meth:`batches`, but verifies nothing. Ends silently at an incomplete batch.
+        """Yields the batches between two positions like :meth:`batches`, but checks neither checksums nor neighbours.
+
+        Ends silently at an incomplete batch.
 
         Raises CorruptRecordError or UnsupportedMagicError for an impossible header.
         """
@@ -246,23 +262,28 @@ class SegmentWalk:
                 return
 
     def position_before(self, offset: int) -> int:
-        """The position of a batch at or before the first one that reaches ``offset``: from the index, checked."""
+        """Returns a position from which a walk finds the first batch that reaches ``offset``.
+
+        The position comes from the offset index, if a sound batch begins there; otherwise it is 0.
+        """
         if self._is_index_distrusted:
             return 0
         entry = self.offset_index.lookup(offset)
         if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
             return entry.position
         logger.warning(
-            "%s: no such batch at position %d; the index is not used", self.offset_index.path, entry.position
+            "%s: the batch that the index has at position %d is not there; the index is not used, rebuild it",
+            self.offset_index.path,
+            entry.position,
         )
         self._is_index_distrusted = True
         return 0
 
     def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
-        """Whether sound batches from there on end exactly at the entry's offset, which is not above ``offset``.
+        """Whether an index entry is right: one of the sound batches from its position on ends with its offset.
 
-        That is the last offset of an append of one batch or several. For older formats, an index may have the first
-        offset, which no header has.
+        The entry's offset, which is at most ``offset``, is the last one of an append, of one batch or several. With
+        older formats, an index may contain the first offset of a batch, which is in no header.
         """
         if self._last_seen.indexed != entry:
             try:
@@ -281,8 +302,9 @@ class SegmentWalk:
         return False
 
     def _is_right_there(self, entry: OffsetPosition, offset: int, window: Window) -> bool | None:
-        """Whether batches from the entry's position on, up to the one that reaches its offset, prove it right or wrong;
-        None if they do not reach it.
+        """Whether the batches in ``window``, which begins at the entry's position, prove the index entry right.
+
+        Returns True or False, or None if they end before the entry's offset.
         """
         first = window.headers.table[0]
         is_old = first["magic"] < v2.MAGIC
@@ -295,9 +317,10 @@ class SegmentWalk:
     def from_index(
         self, offset: int, end: int | None = None, window_bytes: int = WINDOW_BYTES, *, until: int = INT64_MAX
     ) -> Iterator[Window]:
-        """Like :meth:`batches`, from :meth:`position_before` ``offset`` on; ``until`` is not below ``offset``.
+        """Yields batches like :meth:`batches`, from the position that :meth:`position_before` finds for ``offset``.
 
-        The first window also shows whether the index entry is correct, so its batches are read only once.
+        ``until`` is at least ``offset``. The first window also shows whether the index entry is right, so that its
+        batches are read only once.
         """
         entry = OffsetPosition(self.base_offset, 0) if self._is_index_distrusted else self.offset_index.lookup(offset)
         if entry.position > 0 and self._last_seen.indexed != entry and entry.offset <= offset:
@@ -312,9 +335,10 @@ class SegmentWalk:
     def decode(
         self, window: Window, rows: Rows, columns: tuple[str, ...] = (), expected: int | None = None
     ) -> formats.Decoded:
-        """The records of some batches of a window; damage is raised with path and position.
+        """Returns the records of the batches in ``rows`` of a window; ``columns`` names those to decode in full.
 
-        ``expected``: where nothing is missing, the first batch of the window does not begin above it.
+        ``expected`` is the offset at which the window should begin, if known. Raises CorruptRecordError and other
+        CorruptionErrors, with path and position, for damage.
         """
         try:
             limit = self.context.config.max_decompressed_bytes
@@ -331,13 +355,16 @@ class SegmentWalk:
 
 
 def up_to(window: Window, offset: int) -> Window:
-    """A window without the batches after the one that reaches ``offset``."""
+    """Returns the window without the batches after the one that reaches ``offset``."""
     reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
     return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
 
 
 def size_at_start(buffer: Bytes) -> int:
-    """Bytes of the batch at the start of the buffer, from its header; 0 if the buffer is too short to tell."""
+    """Returns the size in bytes of the batch at the start of ``buffer``, according to its header.
+
+    Returns 0 if the buffer is shorter than 12 bytes, where the length field ends.
+    """
     if len(buffer) < LOG_OVERHEAD:
         return 0
     return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD

@@ -1,6 +1,6 @@
-"""LogSegment: a segment open for writing: appending, rolling, truncating (Kafka's LogSegment).
+"""LogSegment: appends to a segment, and rolls and truncates it (Kafka's LogSegment).
 
-Assumes one writer at a time, who holds the partition's append lock.
+One writer at a time may use it: the holder of the partition's append lock.
 """
 
 from __future__ import annotations
@@ -30,19 +30,24 @@ class LogSegment(SegmentReader):
     _known_bytes_since_entry: int | None = None
 
     def __init__(self, context: LogContext, base_offset: int, suffix: str = "") -> None:
-        """Accesses no files. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
+        """Opens no file. ``suffix`` is ``.cleaned`` or ``.swap`` while the segment is being swapped in."""
         super().__init__(context, base_offset, suffix)
         self.created_ms = context.clock.now_ms()
 
     @cached_property
     def roll_jitter_ms(self) -> int:
-        """How long before ``segment.ms`` it is rolled, so that logs that began together do not roll together."""
+        """Milliseconds by which the segment rolls before ``segment.ms``: random, so that logs do not all roll
+        together.
+        """
         jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
         return random.randrange(jitter_ms_max) if jitter_ms_max else 0
 
     @classmethod
     def create(cls, context: LogContext, base_offset: int, suffix: str = "") -> LogSegment:
-        """A new, empty segment. After a crash, an empty ``.log`` or nothing exists, until the directory is synced."""
+        """Creates an empty segment.
+
+        After a crash it may be missing, or an empty ``.log``, until the directory is synced.
+        """
         segment = cls(context, base_offset, suffix)
         segment._file = context.filesystem.open(segment.path(file_names.LOG), "create")
         segment._file.truncate(context.config.segment_bytes if context.config.preallocate else 0)
@@ -53,22 +58,22 @@ class LogSegment(SegmentReader):
     # Files
 
     def sync(self, *, with_indexes: bool = False) -> None:
-        """Wait until the log, and the indexes if asked, are on disk."""
+        """Wait until the ``.log`` is on disk; ``with_indexes``: the indexes too."""
         self._file.sync()
         if with_indexes:
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.sync()
 
     def begin_sync(self) -> None:
-        """Start to write appended data to disk."""
+        """Start to write appended data to disk without waiting for it."""
         self._file.begin_sync()
 
     def truncate_file(self, size: int) -> None:
-        """Cut the log, and nothing else, to ``size`` bytes."""
+        """Cut the ``.log`` to ``size`` bytes; changes no index."""
         self._file.truncate(size)
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files, log first; does not sync the directory."""
+        """Give all files of the segment another suffix, the ``.log`` first; does not sync the directory."""
         filesystem = self.context.filesystem
         self.close()
         for kind in FILE_KINDS:
@@ -78,14 +83,14 @@ class LogSegment(SegmentReader):
         self.suffix = suffix
 
     def mark_deleted(self) -> None:
-        """Rename all files to ``.deleted``, log first; does not sync the directory."""
+        """Rename all files of the segment to ``.deleted``, the ``.log`` first; does not sync the directory."""
         self.close()
         for kind in FILE_KINDS:
             mark_deleted(self.context, self.path(kind))
         self.suffix += file_names.DELETED
 
     def remove_files(self) -> None:
-        """Remove all files, log first."""
+        """Remove all files of the segment, the ``.log`` first; does not sync the directory."""
         self.close()
         for kind in FILE_KINDS:
             self.context.filesystem.remove(self.path(kind))
@@ -97,19 +102,20 @@ class LogSegment(SegmentReader):
     # Appending
 
     def append(self, buffer: Bytes, headers: BatchHeaders) -> None:
-        """Write whole batches at the end, then their index entries. Not synced.
+        """Write whole batches to the end of the ``.log``, then their index entries; syncs nothing.
 
-        After a crash, the disk holds part of ``buffer``, which recovery cuts off, or all of it with missing index
-        entries, which make lookups walk further. Raises SegmentOffsetOverflowError before anything is written.
+        After a crash, the disk has part of ``buffer``, which recovery cuts off, or all of it but perhaps not all index
+        entries, so that lookups read more. Raises SegmentOffsetOverflowError, before it writes anything, if an offset
+        is too far from the segment's base offset.
         """
         self.check_offsets(headers)
         self._file.write(self.size, buffer.data)
         self.advance(headers)
 
     def advance(self, headers: BatchHeaders) -> None:
-        """Take note of batches at the end of the file, and index them.
+        """Count batches that were just written to the end of the ``.log``, and add their index entries.
 
-        What is in the log is indexed even if the index was written with a larger ``segment.index.bytes`` than now.
+        Adds entries even to a full index: ``segment.index.bytes`` may have been larger when the index was begun.
         """
         table = headers.table
         timestamps, offsets = running_largest(self.largest, headers)
@@ -118,17 +124,18 @@ class LogSegment(SegmentReader):
         self.offset_index.append_many(table["last_offset"][rows], positions[rows], skip_full_check=True)
         self.time_index.append_many(timestamps[rows], offsets[rows], skip_full_check=True)
         self.known_largest = TimestampOffset(int(timestamps[-1]), int(offsets[-1]))
-        self._note_size(headers)
+        self._count(headers)
 
     def pass_over(self, headers: BatchHeaders) -> None:
-        """Take note of batches that another process appended and indexed; :meth:`take_in_indexes` reads its entries."""
+        """Count batches that another process appended and indexed; :meth:`read_appended_entries` reads its entries."""
         self._update_largest(headers)
-        self._note_size(headers)
+        self._count(headers)
 
-    def take_in_indexes(self, end_offset: int) -> bool:
+    def read_appended_entries(self, end_offset: int) -> bool:
         """Read the index entries that other processes wrote, for their batches or when they closed the log.
 
-        Returns False if an index refers to more than the log, which ends at ``end_offset``, holds: no entry can follow.
+        ``end_offset`` is the end of the log. Returns False if an index has an entry above the end, or for a time after
+        that of all records: then this process cannot add entries to it.
         """
         self.offset_index.read_appended()
         self.time_index.read_appended()
@@ -136,21 +143,24 @@ class LogSegment(SegmentReader):
         is_ahead = len(self.offset_index) > 0 and self.offset_index.last_offset >= end_offset
         return not is_ahead and self.time_index.last_entry.timestamp <= self.largest.timestamp
 
-    def _note_size(self, headers: BatchHeaders) -> None:
+    def _count(self, headers: BatchHeaders) -> None:
         if self.size == 0:
             self._known_first_timestamp = int(headers.table["max_timestamp"][0])
         self._known_size = self.size + int(headers.table["size"].sum())
 
     def check_offsets(self, headers: BatchHeaders) -> None:
+        """Raises SegmentOffsetOverflowError if an offset is below the base offset or more than 2^31 - 1 above it."""
         lowest, highest = int(headers.table["last_offset"].min()), int(headers.table["last_offset"].max())
         if lowest < self.base_offset or highest - self.base_offset > INT32_MAX:
             raise SegmentOffsetOverflowError(
-                f"{self.path(file_names.LOG)}: offsets {lowest} to {highest} are not within 2^31 - 1 above its base "
-                "offset"
+                f"{self.path(file_names.LOG)}: offsets {lowest} to {highest} are not within 2^31 - 1 above the "
+                "segment's base offset"
             )
 
     def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
-        """Batches that get an index entry: those that follow more than ``index.interval.bytes`` without one."""
+        """The rows of the batches that get an index entry: those that follow ``index.interval.bytes`` without an
+        entry.
+        """
         ends = np.cumsum(headers.table["size"])
         starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)
         interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
@@ -160,7 +170,10 @@ class LogSegment(SegmentReader):
 
     @property
     def _bytes_since_entry(self) -> int:
-        """Computed from the index so that all processes agree; Kafka restarts the count when a log is opened."""
+        """Bytes since the last batch with an index entry.
+
+        Computed from the index, so that all processes agree. Kafka counts from 0 when a log is opened.
+        """
         if self._known_bytes_since_entry is None:
             positions = self.offset_index.positions
             self._known_bytes_since_entry = self.size - (int(positions[-1]) if len(positions) else 0)
@@ -169,7 +182,10 @@ class LogSegment(SegmentReader):
     # Rolling
 
     def should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
-        """Whether a set of ``size`` bytes must go to a new segment (Kafka's LogSegment.shouldRoll)."""
+        """Whether batches of ``size`` bytes in total must go to a new segment (Kafka's LogSegment.shouldRoll).
+
+        ``max_timestamp`` (ms) and ``last_offset`` are the largest of these batches.
+        """
         config = self.context.config
         return (
             self.size > config.segment_bytes - size
@@ -180,7 +196,7 @@ class LogSegment(SegmentReader):
         )
 
     def fitting(self, headers: BatchHeaders) -> int:
-        """The number of batches that fit before a roll is due, at least one; too few is never wrong."""
+        """How many of these batches, at least one, can be appended before the segment must roll; may be too few."""
         if len(headers) == 1:
             return 1
         table, config = headers.table, self.context.config
@@ -199,9 +215,9 @@ class LogSegment(SegmentReader):
         return max_timestamp - first if first >= 0 else self.context.clock.now_ms() - self.created_ms
 
     def become_inactive(self) -> None:
-        """Write the closing time index entry, cut log and indexes to the used size, sync all, and close the files.
+        """Complete the segment after a roll: add the last time index entry, cut preallocated space off, sync, close.
 
-        Therefore a log that rolls often holds no more files open than one that never rolls.
+        Because the files are closed, a log that rolls often has no more files open than one that never rolls.
         """
         self.add_closing_time_entry()
         self.trim()
@@ -209,42 +225,42 @@ class LogSegment(SegmentReader):
         self.close()
 
     def add_closing_time_entry(self) -> None:
-        """Make the time index end with the segment's largest timestamp, even if it is full."""
+        """Append the segment's largest timestamp to the time index, even if the index is full."""
         self.time_index.append(*self.largest, skip_full_check=True)
 
     def trim(self) -> None:
-        """Cut preallocated space off the indexes and the log."""
+        """Cut the indexes and the ``.log`` to their used size."""
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
         if self._file.size() > self.size:
             self._file.truncate(self.size)
 
     def resize_indexes(self) -> None:
-        """Extend both indexes to full capacity, as for an active segment."""
+        """Extend ``.index`` and ``.timeindex`` to their full capacity, as an active segment needs."""
         self.offset_index.resize()
         self.time_index.resize()
 
     # Recovery and truncation
 
     def has_sound_indexes(self) -> bool:
-        """Whether the indexes are valid and their last entry points at a batch; logs the reason if not."""
+        """Whether the indexes pass their checks and the last offset index entry leads to a batch; logs why not."""
         try:
             for index in (self.offset_index, self.time_index, self.txn_index):
                 index.sanity_check()
         except CorruptIndexError as error:
-            logger.warning("%s; it will be rebuilt", error)
+            logger.warning("%s; rebuilding the index", error)
             return False
         self.position_before(self.offset_index.last_offset)
         return not self._is_index_distrusted
 
     def reset_indexes(self) -> None:
-        """Drop all entries, and all knowledge of the log."""
+        """Empty ``.index`` and ``.timeindex``, and forget what was read from the ``.log``."""
         self.offset_index.reset()
         self.time_index.reset()
         self.forget()
 
     def forget(self) -> None:
-        """Drop all knowledge of the log: the next batch to be noted is its first."""
+        """Forget what was read from the ``.log``: the next batch that is counted becomes its first one."""
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
         self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
@@ -252,9 +268,10 @@ class LogSegment(SegmentReader):
         self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
-        """Cut at the start of the first batch that reaches ``offset``; cuts indexes at ``offset``.
+        """Remove the batches that reach ``offset`` or lie above it, and their index entries.
 
-        After a crash, the indexes are cut, but perhaps not the log; recovery above the recovery point makes them agree.
+        Cuts the indexes first. After a crash the ``.log`` may be uncut; recovery then rebuilds the indexes above the
+        recovery point.
         """
         position = self.position_reaching(offset)
         self.offset_index.truncate_to(offset)
@@ -271,7 +288,7 @@ class LogSegment(SegmentReader):
 
 
 def mark_deleted(context: LogContext, path: str) -> None:
-    """Rename a file, if it exists, to ``.deleted``; sets its time, from which ``file.delete.delay.ms`` counts."""
+    """Rename a file, if it exists, to ``.deleted``, and set its time, from which ``file.delete.delay.ms`` counts."""
     if context.filesystem.status(path) is not None:
         context.filesystem.set_modified(path, context.clock.now_ms())
         context.filesystem.rename(path, path + file_names.DELETED)

@@ -180,7 +180,7 @@ class SharedLog(LogReader):
         if status is None or status.inode != self._active_inode or status.size < active.size:
             return False
         is_current = self._take_in(active, status.size) and not self.is_rolled()
-        return is_current and active.take_in_indexes(self._log_end_offset)
+        return is_current and active.read_appended_entries(self._log_end_offset)
 
     def _reload(self) -> None:
         self.segments.close()

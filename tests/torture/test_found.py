@@ -203,7 +203,7 @@ def test_sound_batches_behind_the_end_whose_offsets_go_back_are_damage(isolation
     first = len(get(disk, LOG) or b"") // 3
     with (
         open_reader("/t-0", KeptInMemory(None), filesystem=harmed(disk, lambda data: data + data[:first])) as reader,
-        pytest.raises(CorruptRecordError, match=r"offsets (0 to 0|from 0 on) follow 2"),
+        pytest.raises(CorruptRecordError, match=r"offsets (0 to 0|from 0 on) follow offset 2"),
     ):
         rows(reader, isolation)
 
@@ -364,5 +364,5 @@ def test_an_index_of_old_wrappers_is_not_believed_where_offsets_go_back() -> Non
 def test_a_wrapper_of_magic_0_ends_with_the_offset_that_its_last_message_has(offset: int) -> None:
     """Messages beyond the end that it told were left out."""
     first, second = wrappers(0, 3, 4)
-    with pytest.raises(CorruptRecordError, match=f"messages 3 to 6 are in a wrapper message with offset {offset}"):
+    with pytest.raises(CorruptRecordError, match=f"offsets 3 to 6 are in a wrapper message with offset {offset}"):
         offsets_read([first, offset.to_bytes(8, "big") + second[8:]])

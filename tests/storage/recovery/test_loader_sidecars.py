@@ -165,7 +165,7 @@ def test_decreasing_offsets_end_a_read_with_an_error(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[size : size + 8] = bytes(8)
     path.write_bytes(data)
-    with pytest.raises(CorruptRecordError, match=f"position {size}: offsets 0 to 1 follow 1"):
+    with pytest.raises(CorruptRecordError, match=f"position {size}: offsets 0 to 1 follow offset 1"):
         rows(LogReader.open(str(tmp_path), SETTINGS, clock=ManualClock(NOW_MS), checkpoints=KeptInMemory(6)))
 
 
